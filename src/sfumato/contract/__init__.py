@@ -1,0 +1,19 @@
+"""The shapes: everything a newcomer must know to add a mask or a measure."""
+
+from sfumato.contract.combine import Combination, Weighted, Worst
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, Method, Scope, numeric_targets
+from sfumato.contract.measure import Design, Measure, Need, reciprocal
+from sfumato.contract.model import NoiseModel, check_covariance
+from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
+from sfumato.contract.recipe import Recipe, Step
+from sfumato.contract.release import Guarantee, Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.section import Figure, Section, Table
+from sfumato.contract.snooper import Snooper
+
+__all__ = [
+    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe",
+    "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table", "Weighted", "Worst", "build", "check_covariance", "find", "learned",
+    "numeric_targets", "param", "reciprocal", "registered",
+]  # fmt: skip

@@ -1,0 +1,141 @@
+"""Randomness: seeded, keyed by what it is for, and independent of parameter values."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.files import write_text
+
+
+class Draws:
+    """A source of random numbers.
+
+    Row methods use `normals` and `uniforms`: a pure function of (seed, path, column, record id), the same on every
+    engine, whatever the order or the batches of the records. Global methods use `generator`. Neither sees a
+    parameter's value, so neighbouring points of a map share random numbers.
+
+    A seed is a secret: whoever has it can subtract the noise. `Draws.secret()` takes 256 bits from the operating
+    system; `Draws(2024)` is for tests and examples, since a small number can be guessed.
+
+    Examples
+    --------
+    >>> Draws(7).child("noise").normals(np.array([0, 1, 5]), "salary").shape
+    (3,)
+    """
+
+    __slots__ = ("_key", "_memory", "_path")
+
+    def __init__(self, seed: int | str | bytes) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | str | bytes):
+            raise ParameterError("a seed is a whole number, a text or bytes. For a secret one use Draws.secret().")
+        raw = seed if isinstance(seed, bytes) else f"{type(seed).__name__}:{seed}".encode()
+        self._key = hashlib.blake2b(raw, digest_size=32, person=b"sfumato.seed").digest()
+        self._path: tuple[str, ...] = ()
+        self._memory: dict[tuple[bytes, int], tuple[NDArray[np.int64], NDArray[np.float64]]] | None = None
+
+    @classmethod
+    def secret(cls) -> Draws:
+        """Return draws from a fresh 256-bit secret of the operating system."""
+        return cls._from_key(secrets.token_bytes(32))
+
+    @classmethod
+    def _from_key(cls, key: bytes) -> Draws:
+        draws = cls(0)
+        draws._key = key
+        return draws
+
+    def __repr__(self) -> str:
+        return f"Draws(seed not shown, path={'/'.join(self._path)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._key, self._path)
+
+    # -- which stream
+
+    def child(self, *names: str | int) -> Draws:
+        """Return the draws of a named part: a step of a recipe, a replication."""
+        child = Draws._from_key(self._key)
+        child._path = (*self._path, *map(str, names))
+        child._memory = self._memory
+        return child
+
+    def replicate(self, number: int) -> Draws:
+        """Return the draws of one replication."""
+        return self.child("replicate", number)
+
+    def remembering(self) -> Draws:
+        """Return draws that keep what they drew, for the many parameter values of one replication of a map."""
+        copy = self.child()
+        copy._memory = {}
+        return copy
+
+    def _stream(self, name: str) -> bytes:
+        text = "\x1f".join((*self._path, name)).encode()
+        return hashlib.blake2b(text, digest_size=32, key=self._key, person=b"sfumato.draws").digest()
+
+    # -- numbers
+
+    def generator(self, name: str = "") -> np.random.Generator:
+        """Return a NumPy generator for a global method."""
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(self._stream(name)[:16], "little")))
+
+    def uniforms(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
+        """Return one number in (0, 1) per record id; shape as `ids`."""
+        from sfumato.kernels.chacha import uniforms
+
+        return uniforms(self._stream(name), ids.view(np.uint64))
+
+    def normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
+        """Return one standard normal number per record id; shape as `ids`."""
+        if self._memory is None:
+            return self._normals(ids, name)
+        key = (self._stream(name), id(ids))
+        if key not in self._memory:
+            self._memory[key] = (ids, self._normals(ids, name))
+        return self._memory[key][1]
+
+    def _normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
+        from sfumato.kernels.normal import normals_from
+
+        return normals_from(self.uniforms(ids, name))
+
+    def digest(self, data: bytes) -> str:
+        """Return a short keyed digest: only the holder of the seed can recompute it, so it confirms nothing to others."""
+        return hashlib.blake2b(data, digest_size=16, key=self._key, person=b"sfumato.digest").hexdigest()
+
+    # -- the seed's own file
+
+    def write(self, path: str | Path) -> None:
+        """Write the seed to a file of its own, readable by its owner only. Never publish it."""
+        text = (
+            "# CONFIDENTIAL. Whoever has this seed can subtract the noise from the release.\n"
+            "# Keep it apart from what is published; it lets you make the same release again.\n"
+            f'version = 1\nseed = "{self._key.hex()}"\n'
+        )
+        write_text(path, text, confidential=True)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Draws:
+        """Read a seed file written by `write`."""
+        try:
+            table = tomllib.loads(Path(path).read_text("utf-8"))
+            key = bytes.fromhex(table["seed"])
+        except FileNotFoundError:
+            raise ParameterError(f"there is no seed file at {path}.") from None
+        except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError):
+            raise ParameterError(f"{path} is not a seed file of sfumato.") from None
+        if len(key) != 32:
+            raise ParameterError(f"{path} is not a seed file of sfumato: the seed must have 64 hexadecimal digits.")
+        return cls._from_key(key)
+
+
+def _restore(key: bytes, path: tuple[str, ...]) -> Draws:
+    return Draws._from_key(key).child(*path)

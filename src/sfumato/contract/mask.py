@@ -1,0 +1,107 @@
+"""The shape of every masking method."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import Parametric
+from sfumato.contract.release import Guarantee, Release
+from sfumato.engines import Kind
+from sfumato.errors import DataError
+from sfumato.microdata import Batch, Microdata, check_numeric
+from sfumato.schema import Schema
+
+if TYPE_CHECKING:
+    from sfumato.contract.recipe import Recipe
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Scope(StrEnum):
+    """How much of the data a method has to see at once, once it is fitted."""
+
+    ROW = "row"
+    """One record: runs anywhere, in any pieces, with the same result."""
+    BLOCK = "block"
+    """A group of records: pieces may change the result, and the method says how."""
+    GLOBAL = "global"
+    """All records."""
+
+
+class Method(Parametric, Generic[In, Out], abstract=True):
+    """A frozen set of parameters that turns one thing into another, with given randomness."""
+
+    @abstractmethod
+    def apply(self, x: In, draws: Draws) -> Out:
+        """Return the outcome."""
+
+
+class Mask(Method[Microdata, Release], family="mask", abstract=True):
+    """A masking method: microdata in, a release out.
+
+    To add one, subclass it in a file of its own and write `transform`: a batch of records in, a batch out. Declare
+    `scope` and `preserves_order`; write `fit` if something has to be learned from the whole file first.
+    """
+
+    scope: ClassVar[Scope] = Scope.ROW
+    preserves_order: ClassVar[bool] = False
+    """Whether x < y before never becomes x > y after (inversions stay zero)."""
+
+    @abstractmethod
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Mask some records. Called with zero records too; must not change its input."""
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Return the mask with what it learned from the data; confidential."""
+        return self
+
+    def apply(self, x: Microdata, draws: Draws) -> Release:
+        """Mask the data: identifiers are removed first, then this method runs."""
+        return self.as_recipe().apply(x, draws)
+
+    def as_recipe(self) -> Recipe:
+        """Return the recipe whose only step, after the removal of identifiers, is this mask."""
+        from sfumato.contract.recipe import Recipe
+
+        return Recipe.of(self)
+
+    def __rshift__(self, other: Mask | Recipe) -> Recipe:
+        return self.as_recipe() >> other
+
+    def schema_after(self, schema: Schema) -> Schema:
+        """Return the schema of what comes out."""
+        return schema
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify and state what the method promises; refuse with an error if a promise does not hold."""
+        return ()
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the names of the columns that the method changes or needs."""
+        return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
+
+    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+        """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
+        return None
+
+
+def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:
+    """Return the columns to mask: those named, or every confidential column of numbers."""
+    if columns is None:
+        schema = data.schema
+        columns = tuple(n for n in schema.names(role="confidential") if data.kind(n) is Kind.NUMBER)
+        if not columns:
+            raise DataError(
+                "there is no confidential column of numbers to mask. Name the columns (columns=...), or give one the "
+                "role 'confidential' in the schema."
+            )
+    for name in columns:
+        check_numeric(data, name)
+    return columns

@@ -1,0 +1,137 @@
+"""The shape of every measure: risk and utility alike."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from enum import StrEnum
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract.model import NoiseModel
+from sfumato.contract.parameters import Parametric
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper
+from sfumato.errors import NotApplicable
+from sfumato.microdata import Microdata
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+Design = Literal["file", "population"]
+
+
+class Need(StrEnum):
+    """What a measure needs beyond the two files."""
+
+    ALIGNMENT = "which released record came from which original record"
+    HOLDOUT = "records set aside before masking"
+    POPULATION = "a population table"
+    WEIGHTS = "survey weights"
+    HIERARCHY = "value hierarchies"
+
+
+class Measure(Parametric, family="measure", abstract=True):
+    """A number about a release.
+
+    A measure is an expectation over the randomness of the mask, estimated by replication: `observe` turns one
+    release into one or a few numbers whose means matter, and `value` turns those means into the measure. So a mean
+    squared error is averaged before it is inverted. `score` does both for a single release.
+    """
+
+    side: ClassVar[Side]
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @abstractmethod
+    def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
+        """Return what one release contributes, shape (k,)."""
+
+    def value(self, means: Numbers) -> Numbers:
+        """Return the measure from means of observations; shape (..., k) to (...)."""
+        return means[..., 0]
+
+    @abstractmethod
+    def words(self, value: float, schema: Schema) -> str:
+        """Return what a value means, in natural units."""
+
+    @abstractmethod
+    def label(self) -> str:
+        """Return a few words for a legend."""
+
+    @property
+    def variant(self) -> str:
+        """Which of several definitions this is, for the Score."""
+        return ""
+
+    @property
+    def design(self) -> Design:
+        """Whether a replication masks the file itself, or first draws records afresh from the population."""
+        return "file"
+
+    def columns(self, schema: Schema) -> tuple[str, ...] | None:
+        """Return the columns that `observe` looks at; None for all."""
+        return None
+
+    def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
+        """Return the measure with what it needs to know of the original; refuse data it cannot use.
+
+        Where records are drawn from a known population, `model` holds its true moments.
+        """
+        return self
+
+    def check(self, outcome: Release) -> None:
+        """Refuse, in words, an outcome that lacks what the measure needs."""
+        if Need.ALIGNMENT in self.needs:
+            outcome.check_aligned(f"'{self.label()}'")
+        if Need.HOLDOUT in self.needs and outcome.holdout is None:
+            raise NotApplicable(f"'{self.label()}' needs {Need.HOLDOUT}; set some aside before masking.")
+        if Need.WEIGHTS in self.needs and outcome.original.schema.one("weight") is None:
+            raise NotApplicable(f"'{self.label()}' needs {Need.WEIGHTS}; give a column the role 'weight'.")
+
+    def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
+        """Return the value under a normal model with additive noise, where a formula is known."""
+        return None
+
+    def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
+        """Measure one release."""
+        self.check(outcome)
+        ready = self.prepare(outcome.original)
+        observation = np.atleast_1d(ready.observe(outcome, snooper or Snooper()))
+        return ready.to_score(observation[None, :], outcome.original.schema)
+
+    def to_score(self, observations: Numbers, schema: Schema) -> Score:
+        """Return the score of replicated observations, shape (replications, k)."""
+        value, interval = self.estimate(observations)
+        return Score(self.label(), self.side, value, self.words(value, schema), interval, variant=self.variant)
+
+    def estimate(self, observations: Numbers, level: float = 0.95) -> tuple[float, tuple[float, float] | None]:
+        """Return the value and its interval from replicated observations, shape (replications, k).
+
+        The interval is the jackknife's, on the logarithm where the value is positive; None for one replication.
+        """
+        count = len(observations)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(self.value(observations.mean(axis=0)))
+            if count < 2:
+                return value, None
+            left_out = self.value((observations.sum(axis=0) - observations) / (count - 1))
+        if not math.isfinite(value) or not np.isfinite(left_out).all():
+            constant = bool((observations == observations[0]).all())
+            return value, (value, value) if constant else None
+        from scipy.stats import t
+
+        quantile = float(t.ppf(0.5 + level / 2, count - 1))
+        positive = value > 0 and bool((left_out > 0).all())
+        parts = np.log(left_out) if positive else left_out
+        half = quantile * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))
+        if positive:
+            return value, (value * math.exp(-half), value * math.exp(half))
+        return value, (value - half, value + half)
+
+
+def reciprocal(means: Numbers) -> Numbers:
+    """Return 1 / mean, infinite where the mean is zero."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / np.asarray(means, np.float64))

@@ -1,0 +1,240 @@
+"""Parameters as data: one declaration serves validation, TOML, sweeps, the command line, forms and docs.
+
+A class of the house (a mask, a measure, an estimator) is a frozen dataclass whose fields are made with `param`.
+Subclassing is all: the class becomes a dataclass and is registered under its name in lower case with underscores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
+
+from sfumato.errors import ParameterError, unknown_name
+
+Step = Literal["linear", "log"]
+ColumnUse = Literal["", "one", "many", "weights"]
+_MISSING: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a parameter means and which values it takes."""
+
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+    """Whether `low` itself is excluded."""
+    integer: bool = False
+    scale: Step = "linear"
+    """How a sweep steps through it."""
+    choices: tuple[str, ...] = ()
+    columns: ColumnUse = ""
+    """Whether it names one column, many columns, or maps columns to numbers."""
+    per_column: bool = False
+    """Whether it may be a mapping from column to number."""
+    published: bool = True
+    """Whether an analyst may be told its value."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is a number that can be swept."""
+        return self.low is not None or self.high is not None or self.integer
+
+    def allowed(self) -> str:
+        """Return the allowed values, in words."""
+        if self.choices:
+            return "one of " + ", ".join(f"'{c}'" for c in self.choices)
+        noun = "a whole number" if self.integer else "a number"
+        low = "" if self.low is None else f" {'above' if self.above else 'of at least'} {self.low:g}"
+        high = "" if self.high is None else f"{' and' if low else ' of'} at most {self.high:g}"
+        return noun + low + high
+
+    def check(self, where: str, value: Any) -> Any:
+        """Return the value, normalised; refuse it in a sentence if it is not allowed."""
+        if value is None:
+            return None
+        if self.columns in ("one", "many"):
+            return _checked_columns(where, value, self.columns)
+        if self.choices:
+            if value not in self.choices:
+                raise ParameterError(f"{where} must be {self.allowed()}; got '{value}'.")
+            return value
+        if isinstance(value, Mapping) and (self.per_column or self.columns == "weights"):
+            return {str(k): self._number(f"{where} of '{k}'", v) for k, v in value.items()}
+        return self._number(where, value) if self.numeric else value
+
+    def _number(self, where: str, value: Any) -> float | int:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        too_low = self.low is not None and (number < self.low or (self.above and number == self.low))
+        too_high = self.high is not None and number > self.high
+        if isinstance(value, bool) or not math.isfinite(number) or too_low or too_high:
+            raise ParameterError(f"{where} must be {self.allowed()}; got {value!r}.")
+        if self.integer:
+            if number != int(number):
+                raise ParameterError(f"{where} must be {self.allowed()}; got {value!r}.")
+            return int(number)
+        return number
+
+
+def _checked_columns(where: str, value: Any, use: ColumnUse) -> Any:
+    if use == "one":
+        if not isinstance(value, str) or not value:
+            raise ParameterError(f"{where} must be the name of a column.")
+        return value
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(n, str) for n in names):
+        raise ParameterError(f"{where} must be a list of column names.")
+    if len(set(names)) < len(names):
+        raise ParameterError(f"{where} names a column twice.")
+    return names
+
+
+def param(default: Any = _MISSING, *, doc: str, **facts: Any) -> Any:
+    """Declare a parameter: ``lambda2: float = param(0.15, doc="noise variance ratio", low=0, scale="log")``."""
+    metadata = {"param": Parameter(doc, **facts)}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def learned(*depends: str) -> Any:
+    """Declare what `fit` learns from the data: confidential, never written, never shown.
+
+    It is forgotten when one of the parameters it depends on changes.
+    """
+    return dataclasses.field(default=None, repr=False, compare=False, metadata={"learned": depends})
+
+
+_REGISTRY: dict[str, dict[str, type[Parametric]]] = {}
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(param, learned, dataclasses.field))
+class Parametric:
+    """Base of masks, measures and estimators: parameters, validation, TOML, registration."""
+
+    family: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, family: str = "", abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if family:
+            cls.family = family
+            _REGISTRY.setdefault(family, {})
+        cls.name = snake(cls.__name__)
+        dataclass(frozen=True, repr=True)(cls)
+        if not abstract:
+            other = _REGISTRY[cls.family].get(cls.name)
+            if other is not None and other.__module__ != cls.__module__:
+                raise ParameterError(f"there is already a {cls.family} named '{cls.name}', in {other.__module__}.")
+            _REGISTRY[cls.family][cls.name] = cls
+
+    def __post_init__(self) -> None:
+        for field, parameter in self.parameters().items():
+            object.__setattr__(self, field, parameter.check(f"{field} of {self.name}", getattr(self, field)))
+        self.validate()
+
+    def validate(self) -> None:
+        """Check what one parameter alone cannot tell; called once, at construction."""
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        """Return the parameters by name."""
+        return {f.name: f.metadata["param"] for f in dataclasses.fields(cls) if "param" in f.metadata}  # type: ignore[arg-type]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether everything that has to be learned from data has been learned."""
+        return all(getattr(self, field) is not None for field in self._learned())
+
+    @classmethod
+    def _learned(cls) -> dict[str, tuple[str, ...]]:
+        return {f.name: f.metadata["learned"] for f in dataclasses.fields(cls) if "learned" in f.metadata}  # type: ignore[arg-type]
+
+    def with_(self, **changes: Any) -> Self:
+        """Return a copy with some parameters changed; what was learned stays, unless it depends on them."""
+        for field in changes:
+            if field not in self.parameters():
+                raise ParameterError(unknown_name("parameter", field, self.parameters(), f"{self.name}"))
+        stale = {f: None for f, depends in self._learned().items() if set(depends) & set(changes)}
+        return dataclasses.replace(self, **changes, **stale)  # type: ignore[type-var]
+
+    def forget(self) -> Self:
+        """Return a copy without anything learned from data."""
+        return dataclasses.replace(self, **dict.fromkeys(self._learned())) if self._learned() else self  # type: ignore[type-var]
+
+    def learn(self, **facts: Any) -> Self:
+        """Return a copy that carries what was learned from data."""
+        return dataclasses.replace(self, **facts)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters for TOML; nothing learned is in it."""
+        out: dict[str, Any] = {}
+        for field in self.parameters():
+            value = getattr(self, field)
+            if value is None:
+                continue
+            if isinstance(value, Parametric):
+                value = {value.family: value.name, **value.to_dict()}
+            elif isinstance(value, tuple):
+                value = [{v.family: v.name, **v.to_dict()} if isinstance(v, Parametric) else v for v in value]
+            out[field] = value
+        return out
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+        """Build from a TOML table; the inverse of `to_dict`."""
+        known = cls.parameters()
+        values: dict[str, Any] = {}
+        for field, value in table.items():
+            if field not in known:
+                raise ParameterError(unknown_name("parameter", field, known, cls.name))
+            values[field] = _nested(value)
+        required = [f.name for f in dataclasses.fields(cls) if f.name in known and _is_required(f)]  # type: ignore[arg-type]
+        if absent := [f for f in required if f not in values]:
+            raise ParameterError(f"{cls.name} needs {', '.join(absent)}: {known[absent[0]].doc}.")
+        return cls(**values)
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is _MISSING and field.default_factory is _MISSING
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for family in _REGISTRY:
+            if family in value:
+                return build(family, value)
+        return dict(value)
+    return tuple(_nested(v) for v in value) if isinstance(value, list) else value
+
+
+def snake(name: str) -> str:
+    """Return a class name in lower case with underscores: ``KimNoise`` is ``kim_noise``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def registered(family: str) -> dict[str, type[Parametric]]:
+    """Return every registered class of a family ("mask", "measure", "estimator") by name."""
+    return dict(_REGISTRY.get(family, {}))
+
+
+def find(family: str, name: str) -> type[Parametric]:
+    """Return a registered class by name; the nearest name is offered when there is none."""
+    known = registered(family)
+    if name not in known:
+        raise ParameterError(unknown_name(family, name, known, f"the list of {family}s"))
+    return known[name]
+
+
+def build(family: str, table: Mapping[str, Any]) -> Any:
+    """Build an instance from a TOML table whose key `family` names the class."""
+    fields = dict(table)
+    return find(family, str(fields.pop(family, ""))).from_dict(fields)

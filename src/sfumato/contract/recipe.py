@@ -1,0 +1,239 @@
+"""Recipes: named steps, itself a method, written as TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, Scope
+from sfumato.contract.parameters import Parameter, build, find, snake
+from sfumato.contract.release import Guarantee, Release
+from sfumato.errors import RecipeError, SfumatoError, listing, unknown_name
+from sfumato.files import write_text
+from sfumato.microdata import Microdata
+from sfumato.schema import Schema
+from sfumato.toml import dump
+from sfumato.version import VERSION
+
+RECIPE_VERSION = 1
+FIRST = "identifiers"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A mask and the name it goes by in its recipe."""
+
+    name: str
+    mask: Mask
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A sequence of named masks. The first is always the removal of identifiers.
+
+    Examples
+    --------
+    >>> from sfumato import KimNoise, TopCode
+    >>> recipe = KimNoise(lambda2=0.15) >> TopCode(quantile=0.99)
+    >>> [step.name for step in recipe.steps]
+    ['identifiers', 'kim_noise', 'top_code']
+    >>> recipe.with_({"kim_noise.lambda2": 0.2}).settings()["kim_noise.lambda2"]
+    0.2
+    """
+
+    steps: tuple[Step, ...]
+    digest: str = ""
+    """Keyed digest of the data it was applied to; only the holder of the seed can check it."""
+
+    def __post_init__(self) -> None:
+        steps = tuple(self.steps)
+        if any(not isinstance(s, Step) or not isinstance(s.mask, Mask) for s in steps):
+            raise RecipeError("a recipe is made of masks; build one with Recipe.of(mask, mask, ...) or mask >> mask.")
+        if not steps or steps[0].mask.name != "remove_identifiers":
+            steps = (Step(FIRST, find("mask", "remove_identifiers")()), *steps)  # type: ignore[arg-type]
+        names = [s.name for s in steps]
+        if repeated := sorted({n for n in names if names.count(n) > 1}):
+            raise RecipeError(f"these step names stand more than once: {listing(repeated)}. Give each step its own name.")
+        if any(not n or "." in n for n in names):
+            raise RecipeError("a step's name is a text without a dot.")
+        object.__setattr__(self, "steps", steps)
+
+    @classmethod
+    def of(cls, *masks: Mask, **named: Mask) -> Recipe:
+        """Make a recipe from masks; give names with keywords: ``Recipe.of(noise=KimNoise(), top=TopCode())``."""
+        steps: list[Step] = []
+        for mask in masks:
+            if not isinstance(mask, Mask):
+                raise RecipeError(f"a recipe is made of masks, not of {type(mask).__name__}.")
+            taken = {s.name for s in steps}
+            base = snake(type(mask).__name__)
+            name = next(n for n in [base, *(f"{base}_{i}" for i in range(2, 999))] if n not in taken)
+            steps.append(Step(name, mask))
+        return cls((*steps, *(Step(name, mask) for name, mask in named.items())))
+
+    def __rshift__(self, other: Mask | Recipe) -> Recipe:
+        later = [other] if isinstance(other, Mask) else [s.mask for s in other.steps[1:]]
+        return Recipe.of(*(s.mask for s in self.steps[1:]), *later)
+
+    def __getitem__(self, name: str) -> Mask:
+        for step in self.steps:
+            if step.name == name:
+                return step.mask
+        raise RecipeError(unknown_name("step", name, [s.name for s in self.steps], "the recipe"))
+
+    # -- parameters
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Return every parameter by "step.parameter"."""
+        return {f"{s.name}.{field}": p for s in self.steps for field, p in s.mask.parameters().items()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the value of every parameter by "step.parameter"."""
+        return {f"{s.name}.{field}": getattr(s.mask, field) for s in self.steps for field in s.mask.parameters()}
+
+    def with_(self, changes: Mapping[str, Any]) -> Recipe:
+        """Return a recipe with parameters changed: ``recipe.with_({"noise.lambda2": 0.15})``.
+
+        For one column of a per-column parameter add its name: ``"noise.lambda2.salary"``.
+        """
+        masks = {s.name: s.mask for s in self.steps}
+        for path, value in changes.items():
+            step, _, rest = path.partition(".")
+            field, _, column = rest.partition(".")
+            if step not in masks or field not in masks[step].parameters():
+                raise RecipeError(unknown_name("parameter", path, self.parameters(), "the recipe"))
+            if column:
+                old = getattr(masks[step], field)
+                value = {**(old if isinstance(old, Mapping) else {}), column: value}
+            masks[step] = masks[step].with_(**{field: value})
+            later = list(masks)[list(masks).index(step) + 1 :]
+            masks.update({name: masks[name].forget() for name in later})  # they were fitted on other data
+        return replace(self, steps=tuple(Step(name, mask) for name, mask in masks.items()))
+
+    def with_none(self) -> Recipe:
+        """Return the recipe that masks nothing: only the removal of identifiers is left."""
+        return Recipe(self.steps[:1])
+
+    @property
+    def scope(self) -> Scope:
+        """The widest scope of its steps."""
+        order = [Scope.ROW, Scope.BLOCK, Scope.GLOBAL]
+        return max((s.mask.scope for s in self.steps), key=order.index)
+
+    @property
+    def preserves_order(self) -> bool:
+        """Whether every step preserves order."""
+        return all(s.mask.preserves_order for s in self.steps)
+
+    # -- masking
+
+    def fit(self, data: Microdata, draws: Draws) -> Recipe:
+        """Return the recipe with every step fitted, each on what the steps before it make of the data; confidential."""
+        return self._run(data, draws)[0]
+
+    def apply(self, x: Microdata, draws: Draws) -> Release:
+        """Mask the data, fitting each step that has not been fitted."""
+        _, masked, guarantees = self._run(x, draws)
+        return Release(x, (masked,), self, guarantees)
+
+    def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
+        fitted: list[Step] = []
+        guarantees: list[Guarantee] = []
+        current = data
+        for step in self.steps:
+            own = draws.child(step.name)
+            try:
+                mask = step.mask if step.mask.is_fitted else step.mask.fit(current, own)
+                after = _transformed(mask, current, own)
+                guarantees += mask.guarantees(current, after, step.name)
+            except SfumatoError as error:
+                raise type(error)(f"step '{step.name}': {error}") from None
+            fitted.append(Step(step.name, mask))
+            current = after
+        return replace(self, steps=tuple(fitted)), current, tuple(guarantees)
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns that some step changes or needs."""
+        return tuple(dict.fromkeys(n for s in self.steps for n in s.mask.touches(schema)))
+
+    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+        """Return the covariance of all additive noise on these columns, or None if some step is not additive noise."""
+        total = np.zeros_like(covariance)
+        for step in self.steps:
+            added = step.mask.noise(names, covariance + total, schema)
+            if added is None:
+                return None
+            total = total + added
+        return total
+
+    # -- TOML
+
+    def to_toml(self) -> str:
+        """Return the recipe as TOML. Nothing learned from the data is in it, and no seed."""
+        header: dict[str, Any] = {"version": RECIPE_VERSION, "sfumato": VERSION}
+        if self.digest:
+            header["data_digest"] = self.digest
+        return dump(header, "step", [{"name": s.name, "mask": s.mask.name, **s.mask.to_dict()} for s in self.steps])
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read a recipe from TOML text."""
+        import sfumato.masks  # noqa: F401 - the built-in masks register themselves
+
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"the recipe is not valid TOML: {error}.") from None
+        version = table.get("version", RECIPE_VERSION)
+        if not isinstance(version, int) or version > RECIPE_VERSION:
+            raise RecipeError(
+                f"the recipe has version {version}, but this sfumato ({VERSION}) reads versions up to {RECIPE_VERSION}. "
+                f"It was written by sfumato {table.get('sfumato', '?')}: upgrade this one, or write the recipe again."
+            )
+        steps = table.get("step")
+        if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
+            raise RecipeError("a recipe file holds one [[step]] table per mask; this one has none.")
+        return cls(tuple(_step(s, i) for i, s in enumerate(steps, 1)), str(table.get("data_digest", "")))
+
+    def write(self, path: str | Path) -> None:
+        """Write the recipe to a TOML file."""
+        write_text(path, self.to_toml())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a recipe from a TOML file."""
+        try:
+            return cls.from_toml(Path(path).read_text("utf-8"))
+        except FileNotFoundError:
+            raise RecipeError(f"there is no recipe file at {path}.") from None
+
+    def describe(self) -> Iterable[tuple[str, str, str]]:
+        """Yield each step's name, mask and parameters in words."""
+        for step in self.steps:
+            shown = {k: v for k, v in step.mask.to_dict().items() if v not in ([], {})}
+            yield step.name, step.mask.name, ", ".join(f"{k} = {v}" for k, v in shown.items())
+
+
+def _step(table: dict[str, Any], number: int) -> Step:
+    fields = dict(table)
+    name = str(fields.pop("name", fields.get("mask", "")))
+    if "mask" not in fields:
+        raise RecipeError(f"step {number} of the recipe does not say which mask it is (mask = \"kim_noise\").")
+    try:
+        return Step(name, build("mask", fields))
+    except SfumatoError as error:
+        raise RecipeError(f"step '{name}': {error}") from None
+
+
+def _transformed(mask: Mask, data: Microdata, draws: Draws) -> Microdata:
+    after = mask.schema_after(data.schema)
+    if mask.scope is Scope.ROW:
+        return data.transform(lambda batch: mask.transform(batch, draws), after)
+    return data.local().transform(lambda batch: mask.transform(batch, draws), after)

@@ -1,0 +1,135 @@
+"""A release: what was, what is released, and how they correspond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engines import LocalEngine, Rows
+from sfumato.errors import DataError, NotApplicable, unknown_name
+from sfumato.microdata import Microdata
+
+if TYPE_CHECKING:
+    from sfumato.contract.recipe import Recipe
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Something a mask promises about its release, and how that was verified."""
+
+    step: str
+    says: str
+    verified: str
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """An original, its masked version (one or several implicates), and what is known of how it came about.
+
+    A released record carries the hidden id of the original record it came from; a simulated one has a negative id.
+    That is the alignment, for the custodian's measures only: it is never written. The seed is not here either.
+    """
+
+    original: Microdata
+    implicates: tuple[Microdata, ...]
+    recipe: Recipe | None = None
+    guarantees: tuple[Guarantee, ...] = ()
+    holdout: Microdata | None = None
+    aligned: bool = True
+    memory: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What measures of the same release share, such as a collected column."""
+
+    @property
+    def masked(self) -> Microdata:
+        """The released data (the first implicate, if there are several)."""
+        return self.implicates[0]
+
+    @property
+    def align(self) -> NDArray[np.int64]:
+        """Original record id of each released record, shape (t,); negative for simulated records."""
+        self.check_aligned("this")
+        return self.masked.batch([]).ids
+
+    @property
+    def published(self) -> Mapping[str, Any]:
+        """The recipe's parameters by "step.parameter", for an analyst who is told them."""
+        return {} if self.recipe is None else self.recipe.settings()
+
+    def check_aligned(self, who: str) -> None:
+        """Refuse, in words, what needs to know which released record came from which original one."""
+        if not self.aligned:
+            raise NotApplicable(
+                f"{who} needs to know which released record came from which original record. "
+                "Give it with Release.of(original, masked, align=...)."
+            )
+
+    def pair(self, name: str) -> tuple[Numbers, Numbers]:
+        """Return a column's original and released numbers for the records that are in both, shape (r,) each."""
+        key = ("pair", name)
+        if key not in self.memory:
+            self.check_aligned(f"comparing '{name}' record by record")
+            before, after = self.original.batch([name]), self.masked.batch([name])
+            x, y = before.numbers(name), after.numbers(name)
+            if not (before.ids is after.ids or np.array_equal(before.ids, after.ids)):
+                _, left, right = np.intersect1d(before.ids, after.ids, return_indices=True)
+                x, y = x[left], y[right]
+            self.memory[key] = (x, y)
+        pair: tuple[Numbers, Numbers] = self.memory[key]
+        return pair
+
+    @classmethod
+    def of(
+        cls, original: Microdata, masked: Microdata, align: str | Sequence[int] | NDArray[Any] | None = None
+    ) -> Release:
+        """Take a file that was masked elsewhere.
+
+        `align` says which original record each released one came from: ``"rows"`` (both files are in the same
+        order), the name of a column that both files have and that is unique, or for each released record the row
+        number of its original (negative for simulated records). Without it, only measures that compare whole files
+        apply.
+        """
+        if align is None:
+            return cls(original, (masked,), aligned=False)
+        positions = _positions(original, masked, align)
+        ids = np.where(positions < 0, -1 - np.arange(len(positions)), original.batch([]).ids[positions])
+        rows = masked.batch().rows
+        return cls(original, (Microdata(LocalEngine(Rows(ids, rows.columns)), masked.schema),))
+
+
+def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np.int64]:
+    if isinstance(align, str) and align != "rows":
+        return _by_column(original, masked, align)
+    if isinstance(align, str):
+        if len(original) != len(masked):
+            raise DataError(
+                f"align='rows' needs files of the same length, but the original has {len(original):,} records and "
+                f"the masked file {len(masked):,}. Name a column that both have, or give row numbers."
+            )
+        return np.arange(len(masked))
+    positions = np.asarray(align)
+    if positions.shape != (len(masked),) or positions.dtype.kind not in "iu":
+        raise DataError(f"align must hold {len(masked):,} whole numbers, one for each released record.")
+    real = positions[positions >= 0]
+    if len(real) and real.max() >= len(original):
+        raise DataError(f"align points past the original's {len(original):,} records.")
+    if len(np.unique(real)) < len(real):
+        raise DataError("align points to the same original record more than once.")
+    return positions.astype(np.int64)
+
+
+def _by_column(original: Microdata, masked: Microdata, name: str) -> NDArray[np.int64]:
+    for data, which in ((original, "the original"), (masked, "the masked file")):
+        if name not in data.engine.kinds:
+            raise DataError(unknown_name("column", name, data.engine.kinds, which))
+    before = original.batch([name]).column(name).arrow.to_pylist()
+    after = masked.batch([name]).column(name).arrow.to_pylist()
+    where = {value: i for i, value in enumerate(before)}
+    if len(where) < len(before) or len(set(after)) < len(after):
+        raise DataError(f"column '{name}' cannot align the files: some of its values stand more than once.")
+    return np.array([where.get(value, -1) for value in after], np.int64)

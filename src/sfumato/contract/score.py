@@ -1,0 +1,72 @@
+"""What a measure says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Side(StrEnum):
+    """Which axis of the map a measure belongs to."""
+
+    RISK = "risk"
+    """Lower is safer."""
+    UTILITY = "utility"
+    """Higher is more useful."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A measure's answer: the number, its direction, what it means in words, and how sure it is.
+
+    `records` has one value per original record, in id order, and is for the custodian's eyes only: it is neither
+    shown nor written. `groups` has the value per subgroup where the measure was asked for it; `details` holds
+    companions of the number ("share known exactly").
+    """
+
+    measure: str
+    side: Side
+    value: float
+    words: str
+    interval: tuple[float, float] | None = None
+    level: float = 0.95
+    variant: str = ""
+    groups: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = field(default_factory=dict)
+    records: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def direction(self) -> str:
+        """Which way is good, in words."""
+        return "lower is safer" if self.side is Side.RISK else "higher is more useful"
+
+    def __str__(self) -> str:
+        interval = ""
+        if self.interval is not None:
+            low, high = self.interval
+            interval = f" ({100 * self.level:g} % interval {low:.4g} to {high:.4g})"
+        variant = f" [{self.variant}]" if self.variant else ""
+        return f"{self.measure}{variant}: {self.value:.4g}{interval}; {self.words}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what may be written for machines; the per-record vector is not in it. Infinity is the text "inf"."""
+        return {
+            "measure": self.measure, "side": self.side.value, "direction": self.direction, "value": number(self.value),
+            "interval": None if self.interval is None else [number(v) for v in self.interval], "level": self.level,
+            "variant": self.variant, "words": self.words,
+            "groups": {k: number(v) for k, v in self.groups.items()},
+            "details": {k: number(v) for k, v in self.details.items()},
+        }  # fmt: skip
+
+
+def number(value: float) -> float | str | None:
+    """Return a number that JSON can hold: infinities become text, NaN becomes null."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")

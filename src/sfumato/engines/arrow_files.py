@@ -1,0 +1,138 @@
+"""Parquet and Arrow files through pyarrow, with labels in the fields' metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.engines.contents import FileContents
+from sfumato.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LABEL, _LABELS, _MISSING = b"sfumato.label", b"sfumato.labels", b"sfumato.missing"
+_ROW_NUMBERS = re.compile(r"__index_level_\d+__")
+
+
+def write_table(table: pa.Table, path: str, form: str) -> None:
+    """Write an Arrow table as "csv", "parquet" or "arrow"."""
+    if form == "csv":
+        from sfumato.engines.csv_files import csv_writer
+
+        csv_writer(table)(Path(path))
+    elif form == "parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table, path)
+    elif form == "arrow":
+        import pyarrow.feather
+
+        pyarrow.feather.write_feather(table, path, compression="zstd")
+    else:
+        raise ParameterError(f"'{form}' is not a form this engine writes; it writes csv, parquet and arrow.")
+
+
+def read_parquet(path: Path) -> FileContents:
+    """Read a Parquet file, with the labels that sfumato keeps in it."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        return unlabelled(pyarrow.parquet.ParquetFile(path).read())
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, "Parquet", error) from None
+
+
+def read_arrow(path: Path) -> FileContents:
+    """Read an Arrow file, file form or stream form, with the labels that sfumato keeps in it."""
+    import pyarrow as pa
+    import pyarrow.feather
+
+    try:
+        with pa.OSFile(str(path)) as source:
+            start = source.read(6)
+        if start[:4] == b"FEA1":
+            return unlabelled(pyarrow.feather.read_table(path))
+        with pa.OSFile(str(path)) as source:
+            opened = pa.ipc.open_file(source) if start == b"ARROW1" else pa.ipc.open_stream(source)
+            return unlabelled(opened.read_all())
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, "Arrow", error) from None
+
+
+def _unreadable(path: Path, form: str, error: Exception) -> Exception:
+    if isinstance(error, PermissionError):
+        return error
+    return DataError(
+        f"{path} is not a whole {form} file: it was cut short (copy or write it again), "
+        f"or it is of another form (give form= to say which)."
+    )
+
+
+def labelled(contents: FileContents) -> pa.Table:
+    """Return the table with its labels, value labels and missing codes in the fields' metadata."""
+    import pyarrow as pa
+
+    fields = []
+    for field in contents.table.schema:
+        metadata: dict[bytes, str] = {}
+        if label := contents.labels.get(field.name):
+            metadata[_LABEL] = label
+        if words := contents.value_labels.get(field.name):
+            metadata[_LABELS] = json.dumps(dict(words), ensure_ascii=False)
+        if codes := contents.missing.get(field.name):
+            metadata[_MISSING] = json.dumps(list(codes), ensure_ascii=False)
+        fields.append(field.with_metadata(metadata or None))
+    return pa.Table.from_arrays(contents.table.columns, schema=pa.schema(fields))
+
+
+def unlabelled(table: pa.Table) -> FileContents:
+    """Take the labels out of the fields' metadata, and pandas' row numbers out of the table."""
+    import pyarrow as pa
+
+    if b"pandas" in (table.schema.metadata or {}):
+        table = table.drop_columns([name for name in table.column_names if _ROW_NUMBERS.fullmatch(name)])
+    labels: dict[str, str] = {}
+    value_labels: dict[str, dict[str, str]] = {}
+    missing: dict[str, tuple[float | str, ...]] = {}
+    for field in table.schema:
+        metadata = field.metadata or {}
+        if _LABEL in metadata:
+            labels[field.name] = metadata[_LABEL].decode()
+        if _LABELS in metadata:
+            value_labels[field.name] = json.loads(metadata[_LABELS])
+        if _MISSING in metadata:
+            missing[field.name] = tuple(json.loads(metadata[_MISSING]))
+    bare = pa.schema([field.with_metadata(None) for field in table.schema])
+    return FileContents(pa.Table.from_arrays(table.columns, schema=bare), labels, value_labels, missing)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return the table with dictionary columns as plain values (most files know no categories)."""
+    import pyarrow as pa
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+    return table
+
+
+def refuse_kinds(table: pa.Table, form: str) -> None:
+    """Refuse columns that hold lists, bytes or durations, which only Parquet and Arrow keep."""
+    import pyarrow.types as t
+
+    for field in table.schema:
+        kind = field.type
+        if t.is_nested(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
+            what = "lists or records" if t.is_nested(kind) else "bytes"
+        elif t.is_duration(kind) or t.is_interval(kind):
+            what = "lengths of time"
+        else:
+            continue
+        raise DataError(
+            f"column '{field.name}' holds {what}, which {form} has no place for. "
+            f"Leave the column out, turn it into numbers or text, or write .parquet."
+        )

@@ -1,0 +1,217 @@
+"""A column in memory: Arrow outside, NumPy inside, converted only when looked at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.kernels.digest import mix64
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+
+class Kind(StrEnum):
+    """What sort of values a column holds."""
+
+    NUMBER = "numbers"
+    BOOLEAN = "yes/no values"
+    CATEGORY = "text or categories"
+    DATE = "dates"
+    OTHER = "values of another kind"
+
+
+def kind_of(arrow_type: pa.DataType) -> Kind:
+    """Return the kind of an Arrow type."""
+    import pyarrow.types as t
+
+    if t.is_dictionary(arrow_type) or t.is_string(arrow_type) or t.is_large_string(arrow_type):
+        return Kind.CATEGORY
+    if getattr(t, "is_string_view", lambda _: False)(arrow_type):
+        return Kind.CATEGORY
+    if t.is_boolean(arrow_type):
+        return Kind.BOOLEAN
+    if t.is_integer(arrow_type) or t.is_floating(arrow_type) or t.is_decimal(arrow_type):
+        return Kind.NUMBER
+    if t.is_date(arrow_type) or t.is_timestamp(arrow_type):
+        return Kind.DATE
+    return Kind.OTHER
+
+
+class Column:
+    """One column: its Arrow form and its NumPy form, each made from the other when first needed.
+
+    A column that no method touches keeps its Arrow form, so it leaves exactly as it came in.
+    """
+
+    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: NDArray[np.float64] | None = None) -> None:
+        self._arrow = arrow
+        self._numbers = numbers
+
+    @classmethod
+    def from_numbers(cls, values: NDArray[Any], null: NDArray[np.bool_] | None = None, integer: bool = False) -> Column:
+        """Make a number column from an array; `null` marks the missing ones; `integer` stores whole numbers."""
+        values = np.asarray(values, np.float64)
+        if not integer:
+            column = cls(None, values)
+            column._null = null
+            return column
+        import pyarrow as pa
+
+        mask = np.isnan(values) if null is None else null | np.isnan(values)
+        whole = np.where(mask, 0, np.round(np.where(mask, 0, values))).astype(np.int64)
+        return cls(pa.array(whole, mask=mask if mask.any() else None))
+
+    _null: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def from_values(cls, values: Iterable[object]) -> Column:
+        """Make a column from Python or NumPy values of one kind."""
+        import pyarrow as pa
+
+        return cls(pa.array(values))
+
+    def __len__(self) -> int:
+        return len(self._numbers) if self._arrow is None else len(self._arrow)  # type: ignore[arg-type]
+
+    @property
+    def arrow(self) -> pa.ChunkedArray | pa.Array:
+        """The column as Arrow, nulls as nulls and NaN as NaN."""
+        if self._arrow is None:
+            import pyarrow as pa
+
+            null = self._null if self._null is not None and self._null.any() else None
+            self._arrow = pa.array(self._numbers, mask=null, from_pandas=False)
+        return self._arrow
+
+    @property
+    def kind(self) -> Kind:
+        """What sort of values the column holds."""
+        return Kind.NUMBER if self._arrow is None else kind_of(self._arrow.type)
+
+    @cached_property
+    def null(self) -> NDArray[np.bool_]:
+        """Which values are null (NaN is not null)."""
+        if self._arrow is None:
+            return self._null if self._null is not None else np.zeros(len(self), bool)
+        return np.asarray(self._arrow.is_null().to_numpy(zero_copy_only=False), bool)
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The column as float64, NaN where missing; refused for text and dates."""
+        if self._numbers is None:
+            self._numbers = self._to_numbers()
+        return self._numbers
+
+    def _to_numbers(self) -> NDArray[np.float64]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+            raise DataError(f"the column holds {self.kind}, where numbers are needed.")
+        arrow = self._arrow
+        assert arrow is not None  # noqa: S101 - numbers are given when Arrow is not
+        if pa.types.is_boolean(arrow.type):
+            arrow = arrow.cast(pa.int8())
+        floats = pc.cast(arrow, pa.float64(), safe=False)
+        return np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
+
+    @cached_property
+    def codes(self) -> tuple[NDArray[np.int32], list[Any]]:
+        """Codes and the distinct values they stand for; missing (null or NaN) is -1. Codes follow sorted values."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        arrow = self.arrow
+        if pa.types.is_dictionary(arrow.type):
+            arrow = arrow.cast(arrow.type.value_type)
+        if pa.types.is_floating(arrow.type):
+            arrow = pc.if_else(pc.is_nan(arrow), None, arrow)
+        encoded = arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
+        encoded = encoded.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        values = encoded.dictionary.to_pylist()
+        raw = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), np.int32)
+        order = sorted(range(len(values)), key=lambda i: values[i])
+        rank = np.empty(len(values) + 1, np.int32)
+        rank[order] = np.arange(len(values), dtype=np.int32)
+        rank[-1] = -1
+        return rank[raw], [values[i] for i in order]
+
+    @cached_property
+    def missing(self) -> NDArray[np.bool_]:
+        """Which values are null or NaN."""
+        if self.kind is Kind.NUMBER:
+            return np.isnan(self.numbers) | self.null
+        return self.null
+
+    @cached_property
+    def hashes(self) -> NDArray[np.int64]:
+        """A 63-bit number per value, the same on every engine and in every run; 1 and 1.0 hash alike; missing is 0."""
+        if self.kind is Kind.NUMBER:
+            return np.where(self.missing, 0, (mix64(self._bits()) >> np.uint64(1)).astype(np.int64))
+        codes, values = self.codes
+        table = np.array([_hash(v) for v in values] + [0], np.int64)
+        return table[codes]
+
+    def _bits(self) -> NDArray[np.uint64]:
+        import pyarrow as pa
+
+        if self._arrow is not None and pa.types.is_signed_integer(self._arrow.type):
+            whole = self._arrow.fill_null(0).to_numpy(zero_copy_only=False)
+            return np.asarray(whole, np.int64).view(np.uint64)
+        numbers = np.where(self.missing, 0.0, self.numbers)
+        is_whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+        whole = np.where(is_whole, numbers, 0.0).astype(np.int64)
+        return np.where(is_whole, whole.view(np.uint64), numbers.view(np.uint64))
+
+    def remember(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` made the first time: for things derived from this column alone."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+    @cached_property
+    def _memory(self) -> dict[Hashable, Any]:
+        return {}
+
+    def take(self, rows: NDArray[Any]) -> Column:
+        """Return the column at row numbers, or where a mask is true."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        if self._arrow is None:
+            assert self._numbers is not None  # noqa: S101
+            return Column.from_numbers(self._numbers[rows], None if self._null is None else self._null[rows])
+        taken = Column(self._arrow.take(rows))
+        if self._numbers is not None:
+            taken._numbers = self._numbers[rows]
+        return taken
+
+    def equals(self, other: Column) -> bool:
+        """Whether two columns hold the same values of the same type, nulls and NaN included."""
+        import pyarrow as pa
+
+        def flat(column: Column) -> pa.Array:
+            arrow = column.arrow
+            return arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
+
+        a, b = flat(self), flat(other)
+        if a.type != b.type or len(a) != len(b):
+            return False
+        if pa.types.is_floating(a.type):
+            same_null = bool(np.array_equal(self.null, other.null))
+            return same_null and bool(np.array_equal(self.numbers, other.numbers, equal_nan=True))
+        return bool(a.equals(b))
+
+
+def _hash(value: object) -> int:
+    return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1

@@ -1,0 +1,306 @@
+"""Data in DuckDB, read as a stream: they may be larger than memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
+from sfumato.engines.columns import Kind, kind_of
+from sfumato.engines.stored import (
+    kinds_of,
+    learn_schema,
+    numbered,
+    pieces,
+    sorted_by_id,
+    to_rows,
+    to_table,
+    with_ids,
+    write_pieces,
+)
+from sfumato.errors import DataError, listing
+
+_ROWS = 2**17
+_CELLS = 2**22
+"""A piece has at most so many records, and so many values (32 MB of numbers)."""
+
+_KEEP_ORDER = {
+    "PARQUET_SCAN", "READ_PARQUET", "READ_CSV", "READ_CSV_AUTO", "SEQ_SCAN", "PANDAS_SCAN", "COLUMN_DATA_SCAN",
+    "RANGE", "GENERATE_SERIES", "DUMMY_SCAN", "EMPTY_RESULT",
+    "PROJECTION", "FILTER", "STREAMING_LIMIT", "STREAMING_WINDOW",
+}  # fmt: skip
+"""Steps of a plan that give the same records in the same order every time (DuckDB's manual, "Order Preservation")."""
+
+
+class DuckDBEngine(Engine):
+    """Records behind a DuckDB relation, or in a private Parquet file that came out of one.
+
+    The id of a record is its position in the relation. A relation that only scans files or tables is read again on
+    every pass, so these must not change meanwhile. Any other relation (a join, a group-by, a sample, an Arrow stream)
+    may give its rows in another order each time; it is run once, on opening, into the private file.
+
+    Private files stand in a folder that only this user may read, under the system's folder for temporary files (set
+    TMPDIR to move it), and are removed when the last engine or relation that reads them is gone. Columns that DuckDB
+    stores as ENUM come out of `map_batches` as text.
+    """
+
+    name = "DuckDB"
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation, file: PrivateFile | None = None) -> None:
+        self._relation = relation
+        self._file = file
+
+    @classmethod
+    def from_relation(cls, relation: duckdb.DuckDBPyRelation) -> DuckDBEngine:
+        """Open a relation of any connection."""
+        engine = cls(relation)
+        with _plain_words():
+            repeatable = _repeatable(relation)
+        return engine if repeatable else engine.map_batches(lambda rows: rows)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        if self._file is not None:
+            return self._file.schema
+        with _plain_words():
+            return self._relation.limit(0).to_arrow_table().schema
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Column names in order, and what sort of values each holds."""
+        return kinds_of(self._schema)
+
+    def count(self) -> int:
+        """Return the number of records."""
+        if self._file is not None:
+            return self._file.count
+        with _plain_words():
+            return int(_query(self._relation, "SELECT count(*) FROM source").fetchall()[0][0])
+
+    def batches(self, columns: Sequence[str]) -> Generator[Rows]:
+        """Yield the records in order, in pieces of a fixed size, with these columns only; at least one piece.
+
+        While such a pass over a relation is open, DuckDB can do nothing else on its connection.
+        """
+        names = self.known(columns)
+        rows = min(_ROWS, max(1, _CELLS // max(1, len(names))))
+        if self._file is not None:
+            yield from map(to_rows, self._file.pieces(names, rows))
+            return
+        with _plain_words():
+            reader = self._relation.select(", ".join(map(_quoted, names or list(self.kinds)[:1]))).to_arrow_reader(rows)
+        start = 0
+        try:
+            for piece in pieces(_each(reader), reader.schema, rows):
+                yield numbered(piece.select(names), start)
+                start += piece.num_rows
+        finally:
+            reader.close()  # frees the connection when the caller stops halfway
+
+    def collect(self, columns: Sequence[str]) -> Rows:
+        """Bring these columns of all records into memory, in id order."""
+        if self._file is not None:
+            return to_rows(sorted_by_id(self._file.read(self.known(columns))))
+        names = self.known(columns)
+        with _plain_words():
+            if not names:
+                return Rows(np.arange(self.count(), dtype=np.int64), {})
+            return numbered(self._relation.select(", ".join(map(_quoted, names))).to_arrow_table(), 0)
+
+    def map_batches(self, function: RowFunction) -> DuckDBEngine:
+        """Stream every piece through the function into a private Parquet file; memory is bounded by the piece."""
+        schema = learn_schema(function, pa.schema([f for f in self._schema if f.name != RECORD_ID]))
+        with closing(self.batches(list(self.kinds))) as batches:
+            file = PrivateFile.write((to_table(function(rows), schema) for rows in batches), schema)
+        with _plain_words():
+            # an empty relation that only remembers the connection, so that earlier files can go
+            anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
+        return DuckDBEngine(anchor, file)
+
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+        """Apply a function to every piece and add the arrays it returns, in order."""
+        with closing(self.batches(columns)) as batches:
+            total = np.asarray(function(next(batches)), np.float64)
+            for rows in batches:
+                total = total + np.asarray(function(rows), np.float64)
+        return total
+
+    def write(self, path: str, form: str) -> None:
+        """Write one CSV, Parquet or Arrow file, piece by piece, without the hidden ids.
+
+        Numbers in a CSV file have as many digits as it takes to read back exactly the same number.
+        """
+        names = list(self.kinds)
+        schema = pa.schema([self._schema.field(n) for n in names])
+        with closing(self.batches(names)) as batches:
+            write_pieces((rows.to_arrow() for rows in batches), schema, path, form)
+
+    def native(self) -> duckdb.DuckDBPyRelation:
+        """Return a relation on the connection that the data came from, without the hidden ids."""
+        if self._file is None:
+            return self._relation
+        if not self.kinds:
+            raise DataError("the data have no columns left, and a DuckDB relation needs at least one.")
+        with _plain_words():
+            relation = _query(
+                self._relation,
+                f"SELECT * EXCLUDE ({_quoted(RECORD_ID)}) "  # noqa: S608 - our own names
+                f"FROM read_parquet('{_escaped(self._file.path)}', hive_partitioning = false)",
+            )
+        weakref.finalize(relation, _let_go, self._file)  # the file stays as long as the relation that reads it
+        return relation
+
+
+class PrivateFile:
+    """Stored records in a Parquet file that only this user can read, removed with this object."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
+        self.remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self.path = str(Path(folder) / "records.parquet")
+        self.schema = schema
+        self.count = 0
+
+    @classmethod
+    def write(cls, tables: Iterator[pa.Table], schema: pa.Schema) -> PrivateFile:
+        """Store tables one after another; `schema` is theirs without the ids."""
+        file = cls(with_ids(schema))
+        text = [f.name for f in schema if kind_of(f.type) is Kind.CATEGORY]
+        try:
+            with _storing(schema):
+                writer = pq.ParquetWriter(file.path, file.schema, use_dictionary=text)
+            try:
+                for table in tables:
+                    with _storing(schema):
+                        writer.write_table(table)
+                    file.count += table.num_rows
+            finally:
+                with _storing(schema):
+                    writer.close()
+        except BaseException:
+            file.remove()
+            raise
+        return file
+
+    def pieces(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
+        """Yield stored records in tables of `rows` records, with these columns and the ids."""
+        names = [RECORD_ID, *columns]
+        with _plain_words(), pq.ParquetFile(self.path, pre_buffer=False) as source:
+            schema = pa.schema([self.schema.field(n) for n in names])
+            batches = source.iter_batches(batch_size=rows, columns=names)
+            yield from pieces((batch.select(names) for batch in batches), schema, rows)
+
+    def read(self, columns: list[str]) -> pa.Table:
+        """Return all stored records, with these columns and the ids."""
+        names = [RECORD_ID, *columns]
+        with _plain_words(), pq.ParquetFile(self.path) as source:
+            return source.read(columns=names).select(names)
+
+
+@contextmanager
+def _storing(schema: pa.Schema) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowNotImplementedError:
+        odd = [f.name for f in schema if kind_of(f.type) is Kind.OTHER]
+        raise DataError(
+            "some columns hold values that cannot be stored between two steps. Drop them or turn them into numbers or "
+            f"text in DuckDB first; look at: {listing(odd)}."
+        ) from None
+    except OSError:
+        raise DataError(
+            f"there is no room, or no right to write, in the folder for temporary files, {tempfile.gettempdir()}. "
+            "Set the environment variable TMPDIR to a folder with more room."
+        ) from None
+
+
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise DataError(_sentence(error)) from None
+
+
+_SENTENCES = {
+    "Conversion Error": "a value does not fit the type of its column. "
+    "Where the data come from a CSV file, give the type of each column when reading it.",
+    "Resource In Use Error": "another pass over data on the same DuckDB connection is still open. "
+    "Finish or close it first, or open the data on a connection of their own.",
+    "Out of Memory Error": "DuckDB needs more memory than it may use. Raise its memory_limit.",
+    "Connection Error": "the DuckDB connection is closed. Keep it open as long as the data are in use.",
+    "Permission Error": "this DuckDB connection may not read files. Set its enable_external_access to true.",
+    "IO Error": "a file that the data come from cannot be read.",
+    "Catalog Error": "a table or view that the data come from is gone.",
+}
+
+
+def _sentence(error: Exception) -> str:
+    # DuckDB starts a message with the class of the error; what follows may quote a value
+    found = re.match(r"([A-Z][A-Za-z ]* Error)\b", str(error))
+    label = found[1] if found else type(error).__name__
+    return _SENTENCES.get(label, f"DuckDB could not read the data ({label}). Try the query in DuckDB to see why.")
+
+
+def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _plain_words():
+            batch = next(reader, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _repeatable(relation: duckdb.DuckDBPyRelation) -> bool:
+    """Whether the relation gives the same records in the same order each time it is read."""
+    kept, volatile = _query(
+        relation,
+        "SELECT current_setting('preserve_insertion_order'), "
+        "(SELECT list(DISTINCT function_name) FROM duckdb_functions() WHERE stability = 'VOLATILE')",
+    ).fetchall()[0]
+    plan = relation.explain(format="json")
+    return kept and _steps(json.loads(plan)) <= _KEEP_ORDER and not set(re.findall(r"(\w+)\(", plan)) & set(volatile)
+
+
+def _query(relation: duckdb.DuckDBPyRelation, sql: str) -> duckdb.DuckDBPyRelation:
+    """Plan a query on the relation's connection, where the relation itself is called `source`."""
+    made = relation.query("source", sql)
+    assert made is not None  # noqa: S101 - only a statement that is no query gives None
+    return made
+
+
+def _steps(plan: list[dict[str, Any]]) -> set[str]:
+    return {node["name"].strip() for node in plan}.union(*(_steps(node["children"]) for node in plan))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _escaped(path: str) -> str:
+    return path.replace("'", "''")
+
+
+def _let_go(file: PrivateFile) -> None:
+    """Do nothing: the finalizer that calls this held the file until now."""
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not remove its parent's data
+        shutil.rmtree(folder, ignore_errors=True)

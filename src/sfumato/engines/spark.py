@@ -1,0 +1,378 @@
+"""Data in Spark: the work goes to where the records are, and only sums and small answers come back."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import sfumato.errors
+from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
+from sfumato.engines.columns import Kind, kind_of
+from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
+from sfumato.errors import DataError, ParameterError, SfumatoError, listing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_KEEP_ORDER = {"FileSourceScanExec", "LocalTableScanExec", "RDDScanExec", "RangeExec", "InMemoryTableScanExec"}
+"""Sources that give the same records in the same order every time, if Spark calls what it computes determinate."""
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class SparkEngine(Engine):
+    """Records in a Spark DataFrame.
+
+    The id of a record is its position in the order of Spark's partitions: the row number, for a frame made from local
+    data or read from one file (a folder of several files is in Spark's order, not in that of their names).
+
+    Spark computes a partition again whenever it needs it, so ids can only be trusted where this gives the same records
+    in the same order. A frame whose plan promises it (a scan of files or local data, with filters and new columns) is
+    read where it is. Any other frame (after a join, a group-by, a sort or a repartition; from a database; every frame
+    on Spark Connect) is first made firm by a checkpoint: in the folder named by `SparkContext.setCheckpointDir`, or
+    else on the executors' disks; if such an executor is lost, Spark stops rather than give its ids to other records.
+    Every pass also checks that each partition has as many records as when the frame was opened.
+
+    The function given to `map_batches` or `reduce` travels to the executors, where Python must find sfumato, NumPy and
+    pyarrow. Categories are stored as text, and unsigned numbers as the next larger signed ones.
+    """
+
+    name = "Spark"
+
+    def __init__(self, frame: DataFrame, schema: pa.Schema, starts: NDArray[np.int64] | None) -> None:
+        self._frame = frame
+        self._schema = schema  # without the ids
+        self._starts = starts
+        """First id of each partition, and the number of records; None when the frame has the ids as a column."""
+
+    @classmethod
+    def from_frame(cls, frame: DataFrame) -> SparkEngine:
+        """Open a Spark frame; one pass counts the records of each partition."""
+        if frame.isStreaming:
+            raise DataError("the Spark frame is a stream without an end. Write it to a table, and open the table.")
+        if not frame.columns:
+            raise DataError("the Spark frame has no columns.")
+        if not hasattr(frame, "mapInArrow"):
+            raise DataError("this Spark cannot run Python functions on Arrow data (mapInArrow). Use Spark 4 or later.")
+        with _plain_words():
+            schema = frame.limit(0).toArrow().schema
+            firm = frame if _repeatable(frame) else _checkpointed(frame)
+            found = _run(firm, [0], _counts, "partition int, records bigint").collect()
+            size = 1 + max((row.partition for row in found), default=-1)
+            starts = np.zeros(size + 1, np.int64)
+            for row in found:
+                starts[row.partition + 1] += row.records
+            return cls(firm, schema, np.cumsum(starts))
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Column names in order, and what sort of values each holds."""
+        return kinds_of(self._schema)
+
+    def count(self) -> int:
+        """Return the number of records."""
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        if self._starts is not None:
+            return int(self._starts[-1])
+        with _plain_words():
+            return self._frame.count()
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the records in order, one partition at a time; at least one piece. They come to this process."""
+        made = False
+        with _plain_words():
+            packed = self._each(_packed, self.known(columns), "records binary").toLocalIterator()
+        while True:
+            with _plain_words():
+                row = next(packed, None)
+            if row is None:
+                break
+            made = True
+            yield to_rows(pa.ipc.open_stream(row.records).read_all())
+        if not made:
+            yield self._empty(columns)
+
+    def collect(self, columns: Sequence[str]) -> Rows:
+        """Bring these columns of all records into memory, in id order."""
+        names = self.known(columns)
+        schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
+        if self._starts is None:
+            with _plain_words():
+                table = _picked(self._frame, [0, *(1 + i for i in self._places(names))]).toArrow()
+            table = table.rename_columns(schema.names)
+        else:
+            with _plain_words():
+                table = self._each(_unchanged, names, _spark_schema(schema)).toArrow()
+        return to_rows(sorted_by_id(table))
+
+    def map_batches(self, function: RowFunction) -> SparkEngine:
+        """Apply a function to every piece, on the executors, when the result is needed.
+
+        Like everything in Spark this is a plan: the function runs again for each use of the result, so it must give the
+        same answer each time.
+        """
+        made = learn_schema(function, self._schema)
+        schema = pa.schema([pa.field(f.name, _spark_type(f.type)) for f in made])
+
+        def work(pieces: Iterator[Rows]) -> Batches:
+            for rows in pieces:
+                yield from to_table(function(rows), schema).to_batches()
+
+        with _plain_words():
+            frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
+        return SparkEngine(frame, schema, None)
+
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+        """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""
+
+        def work(pieces: Iterator[Rows]) -> Batches:
+            total: NDArray[np.float64] | None = None
+            for rows in pieces:
+                part = np.asarray(function(rows), np.float64)
+                total = part if total is None else total + part
+            if total is not None:
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "partition": pa.array([_partition()], pa.int32()),
+                        "shape": pa.array([total.shape], pa.list_(pa.int64())),
+                        "total": pa.array([total.tobytes()], pa.binary()),
+                    }
+                )
+
+        with _plain_words():
+            found = self._each(work, self.known(columns), "partition int, shape array<bigint>, total binary").collect()
+        parts = [np.frombuffer(row.total).reshape(row.shape) for row in sorted(found, key=lambda row: row.partition)]
+        if not parts:
+            return np.asarray(function(self._empty(columns)), np.float64)
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+    def write(self, path: str, form: str) -> None:
+        """Write as Spark does: a new folder of part files, written by the executors, in the order of the records.
+
+        `path` may be anything that the cluster can write to (hdfs://, s3a://, a shared disk). A folder that exists is
+        refused, not replaced. Every CSV part has a header line; text that needs it is in double quotes, with quotes
+        inside doubled; numbers have as many digits as it takes to read back exactly the same number.
+        """
+        if form not in ("csv", "parquet"):
+            raise ParameterError(f"'{form}' is not a form that Spark writes here; it writes csv and parquet.")
+        odd = [f.name for f in self._schema if kind_of(f.type) is Kind.OTHER]
+        if form == "csv" and odd:
+            raise DataError(
+                "some columns hold values that have no form in a csv file. Drop them or turn them into text first; "
+                f"look at: {listing(odd)}."
+            )
+        writer = self.native().write.mode("errorifexists")
+        with _plain_words():
+            if form == "parquet":
+                writer.parquet(path)
+            else:
+                # Spark's own defaults escape quotes with a backslash and cut blanks off text
+                writer.csv(path, header=True, escape='"', ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
+
+    def native(self) -> DataFrame:
+        """Return a Spark frame without the hidden ids."""
+        return self._frame if self._starts is not None else self._frame.drop(RECORD_ID)
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        return [self._schema.names.index(n) for n in names]
+
+    def _empty(self, columns: Sequence[str]) -> Rows:
+        return numbered(pa.schema([self._schema.field(n) for n in self.known(columns)]).empty_table(), 0)
+
+    def _each(self, work: Callable[[Iterator[Rows]], Batches], names: list[str], schema: StructType | str) -> DataFrame:
+        """Plan work on the records of each partition, with these columns only."""
+        starts = self._starts
+
+        def prepared(batches: Batches) -> Batches:
+            if starts is None:
+                return work(to_rows(_table(b, [RECORD_ID, *names])) for b in batches)
+            return work(_counted((_table(b, names) for b in batches), starts))
+
+        if starts is None:
+            return _run(self._frame, [0, *(1 + i for i in self._places(names))], prepared, schema)
+        return _run(self._frame, self._places(names) or [0], prepared, schema)
+
+
+def _run(
+    frame: DataFrame, places: list[int], work: Callable[[Batches], Batches], schema: StructType | str
+) -> DataFrame:
+    """Plan work on the Arrow batches of some columns, on the executors; its errors come back without data values."""
+
+    def careful(batches: Batches) -> Batches:
+        try:
+            yield from work(batches)
+        except SfumatoError as error:
+            _send_back(type(error).__name__, str(error))
+        except Exception as error:
+            _send_back(
+                "DataError",
+                f"the function stopped with a {type(error).__name__} on one of Spark's workers. "
+                "Try it on a few of the records in memory to see where.",
+            )
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return _picked(frame, places).mapInArrow(careful, schema)
+
+
+def _picked(frame: DataFrame, places: list[int]) -> DataFrame:
+    # by position: Spark reads a dot in a name as a part of a column, and does not tell A from a
+    return frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).select(*(f"c{i}" for i in places))
+
+
+def _table(batch: pa.RecordBatch, names: list[str]) -> pa.Table:
+    table = pa.Table.from_batches([batch])
+    return table.rename_columns(names) if names else table.select([])
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("not on a Spark worker")
+    return int(context.partitionId())
+
+
+def _counts(batches: Batches) -> Batches:
+    records = sum(batch.num_rows for batch in batches)
+    yield pa.RecordBatch.from_pydict(
+        {"partition": pa.array([_partition()], pa.int32()), "records": pa.array([records], pa.int64())}
+    )
+
+
+def _counted(tables: Iterator[pa.Table], starts: NDArray[np.int64]) -> Iterator[Rows]:
+    """Give each record its position as id, and check that the partition is as it was when the frame was opened."""
+    changed = DataError("the data behind the Spark frame changed after they were opened. Open them again.")
+    partition = _partition()
+    if partition + 1 >= len(starts):
+        if any(table.num_rows for table in tables):
+            raise changed
+        return
+    position, end = int(starts[partition]), int(starts[partition + 1])
+    for table in tables:
+        if position + table.num_rows > end:
+            raise changed
+        yield numbered(table, position)
+        position += table.num_rows
+    if position != end:
+        raise changed
+
+
+def _stored(rows: Rows) -> pa.Table:
+    return pa.table({RECORD_ID: rows.ids, **{name: column.arrow for name, column in rows.columns.items()}})
+
+
+def _unchanged(pieces: Iterator[Rows]) -> Batches:
+    for rows in pieces:
+        yield from _stored(rows).to_batches()
+
+
+def _packed(pieces: Iterator[Rows]) -> Batches:
+    for rows in pieces:
+        table = _stored(rows)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        yield pa.RecordBatch.from_pydict({"records": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+
+def _repeatable(frame: DataFrame) -> bool:
+    """Whether Spark gives the same records in the same partitions and order each time it computes them."""
+    java = getattr(frame, "_jdf", None)
+    if java is None:  # Spark Connect does not show the plan
+        return False
+    execution = java.queryExecution()
+    leaves = execution.executedPlan().collectLeaves()
+    names = {leaves.apply(i).getClass().getSimpleName() for i in range(leaves.size())}
+    # a plan that Spark adapts while it runs is a leaf of its own, and would run if asked for its RDD
+    return names <= _KEEP_ORDER and execution.toRdd().outputDeterministicLevel().toString() == "DETERMINATE"
+
+
+def _checkpointed(frame: DataFrame) -> DataFrame:
+    java = getattr(frame, "_jdf", None)
+    if java is not None and frame.sparkSession.sparkContext.getCheckpointDir() is not None:
+        return frame.checkpoint()
+    return frame.localCheckpoint()
+
+
+def _spark_type(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the nearest Arrow type that Spark has, without losing a value."""
+    if pa.types.is_timestamp(arrow_type):
+        return pa.timestamp("us", arrow_type.tz)
+    nearest = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+        pa.date64(): pa.date32(),
+        pa.string_view(): pa.string(),
+    }
+    return nearest.get(arrow_type, arrow_type)
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    fields = []
+    for field in schema:
+        try:
+            fields.append(StructField(field.name, from_arrow_type(field.type), nullable=True))
+        except Exception:  # pyspark raises a class of its own for each version
+            raise DataError(f"Spark has no type for the values of column '{field.name}' ({field.type}).") from None
+    return StructType(fields)
+
+
+def _send_back(kind: str, message: str) -> NoReturn:
+    """Raise on a worker; the driver finds the sentence in Spark's report by its mark."""
+    raise RuntimeError("sfumato " + json.dumps({"kind": kind, "message": message})) from None
+
+
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    """Turn what Spark raises, which may quote a value, into a sentence that does not."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError, pa.ArrowException) as error:
+        raise _error_in_plain_words(error) from None
+
+
+def _error_in_plain_words(error: Exception) -> SfumatoError:
+    report = str(error)
+    if found := re.search(r'sfumato (\{"kind": .*\})', report):
+        sent = json.loads(found[1])
+        kind = getattr(sfumato.errors, sent["kind"], DataError)
+        return kind(sent["message"])
+    if "No module named 'sfumato'" in report:
+        return DataError(
+            "Python on Spark's workers does not find sfumato. Install it there, or ship it with the session, "
+            "for example with spark.submit.pyFiles or an archive of the environment."
+        )
+    if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in report or "Checkpoint block" in report:
+        return DataError("Spark lost an executor that held part of the data. Call setCheckpointDir and open them again.")
+    getter = getattr(error, "getCondition", None)
+    condition = (getter() if getter else None) or type(error).__name__
+    if condition == "PATH_ALREADY_EXISTS":
+        return DataError("the folder to write to exists already. Choose a new one, or remove it first.")
+    return DataError(f"Spark could not finish the work ({condition}). Spark's log says why.")

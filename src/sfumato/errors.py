@@ -1,0 +1,74 @@
+"""Errors that speak plainly: what was wrong, what is allowed, what to try.
+
+An error never quotes a record's value. Where the cause is a lower-level exception that may quote one,
+raise with ``from None`` so that the chain does not carry it either.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SfumatoError(Exception):
+    """Base class of everything sfumato raises on purpose."""
+
+
+class SchemaError(SfumatoError):
+    """The schema is wrong, or does not fit the data."""
+
+
+class DataError(SfumatoError):
+    """The data cannot be used for what was asked."""
+
+
+class ParameterError(SfumatoError):
+    """A parameter of a method, measure or call is out of its range."""
+
+
+class RecipeError(SfumatoError):
+    """A recipe cannot be read, built or applied."""
+
+
+class NotApplicable(SfumatoError):  # noqa: N818 - it is an answer as much as an error
+    """A measure does not apply to this outcome; the message says what it would need."""
+
+
+class MissingExtra(SfumatoError):  # noqa: N818
+    """An optional package is not installed; the message says which command installs it."""
+
+
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+    """Return `` Did you mean 'income'?`` for the nearest allowed name, or an empty string.
+
+    >>> did_you_mean("incme", ["age", "income"])
+    " Did you mean 'income'?"
+    """
+    names = [str(a) for a in allowed]
+    folded = {n.casefold(): n for n in names}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return f" Did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def listing(names: Iterable[str], limit: int = 12) -> str:
+    """Name at most `limit` things in a sentence: ``age, income, salary and 3 more``."""
+    names = [str(n) for n in names]
+    if not names:
+        return "none"
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> str:
+    """Return the sentence for a name that is not there.
+
+    >>> unknown_name("column", "incme", ["age", "income"], "the data")
+    "column 'incme' is not in the data. Did you mean 'income'? It has: age, income."
+    """
+    allowed = list(allowed)
+    return f"{what} '{name}' is not in {where}.{did_you_mean(name, allowed)} It has: {listing(allowed)}."
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
+    """Return the error for an optional package that is not installed."""
+    return MissingExtra(f"{purpose} needs the package {package}, which is not installed. Try: pip install 'sfumato[{extra}]'")

@@ -1,0 +1,1 @@
+"""Array functions: arrays in, arrays out, no word of disclosure control. numba lives here only."""

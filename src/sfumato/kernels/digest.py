@@ -1,0 +1,46 @@
+"""A digest of columns that may come in pieces: sums of row hashes, so the order of the pieces does not matter."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LIMB = np.uint64(0xFFFF)
+
+
+class _Column(Protocol):
+    @property
+    def hashes(self) -> NDArray[np.int64]: ...
+
+
+def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a well-mixed 64-bit number for each (the finaliser of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArray[np.float64]:
+    """Return the sum over rows of two 64-bit row hashes, as eight sums of 16-bit limbs (exact up to 2^37 rows)."""
+    limbs = []
+    for half in (b"a", b"b"):
+        total = mix64(ids.view(np.uint64) + _seed(half, ""))
+        for name, column in columns.items():
+            total = mix64(total ^ mix64(column.hashes.view(np.uint64) + _seed(half, name)))
+        limbs += [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for i in range(4)]
+    return np.array(limbs)
+
+
+def _seed(half: bytes, name: str) -> Any:
+    raw = hashlib.blake2b(name.encode(), digest_size=8, salt=half).digest()
+    return np.uint64(int.from_bytes(raw, "little"))
+
+
+def combine(names: Iterable[str], count: int, limbs: NDArray[np.float64]) -> bytes:
+    """Return 32 bytes from the column names, the number of rows and the summed limbs."""
+    text = "\x1f".join([*names, str(count), *(str(int(x)) for x in limbs)])
+    return hashlib.blake2b(text.encode(), digest_size=32).digest()

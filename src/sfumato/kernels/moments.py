@@ -1,0 +1,53 @@
+"""Means and covariances in two passes, over data that may come in pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Count, mean (k,) and covariance (k, k; divisor n - 1) of complete cases."""
+
+    names: tuple[str, ...]
+    count: int
+    mean: Numbers
+    covariance: Numbers
+
+
+def complete(matrix: Numbers) -> Numbers:
+    """Return the rows without NaN."""
+    whole = ~np.isnan(matrix).any(axis=1)
+    return matrix if whole.all() else matrix[whole]
+
+
+def first_pass(matrix: Numbers) -> Numbers:
+    """Return count and sums of the complete rows, shape (1 + k,)."""
+    rows = complete(matrix)
+    return np.concatenate([[len(rows)], rows.sum(axis=0)])
+
+
+def centred_products(matrix: Numbers, mean: Numbers) -> Numbers:
+    """Return the cross-products of the complete rows about a given mean, shape (k, k)."""
+    rows = complete(matrix) - mean
+    return rows.T @ rows
+
+
+def covariance_root(covariance: Numbers) -> Numbers:
+    """Return a lower-triangular L with L Lᵀ = covariance; works for singular (positive semi-definite) ones too.
+
+    Cholesky without pivoting: a pivot that vanishes (relative to its variance) leaves a column of zeros, so that
+    column j of the result depends on columns 1..j only.
+    """
+    size = len(covariance)
+    root = np.zeros((size, size))
+    for j in range(size):
+        rest = covariance[j:, j] - root[j:, :j] @ root[j, :j]
+        if rest[0] > 1e-12 * max(covariance[j, j], 0.0):
+            root[j:, j] = rest / np.sqrt(rest[0])
+    return root

@@ -1,0 +1,116 @@
+"""Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
+from sfumato.errors import DataError, ParameterError, listing
+from sfumato.kernels.moments import covariance_root
+from sfumato.microdata import Batch, Microdata
+from sfumato.schema import Level, Schema
+
+Numbers = NDArray[np.float64]
+
+
+class AdditiveNoise(Mask, abstract=True):
+    """Y = X + ε on chosen columns, ε normal with mean zero and variance λ² times the column's variance."""
+
+    columns: tuple[str, ...] | None = param(None, doc="columns to mask; all confidential numbers if none", columns="many")
+    lambda2: float | Mapping[str, float] = param(
+        0.15, doc="λ²: noise variance divided by the variance of the column", low=0, high=1e6, scale="log", per_column=True
+    )
+    names: Any = learned("columns")
+    root: Any = learned("columns")
+
+    def validate(self) -> None:
+        """Check that a level is given for each column, where levels are given by column."""
+        if isinstance(self.lambda2, Mapping) and self.columns is not None:
+            if absent := [c for c in self.columns if c not in self.lambda2]:
+                raise ParameterError(f"lambda2 gives no level for {listing(absent)}.")
+            if extra := [c for c in self.lambda2 if c not in self.columns]:
+                raise ParameterError(f"lambda2 names columns that are not masked: {listing(extra)}.")
+
+    @abstractmethod
+    def shape(self, covariance: Numbers) -> Numbers:
+        """Return the covariance of the noise at λ² = 1, given the data's, shape (k, k)."""
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the covariance of the columns (complete cases) and its triangular root."""
+        names = numeric_targets(self.columns, data)
+        # household columns first: the root is triangular, so their noise hangs on household draws alone
+        names = tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
+        self._level(names)
+        moments = data.moments(names)
+        if moments.count < 2:
+            raise DataError(
+                f"{listing(names)}: fewer than two records have all of these columns, so there is no variance to scale "
+                "the noise by. Mask columns with more answers, or in separate steps."
+            )
+        if constant := [n for n, v in zip(names, np.diag(moments.covariance), strict=True) if not v > 0]:
+            raise DataError(
+                f"{listing(constant)} is constant, so noise in proportion to its variance would be no noise at all. "
+                "Leave it out of columns=, or release it as it is."
+            )
+        return self.learn(names=names, root=covariance_root(self.shape(moments.covariance)))
+
+    def _level(self, names: tuple[str, ...]) -> Numbers:
+        """Return λ per column, shape (k,)."""
+        if isinstance(self.lambda2, Mapping):
+            if absent := [n for n in names if n not in self.lambda2]:
+                raise ParameterError(f"lambda2 gives no level for {listing(absent)}.")
+            return np.sqrt([self.lambda2[n] for n in names])
+        return np.full(len(names), np.sqrt(self.lambda2))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Add the noise of each record: λ times the root times its standard normal draws."""
+        standard = [draws.normals(batch.units(name), name) for name in self.names]
+        for j, level in enumerate(self._level(self.names)):
+            weights = [(level * w, z) for w, z in zip(self.root[j, : j + 1], standard, strict=False) if w != 0]
+            noise = sum((w * z for w, z in weights), np.zeros(len(batch)))
+            batch = batch.replace(self.names[j], batch.numbers(self.names[j]) + noise)
+        return batch
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Say what bounds and rounding do to the noise."""
+        kept = [n for n in self.names if before.schema[n].integer or before.schema[n].bounds != (None, None)]
+        if not kept:
+            return ()
+        says = f"{listing(kept)}: values are whole where the schema says so, and moved to its bounds where noise passes them"
+        return (Guarantee(step, says, "by construction; analytic curves do not include this, empirical ones do"),)
+
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
+        """Return the covariance of the noise on these columns, zero for those not masked."""
+        masked = self.columns if self.columns is not None else schema.names(role="confidential")
+        inside = np.array([n in masked for n in names])
+        level = np.zeros(len(names))
+        level[inside] = self._level(tuple(n for n in names if n in masked))
+        return self.shape(covariance) * np.outer(level, level)
+
+
+class KimNoise(AdditiveNoise):
+    """Correlated additive noise: ε ~ N(0, λ²Σ) (Kim 1986; R-U paper, equation 3.1).
+
+    The masked columns keep their correlations; the correlation with an unmasked column shrinks by 1/√(1+λ²). With
+    levels by column, ε has covariances λᵢλⱼΣᵢⱼ.
+    """
+
+    def shape(self, covariance: Numbers) -> Numbers:
+        """Return Σ itself."""
+        return covariance
+
+
+class IndependentNoise(AdditiveNoise):
+    """Independent additive noise: each column gets its own, with variance λ² times the column's variance.
+
+    Correlations between masked columns shrink by 1/(1+λ²).
+    """
+
+    def shape(self, covariance: Numbers) -> Numbers:
+        """Return the diagonal of Σ."""
+        return np.diag(np.diag(covariance))

@@ -1,0 +1,102 @@
+"""Top and bottom coding: values beyond a threshold are released as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
+from sfumato.errors import DataError, ParameterError, listing
+from sfumato.microdata import Batch, Microdata
+
+Numbers = NDArray[np.float64]
+Replace = Literal["threshold", "mean"]
+
+
+class Coding(Mask, abstract=True):
+    """Values beyond a threshold are replaced by the threshold, or by the mean of the values beyond it."""
+
+    preserves_order: ClassVar[bool] = True
+    top: ClassVar[bool]
+
+    columns: tuple[str, ...] | None = param(None, doc="columns to code; all confidential numbers if none", columns="many")
+    quantile: float | Mapping[str, float] | None = param(
+        None, doc="share of the values at or below the threshold", low=0, high=1, per_column=True
+    )
+    value: float | Mapping[str, float] | None = param(
+        None, doc="threshold as a value, instead of a quantile", low=-1e300, high=1e300, per_column=True
+    )
+    replace: Replace = param(
+        "threshold", doc="release the threshold itself, or the mean of the values beyond", choices=("threshold", "mean")
+    )
+    codes: Any = learned("columns", "quantile", "value", "replace")
+
+    def validate(self) -> None:
+        """Exactly one of quantile and value may be given."""
+        if self.quantile is not None and self.value is not None:
+            raise ParameterError(f"give {self.name} a quantile or a value, not both.")
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the threshold and the released value of each column."""
+        codes: dict[str, tuple[float, float]] = {}
+        for name in numeric_targets(self.columns, data):
+            numbers = data.numbers(name)
+            known = numbers[~np.isnan(numbers)]
+            if not len(known):
+                raise DataError(f"column '{name}' has no values at all, so there is no threshold to find.")
+            threshold = self._threshold(name, known)
+            beyond = known[known > threshold] if self.top else known[known < threshold]
+            code = float(beyond.mean()) if self.replace == "mean" and len(beyond) else threshold
+            codes[name] = (threshold, code)
+        return self.learn(codes=codes)
+
+    def _threshold(self, name: str, known: Numbers) -> float:
+        default = 0.99 if self.top else 0.01
+        if (value := _for_column(self.value, name)) is not None:
+            return value
+        quantile = _for_column(self.quantile, name)
+        if quantile is None and (isinstance(self.value, Mapping) or isinstance(self.quantile, Mapping)):
+            raise ParameterError(f"no threshold is given for column '{name}'.")
+        # an observed value: the threshold itself is then a value that some record has
+        return float(np.quantile(known, default if quantile is None else quantile, method="inverted_cdf"))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Replace the values beyond the threshold."""
+        for name, (threshold, code) in self.codes.items():
+            numbers = batch.numbers(name)
+            beyond = numbers > threshold if self.top else numbers < threshold
+            batch = batch.replace(name, np.where(beyond, code, numbers))
+        return batch
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that no released value lies beyond its code."""
+        for name, (threshold, code) in self.codes.items():
+            limit = round(code) if before.schema[name].integer else code
+            numbers = after.numbers(name)
+            worst = np.nanmax(numbers, initial=threshold) if self.top else np.nanmin(numbers, initial=threshold)
+            if (worst > max(limit, threshold)) if self.top else (worst < min(limit, threshold)):
+                raise DataError(f"column '{name}' still has values beyond its code; nothing is released.")
+        side = "above" if self.top else "below"
+        return (Guarantee(step, f"{listing(self.codes)}: no value {side} the code is released", "all released values checked"),)
+
+
+class TopCode(Coding):
+    """Values above a threshold are released as one value (R-U paper, section 3; Duncan and Stokes 2004).
+
+    Give the threshold as a quantile (0.99 if nothing is given) or as a value. Order is kept.
+    """
+
+    top: ClassVar[bool] = True
+
+
+class BottomCode(Coding):
+    """Values below a threshold are released as one value; the mirror image of top coding (quantile 0.01 by default)."""
+
+    top: ClassVar[bool] = False
+
+
+def _for_column(setting: float | Mapping[str, float] | None, name: str) -> float | None:
+    return setting.get(name) if isinstance(setting, Mapping) else setting

@@ -1,0 +1,247 @@
+"""Microdata: records and what their columns mean, wherever the records live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engines import Column, Engine, Kind, LocalEngine, Rows, open_frame
+from sfumato.errors import DataError, SchemaError, did_you_mean, listing, unknown_name
+from sfumato.kernels.moments import Moments, centred_products, first_pass
+from sfumato.schema import Attribute, Level, Schema
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some records in memory with their schema: what a mask sees and returns."""
+
+    rows: Rows
+    schema: Schema
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Hidden record ids, shape (n,)."""
+        return self.rows.ids
+
+    def column(self, name: str) -> Column:
+        """Return one column."""
+        try:
+            return self.rows.columns[name]
+        except KeyError:
+            raise DataError(unknown_name("column", name, self.rows.columns, "the data")) from None
+
+    def numbers(self, name: str) -> Numbers:
+        """Return a column as numbers, shape (n,): NaN where missing or coded as missing."""
+        return numbers_of(self.column(name), self.schema[name])
+
+    def units(self, name: str) -> NDArray[np.int64]:
+        """Return the id that a column's random numbers hang on: the household's for household columns, else the record's."""
+        household = self.schema.one("household")
+        if self.schema[name].level is not Level.HOUSEHOLD or household is None:
+            return self.ids
+        return self.column(household).hashes
+
+    def replace(self, name: str, numbers: Numbers) -> Batch:
+        """Return the batch with a column's numbers replaced.
+
+        Missing values stay exactly as they were. Whole-number attributes are rounded; values beyond the bounds that
+        the schema declares are set to the bound.
+        """
+        attribute, old = self.schema[name], self.column(name)
+        gap = np.isnan(self.numbers(name))
+        low, high = attribute.bounds
+        new = np.round(numbers) if attribute.integer else numbers
+        if low is not None or high is not None:
+            new = np.clip(new, low, high)
+        new = np.where(gap, old.numbers, new) if gap.any() else new
+        return self.with_columns({name: Column.from_numbers(new, old.null if gap.any() else None, attribute.integer)})
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Batch:
+        """Return the batch with some columns replaced or added."""
+        return Batch(Rows(self.ids, {**self.rows.columns, **columns}), self.schema)
+
+    def keep(self, rows: NDArray[Any]) -> Batch:
+        """Return the records at row numbers, or where a mask is true."""
+        return Batch(self.rows.take(rows), self.schema)
+
+    def drop(self, names: Iterable[str]) -> Batch:
+        """Return the batch without some columns."""
+        gone = set(names)
+        columns = {n: c for n, c in self.rows.columns.items() if n not in gone}
+        return Batch(Rows(self.ids, columns), self.schema.keep(lambda a: a.name not in gone))
+
+
+def numbers_of(column: Column, attribute: Attribute) -> Numbers:
+    """Return a column as numbers, NaN where missing; ordered categories through the schema's value map."""
+    if attribute.values and column.kind is Kind.CATEGORY:
+        codes, values = column.codes
+        absent = [v for v in values if str(v) not in attribute.values and v not in attribute.missing]
+        if absent:
+            raise DataError(f"{len(absent)} values of '{attribute.name}' have no number in the schema's value map.")
+        table = np.array([attribute.values.get(str(v), np.nan) for v in values] + [np.nan])
+        return table[codes]
+    if column.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+        raise DataError(
+            f"column '{attribute.name}' holds {column.kind}, where numbers are needed. "
+            "Choose another column, or give its values numbers in the schema (values = {...})."
+        )
+    numbers = column.numbers
+    codes = [c for c in attribute.missing if isinstance(c, int | float)]
+    return np.where(np.isin(numbers, codes), np.nan, numbers) if codes else numbers
+
+
+class Microdata:
+    """An immutable frame with its schema.
+
+    Accepts pandas, polars, Arrow, DuckDB and Spark frames and works where the data live. Every record gets a hidden
+    64-bit id at load, its position in the input; after that the order of rows means nothing, and the id is never
+    released.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> data = Microdata(pd.DataFrame({"age": [30, 41], "salary": [50.0, 61.5]}))
+    >>> len(data), data.schema.names()
+    (2, ('age', 'salary'))
+    """
+
+    __slots__ = ("_count", "_digest", "engine", "schema")
+
+    def __init__(self, frame: Any, schema: Schema | None = None) -> None:
+        engine = frame if isinstance(frame, Engine) else open_frame(frame)
+        if schema is None:
+            schema = Schema.guess(engine)
+        check_fit(schema, engine.kinds)
+        self.engine: Engine = engine
+        self.schema: Schema = schema
+        self._count: int | None = None
+        self._digest: bytes | None = None
+
+    @classmethod
+    def read(cls, path: str | Path, schema: Schema | None = None, *, engine: str = "memory", **options: Any) -> Self:
+        """Read a file: CSV, Parquet, Arrow, Stata, SPSS, SAS or Excel. Labels in the file go into the schema.
+
+        `engine="duckdb"` leaves a CSV or Parquet file on disk and works on it piece by piece.
+        """
+        from sfumato.engines.files import open_file
+
+        opened, notes = open_file(path, engine=engine, **options)
+        guessed = Schema.guess(opened) if schema is None else schema
+        for name, facts in notes.items() if schema is None else ():
+            guessed = guessed.change(name, reason=guessed[name].reason, **facts)
+        return cls(opened, guessed)
+
+    def write(self, path: str | Path, **options: Any) -> None:
+        """Write a file in the form its suffix says, whole or not at all; labels go with it where the form can hold them."""
+        from sfumato.engines.files import save_file
+
+        save_file(self.engine, self.schema, path, **options)
+
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = self.engine.count()
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"Microdata({len(self.schema)} columns, in {self.engine.name})"
+
+    # -- looking
+
+    def kind(self, name: str) -> Kind:
+        """Return what sort of values a column holds."""
+        if name not in self.engine.kinds:
+            raise DataError(unknown_name("column", name, self.engine.kinds, "the data"))
+        return self.engine.kinds[name]
+
+    def batch(self, names: Sequence[str] | None = None) -> Batch:
+        """Bring some columns (all, if none are named) into memory."""
+        names = list(self.engine.kinds) if names is None else list(names)
+        for name in names:
+            self.kind(name)
+        return Batch(self.engine.collect(names), self.schema.keep(lambda a: a.name in names))
+
+    def numbers(self, name: str) -> Numbers:
+        """Return one column as numbers, NaN where missing."""
+        return self.batch([name]).numbers(name)
+
+    def moments(self, names: Sequence[str]) -> Moments:
+        """Return count, mean and covariance over the records that have all these columns, in two passes."""
+        for name in names:
+            check_numeric(self, name)
+        schema = self.schema
+
+        def matrix(rows: Rows) -> Numbers:
+            return np.column_stack([numbers_of(rows.columns[n], schema[n]) for n in names])
+
+        first = self.engine.reduce(lambda rows: first_pass(matrix(rows)), names)
+        count, mean = int(first[0]), first[1:] / max(first[0], 1)
+        products = self.engine.reduce(lambda rows: centred_products(matrix(rows), mean), names)
+        return Moments(tuple(names), count, mean, products / max(count - 1, 1))
+
+    def digest(self) -> bytes:
+        """Return a digest of the values, their order and their columns: the same on every engine."""
+        if self._digest is None:
+            from sfumato.kernels.digest import combine, row_digest
+
+            names = list(self.engine.kinds)
+            limbs = self.engine.reduce(lambda rows: row_digest(rows.ids, rows.columns), names)
+            self._digest = combine(names, len(self), limbs)
+        return self._digest
+
+    # -- making another one
+
+    def local(self, names: Iterable[str] | None = None) -> Microdata:
+        """Return the data in memory, with some of the columns."""
+        batch = self.batch(None if names is None else [n for n in self.engine.kinds if n in set(names)])
+        return Microdata(LocalEngine(batch.rows, getattr(self.engine, "_to_native", None)), batch.schema)
+
+    def transform(self, function: Callable[[Batch], Batch], schema: Schema) -> Microdata:
+        """Apply a function to every piece of the data, where the data live; `schema` is that of the result."""
+        before = self.schema
+        return Microdata(self.engine.map_batches(lambda rows: function(Batch(rows, before)).rows), schema)
+
+    def take(self, rows: NDArray[Any]) -> Microdata:
+        """Return records by row number, as new records with new ids; the data are brought into memory."""
+        picked = self.batch().rows.take(rows)
+        return Microdata(LocalEngine(Rows(np.arange(len(picked), dtype=np.int64), picked.columns)), self.schema)
+
+    def with_schema(self, schema: Schema) -> Microdata:
+        """Return the same records with another schema."""
+        return Microdata(self.engine, schema)
+
+    def to_native(self) -> Any:
+        """Return a frame of the kind that came in, without the hidden ids."""
+        return self.engine.native()
+
+
+def check_fit(schema: Schema, kinds: Mapping[str, Kind]) -> None:
+    """Refuse a schema that names absent columns, or leaves columns unexplained."""
+    if not kinds:
+        raise DataError("the data have no columns.")
+    if absent := [n for n in schema.names() if n not in kinds]:
+        hint = did_you_mean(absent[0], kinds)
+        raise SchemaError(f"the schema names columns that the data do not have: {listing(absent)}.{hint}")
+    if unexplained := [n for n in kinds if n not in schema]:
+        raise SchemaError(
+            f"the schema says nothing about these columns: {listing(unexplained)}. "
+            "Add them to it (role = 'other' if they are harmless), or drop them from the data."
+        )
+
+
+def check_numeric(data: Microdata, name: str) -> None:
+    """Refuse a column that does not hold numbers, with the ones that do."""
+    kind = data.kind(name)
+    if kind in (Kind.NUMBER, Kind.BOOLEAN) or (kind is Kind.CATEGORY and data.schema[name].values):
+        return
+    others = [n for n, k in data.engine.kinds.items() if k is Kind.NUMBER]
+    raise DataError(f"column '{name}' holds {kind}, where numbers are needed. Columns of numbers: {listing(others)}.")

@@ -1,0 +1,253 @@
+"""Maximise U subject to R ≤ r: on the upper limit of R, between grid points too, and confirmed with fresh seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.contract import Score, Side
+from sfumato.errors import ParameterError, listing, unknown_name
+from sfumato.rumap.evaluate import Settings
+
+if TYPE_CHECKING:
+    from sfumato.rumap.rumap import RUMap
+
+_STEPS = 14
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen parameters with their risk and utility, or the reason why there are none."""
+
+    feasible: bool
+    settings: Mapping[str, Any]
+    reason: str
+    risks: tuple[Score, ...] = ()
+    utilities: tuple[Score, ...] = ()
+    max_risk: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if not self.feasible:
+            return f"infeasible: {self.reason}"
+        named = ", ".join(f"{k} = {v:.4g}" for k, v in self.settings.items())
+        return f"{named}: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for machines."""
+        return {
+            "feasible": self.feasible, "settings": dict(self.settings), "reason": self.reason,
+            "max_risk": dict(self.max_risk), "risks": [s.to_dict() for s in self.risks],
+            "utilities": [s.to_dict() for s in self.utilities],
+        }  # fmt: skip
+
+
+def choose(
+    m: RUMap, max_risk: float | Mapping[str, float], utility: str | None = None, *, refine: bool = True, confirm: int = 200
+) -> Choice:
+    """Return the parameters with the largest utility among those whose risk stays at or below `max_risk`.
+
+    Risk is judged on the upper end of its 95 % interval. `max_risk` is one threshold for every risk measure, or one per
+    label. With several utilities and none named, the smallest share of the unmasked file's utility is maximised. For one
+    parameter the search goes on between grid points. The winner is estimated again with `confirm` replications from fresh
+    seeds; if its risk does not hold there, the search steps back towards less risk.
+    """
+    task = _Task(m, _thresholds(m, max_risk), utility)
+    grid = [task.judge(s) for s in m.points] if not m.replications else [task.at(p) for p in range(len(m.points))]
+    safe = [p for p, (excess, _) in enumerate(grid) if excess <= 1]
+    if not safe:
+        return _infeasible(task, grid)
+    best = max(safe, key=lambda p: grid[p][1])
+    settings = dict(m.points[best])
+    if refine and len(m.parameters) == 1 and _is_continuous(m):
+        settings = task.refine(best, grid)
+    return task.confirmed(settings, confirm if m.replications else 0)
+
+
+def _thresholds(m: RUMap, max_risk: float | Mapping[str, float]) -> dict[int, float]:
+    labels = {m.measures[i].label(): i for i in m.of_side(Side.RISK)}
+    asked = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(labels, max_risk)
+    for label, r in asked.items():
+        if label not in labels:
+            raise ParameterError(unknown_name("risk measure", label, labels, "the map"))
+        if not (isinstance(r, int | float) and r > 0):
+            raise ParameterError(f"max_risk must be a number above 0; got {r!r}. For an error of 5 it is 1/5² = 0.04.")
+    if absent := [label for label in labels if label not in asked]:
+        raise ParameterError(f"max_risk gives no threshold for {listing(absent)}.")
+    return {labels[label]: float(r) for label, r in asked.items()}
+
+
+def _is_continuous(m: RUMap) -> bool:
+    step, name = m.parameters[0].split(".")[:2]
+    return not m.evaluator.recipe.parameters()[f"{step}.{name}"].integer and len(m.points) > 1
+
+
+class _Task:
+    """One question to one map."""
+
+    def __init__(self, m: RUMap, thresholds: dict[int, float], utility: str | None) -> None:
+        self.m = m
+        self.thresholds = thresholds
+        everything = m.of_side(Side.UTILITY)
+        self.utilities = (m.position(Side.UTILITY, utility),) if utility is not None else everything
+        self.anchors = dict.fromkeys(self.utilities, 1.0)
+        if len(self.utilities) > 1:
+            self.anchors = {i: m.unmasked(i) for i in self.utilities}
+            if not all(math.isfinite(a) and a > 0 for a in self.anchors.values()):
+                names = listing(m.measures[i].label() for i in self.utilities)
+                raise ParameterError(f"say which utility to maximise (utility=...), or combine them. The map has: {names}.")
+
+    def _verdict(self, values: dict[int, tuple[float, float]]) -> tuple[float, float]:
+        """Return (largest upper risk / threshold, smallest utility / anchor) from value and upper limit by measure."""
+        excess = max(values[i][1] / r for i, r in self.thresholds.items())
+        return excess, min(values[i][0] / a for i, a in self.anchors.items())
+
+    def at(self, point: int) -> tuple[float, float]:
+        """Judge a point of the grid."""
+        return self._verdict({i: _upper(self.m.estimate(i, point)) for i in range(len(self.m.measures))})
+
+    def judge(self, settings: Settings) -> tuple[float, float]:
+        """Judge any parameter value, with the map's own random numbers."""
+        if not self.m.replications:
+            values = [float(v[0]) for v in self.m.evaluator.analytic([settings])]
+            return self._verdict({i: (v, v) for i, v in enumerate(values)})
+        observed = self.m.evaluator.observe([settings], self.m.replications)
+        return self._verdict({i: _upper(mm.estimate(o[0])) for i, (mm, o) in enumerate(zip(self.m.measures, observed, strict=True))})
+
+    def refine(self, best: int, grid: list[tuple[float, float]]) -> dict[str, Any]:
+        """Search between the best grid point and its neighbours: first the edge of what is safe, then the top of U."""
+        name = self.m.parameters[0]
+        order = sorted(range(len(self.m.points)), key=lambda p: self.m.points[p][name])
+        where = order.index(best)
+        low = self.m.points[order[max(where - 1, 0)]][name]
+        high = self.m.points[order[min(where + 1, len(order) - 1)]][name]
+        middle = self.m.points[best][name]
+        safe = {order[i]: grid[order[i]][0] <= 1 for i in (max(where - 1, 0), min(where + 1, len(order) - 1))}
+        if not safe[order[max(where - 1, 0)]]:
+            low = self._edge(name, low, middle)
+        if not safe[order[min(where + 1, len(order) - 1)]]:
+            high = self._edge(name, high, middle)
+        found = {middle: grid[best][1], **{v: self._safe_utility({name: v}) for v in (low, high)}}
+        found.update(self._golden(name, low, high))
+        return {name: max(found, key=lambda v: found[v])}
+
+    def _edge(self, name: str, outside: float, inside: float) -> float:
+        """Bisect between an unsafe and a safe value; return the safe side."""
+        steps = 60 if not self.m.replications else _STEPS
+        for _ in range(steps):
+            middle = _between(outside, inside)
+            if middle in (outside, inside):
+                break
+            if self.judge({name: middle})[0] <= 1:
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    def _golden(self, name: str, low: float, high: float) -> dict[float, float]:
+        """Golden-section search for the top of U between two safe values."""
+        found: dict[float, float] = {}
+        share = (math.sqrt(5) - 1) / 2
+        steps = 50 if not self.m.replications else _STEPS // 2
+        for _ in range(steps):
+            a, b = (low + (1 - share) * (high - low), low + share * (high - low))
+            if not low < a < b < high:
+                break
+            for v in (a, b):
+                found[v] = self._safe_utility({name: v}) if v not in found else found[v]
+            low, high = (a, high) if found[b] >= found[a] else (low, b)
+        return found
+
+    def _safe_utility(self, settings: Settings) -> float:
+        excess, gain = self.judge(settings)
+        return gain if excess <= 1 else -math.inf
+
+    def confirmed(self, settings: dict[str, Any], replications: int) -> Choice:
+        """Estimate the winner again with fresh seeds; step back while its risk does not hold."""
+        for attempt in range(_TRIES):
+            risks, utilities, excess = self._scores(settings, replications, attempt)
+            if excess <= 1:
+                labels = {self.m.measures[i].label(): r for i, r in self.thresholds.items()}
+                how = f"confirmed with {replications:,} fresh replications" if replications else "by formula"
+                return Choice(True, settings, f"the most useful release within the risk threshold, {how}", risks, utilities, labels)
+            back = self._step_back(settings, excess)
+            if back is None:
+                break
+            settings = back
+        return Choice(
+            False, settings, "the risk of the best point did not hold with fresh seeds; sweep a wider grid or use more "
+            "replications.", risks, utilities,
+        )  # fmt: skip
+
+    def _scores(
+        self, settings: Settings, replications: int, attempt: int
+    ) -> tuple[tuple[Score, ...], tuple[Score, ...], float]:
+        schema = self.m.evaluator.source.schema
+        if replications:
+            observed = self.m.evaluator.observe([settings], max(replications, 2), stream=f"confirm {attempt}")
+            scores = [self.m.score(i, o[0]) for i, o in enumerate(observed)]
+        else:
+            values = [float(v[0]) for v in self.m.evaluator.analytic([settings])]
+            scores = [
+                Score(mm.label(), mm.side, v, mm.words(v, schema), (v, v), variant=mm.variant)
+                for mm, v in zip(self.m.measures, values, strict=True)
+            ]
+        excess, _ = self._verdict({i: _upper((s.value, s.interval)) for i, s in enumerate(scores)})
+        risks = tuple(scores[i] for i in self.m.of_side(Side.RISK))
+        # a formula's own rounding must not turn a binding constraint into a broken one
+        return risks, tuple(scores[i] for i in self.m.of_side(Side.UTILITY)), excess if replications else excess - 1e-12
+
+    def _step_back(self, settings: Settings, excess: float) -> dict[str, Any] | None:
+        """Return the nearest safer settings: a little along the parameter, or the next best safe grid point."""
+        if len(self.m.parameters) == 1 and _is_continuous(self.m):
+            name = self.m.parameters[0]
+            trial = {name: settings[name] * excess * 1.002}
+            for candidate in (trial, {name: settings[name] / (excess * 1.002)}):
+                if self.judge(candidate)[0] < self.judge(settings)[0]:
+                    return candidate
+        safer = [
+            (gain, p) for p, (level, gain) in enumerate(self.at(q) for q in range(len(self.m.points)))
+            if level <= 1 / excess and dict(self.m.points[p]) != dict(settings)
+        ]  # fmt: skip
+        return dict(self.m.points[max(safer)[1]]) if safer else None
+
+
+def _upper(estimate: tuple[float, tuple[float, float] | None]) -> tuple[float, float]:
+    value, interval = estimate
+    return value, value if interval is None else interval[1]
+
+
+def _between(a: float, b: float) -> float:
+    return math.sqrt(a * b) if a > 0 and b > 0 else (a + b) / 2
+
+
+def _infeasible(task: _Task, grid: list[tuple[float, float]]) -> Choice:
+    m = task.m
+    least = min(range(len(grid)), key=lambda p: grid[p][0])
+    at = ", ".join(f"{k} = {v:.4g}" for k, v in m.points[least].items())
+    swept = "; ".join(
+        f"{name} from {min(p[name] for p in m.points):.4g} to {max(p[name] for p in m.points):.4g}" for name in m.parameters
+    )
+    closest = f"The smallest upper limit of the risk, at {at}, is {grid[least][0]:.4g} times the threshold."
+    more = _beyond(task) if len(m.parameters) == 1 else ""
+    labels = {m.measures[i].label(): r for i, r in task.thresholds.items()}
+    return Choice(False, {}, f"no value of {swept} reaches the threshold. {closest}{more}", max_risk=labels)
+
+
+def _beyond(task: _Task) -> str:
+    """Say whether the parameter's own limit would reach the threshold."""
+    name = task.m.parameters[0]
+    parameter = task.m.evaluator.recipe.parameters()[".".join(name.split(".")[:2])]
+    swept = [p[name] for p in task.m.points]
+    for end in (parameter.high, parameter.low):
+        if end is None or end in swept or (parameter.above and end == parameter.low):
+            continue
+        excess = task.judge({name: end})[0]
+        if excess <= 1:
+            return f" A value beyond the swept range would: widen the grid towards {end:g}."
+    ends = [e for e in (parameter.low, parameter.high) if e is not None and np.isfinite(e)]
+    return f" No value up to {max(ends):g} reaches it." if ends else ""

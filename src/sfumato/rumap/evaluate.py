@@ -1,0 +1,150 @@
+"""Replication: mask again and again at every parameter value, with common random numbers, and observe the measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Snooper
+from sfumato.engines import Kind
+from sfumato.errors import SfumatoError
+from sfumato.microdata import Microdata
+from sfumato.rumap.population import NormalPopulation
+
+Numbers = NDArray[np.float64]
+Settings = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Everything needed to put a number on any parameter value: by replication, or by formula where there is one."""
+
+    source: Microdata | NormalPopulation
+    recipe: Recipe
+    measures: tuple[Measure, ...]
+    snooper: Snooper
+    draws: Draws
+    workers: int = 2
+
+    @classmethod
+    def make(
+        cls, source: Microdata | NormalPopulation, recipe: Recipe, measures: Iterable[Measure], snooper: Snooper, draws: Draws
+    ) -> Evaluator:
+        """Bring the needed columns into memory and prepare the measures."""
+        measures = tuple(measures)
+        if isinstance(source, NormalPopulation):
+            model = source.model()
+            sample = source.sample(np.random.default_rng(0))
+            return cls(source, recipe, tuple(m.prepare(sample, model) for m in measures), snooper, draws)
+        local = source.local(needed_columns(source, recipe, measures, snooper))
+        return cls(local, recipe, tuple(m.prepare(local) for m in measures), snooper, draws)
+
+    # -- replication
+
+    def observe(
+        self, points: Sequence[Settings], replications: int, stream: str = "map", progress: Progress | None = None
+    ) -> list[Numbers]:
+        """Return for each measure its observations, shape (points, replications, k).
+
+        Every point of a replication sees the same records and the same random numbers. `stream` names a family of
+        seeds: another name, fresh seeds.
+        """
+        draws = self.draws.child(stream)
+        done = 0
+
+        def one(number: int) -> list[list[Numbers]]:
+            return self._replication(points, draws.replicate(number).remembering())
+
+        results: list[list[list[Numbers]]] = []
+        with ThreadPoolExecutor(self.workers) as pool:
+            for result in pool.map(one, range(replications)):
+                results.append(result)
+                done += 1
+                if progress is not None:
+                    progress(done, replications)
+        return [
+            np.stack([np.stack([r[p][m] for r in results]) for p in range(len(points))]) for m in range(len(self.measures))
+        ]
+
+    def _replication(self, points: Sequence[Settings], draws: Draws) -> list[list[Numbers]]:
+        found: list[list[Numbers]] = [[np.empty(0)] * len(self.measures) for _ in points]
+        for design in dict.fromkeys(m.design for m in self.measures):
+            data = self._data(design, draws)
+            fitted: Recipe | None = None
+            for p, settings in enumerate(points):
+                release, fitted = self._release(data, settings, fitted, draws)
+                for i, measure in enumerate(self.measures):
+                    if measure.design == design:
+                        found[p][i] = measure.observe(release, self.snooper)
+        return found
+
+    def _data(self, design: str, draws: Draws) -> Microdata:
+        if isinstance(self.source, NormalPopulation):
+            return self.source.sample(draws.generator("population"))
+        if design == "file":
+            return self.source
+        return self.source.take(draws.generator("resample").integers(0, len(self.source), len(self.source)))
+
+    def _release(
+        self, data: Microdata, settings: Settings, fitted: Recipe | None, draws: Draws
+    ) -> tuple[Release, Recipe | None]:
+        """Mask at one point; what an earlier point of the replication learned from the same data is used again."""
+        if settings is UNMASKED:
+            return Release(data, (data,), self.recipe.with_none()), fitted
+        fitted = self.recipe.with_(settings).fit(data, draws) if fitted is None else fitted
+        return replace(fitted.with_(settings).apply(data, draws), recipe=self.recipe.with_(settings)), fitted
+
+    # -- formulas
+
+    def model(self) -> NoiseModel:
+        """Return the moments of the numeric columns, without noise."""
+        if isinstance(self.source, NormalPopulation):
+            return self.source.model()
+        names = tuple(n for n, kind in self.source.engine.kinds.items() if kind is Kind.NUMBER)
+        moments = self.source.moments(names)
+        return NoiseModel(names, moments.mean, moments.covariance, np.zeros_like(moments.covariance), len(self.source))
+
+    def analytic(self, points: Sequence[Settings]) -> list[Numbers]:
+        """Return for each measure its values by formula at every point, NaN where there is none; shape (points,)."""
+        values = [np.full(len(points), np.nan) for _ in self.measures]
+        try:
+            model = self.model()
+        except SfumatoError:
+            return values
+        schema = self.source.schema
+        for p, settings in enumerate(points):
+            recipe = self.recipe.with_none() if settings is UNMASKED else self.recipe.with_(settings)
+            noise = recipe.noise(model.names, model.covariance, schema)
+            if noise is None:
+                continue
+            here = replace(model, noise=noise, published=recipe.settings())
+            for i, measure in enumerate(self.measures):
+                value = measure.analytic(here, self.snooper)
+                values[i][p] = np.nan if value is None else value
+        return values
+
+
+UNMASKED: Settings = {"unmasked": True}
+"""The point at which nothing is masked."""
+
+
+def needed_columns(
+    data: Microdata, recipe: Recipe, measures: Iterable[Measure], snooper: Snooper
+) -> tuple[str, ...] | None:
+    """Return the columns that the recipe, the measures or the snooper look at; None for all."""
+    wanted = {*recipe.touches(data.schema), *snooper.covariates}
+    for measure in measures:
+        columns = measure.columns(data.schema)
+        if columns is None:
+            return None
+        wanted |= set(columns)
+    for name in wanted:
+        data.kind(name)  # refuses an unknown name
+    design = {a.name for a in data.schema if a.is_design}
+    return tuple(n for n in data.engine.kinds if n in wanted | design)

@@ -1,0 +1,263 @@
+"""The R-U confidentiality map: disclosure risk R and data utility U over the parameters of a method."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
+from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
+from sfumato.microdata import Microdata
+from sfumato.risk import AttributeRisk
+from sfumato.rumap.evaluate import UNMASKED, Evaluator, Progress, Settings
+from sfumato.rumap.population import NormalPopulation
+from sfumato.utility import EstimatorUtility
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+    from sfumato.rumap.choose import Choice
+
+Numbers = NDArray[np.float64]
+DEFAULT_GRID = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))
+
+
+@dataclass(frozen=True, eq=False)
+class RUMap:
+    """Risk and utility at every point of a parameter grid, with intervals; made by `ru_map`.
+
+    Examples
+    --------
+    >>> from sfumato import KimNoise, NormalPopulation, ru_map
+    >>> teachers = NormalPopulation({"income": 80, "salary": 50}, [[17.5**2, 8.3**2], [8.3**2, 13.3**2]], n=1000)
+    >>> m = ru_map(teachers, KimNoise(), over="kim_noise.lambda2", risk="salary", utility="salary", replications=0)
+    >>> round(m.choose(max_risk=1 / 5**2).settings["kim_noise.lambda2"], 4)
+    0.1413
+    """
+
+    evaluator: Evaluator
+    parameters: tuple[str, ...]
+    points: tuple[Settings, ...]
+    replications: int
+    observations: tuple[Numbers, ...]
+    """Per measure, shape (points + 1, replications, k); the last point is the unmasked file."""
+    analytic: tuple[Numbers, ...]
+    """Per measure, shape (points + 1,); NaN where there is no formula."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Measures that do not apply, with the reason."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Every measure of the map."""
+        return self.evaluator.measures
+
+    def of_side(self, side: Side) -> tuple[int, ...]:
+        """Return the positions of the risk or utility measures."""
+        return tuple(i for i, m in enumerate(self.measures) if m.side is side)
+
+    def estimate(self, measure: int, point: int) -> tuple[float, tuple[float, float] | None]:
+        """Return a measure's value and interval at a point: by replication where there is any, else by formula."""
+        if self.replications:
+            return self.measures[measure].estimate(self.observations[measure][point])
+        value = float(self.analytic[measure][point])
+        return value, (value, value)
+
+    def unmasked(self, measure: int) -> float:
+        """Return a measure's value for the unmasked file."""
+        return self.estimate(measure, len(self.points))[0]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The map as a tidy frame: one row per point, measure and source (empirical or analytic)."""
+        import pandas as pd
+
+        rows = []
+        for p, settings in enumerate((*self.points, UNMASKED)):
+            named = {name: settings.get(name, np.nan) for name in self.parameters}
+            for i, measure in enumerate(self.measures):
+                about = {
+                    "point": p, **named, "masked": settings is not UNMASKED, "side": measure.side.value,
+                    "measure": measure.label(), "variant": measure.variant,
+                }  # fmt: skip
+                if self.replications:
+                    value, interval = self.estimate(i, p)
+                    low, high = interval or (np.nan, np.nan)
+                    rows.append({**about, "source": "empirical", "value": value, "low": low, "high": high})
+                if not np.isnan(formula := float(self.analytic[i][p])):
+                    rows.append({**about, "source": "analytic", "value": formula, "low": formula, "high": formula})
+        return pd.DataFrame(rows)
+
+    def choose(self, max_risk: float | Mapping[str, float], utility: str | None = None, **options: Any) -> Choice:
+        """Maximise utility subject to risk ≤ max_risk, judged on the upper limit of the risk.
+
+        See `sfumato.rumap.choose.choose`.
+        """
+        from sfumato.rumap.choose import choose
+
+        return choose(self, max_risk, utility, **options)
+
+    def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
+        """Return the points that no other point beats in both risk and utility, safest first."""
+        import pandas as pd
+
+        r, u = self.position(Side.RISK, risk), self.position(Side.UTILITY, utility)
+        pairs = [(self.estimate(r, p)[0], self.estimate(u, p)[0]) for p in range(len(self.points))]
+        rows = [
+            {**{name: s.get(name, np.nan) for name in self.parameters}, "risk": a, "utility": b}
+            for s, (a, b) in zip(self.points, pairs, strict=True)
+            if not any((c <= a and d >= b) and (c < a or d > b) for c, d in pairs)
+        ]
+        return pd.DataFrame(rows).sort_values("risk", ignore_index=True)
+
+    def position(self, side: Side, label: str | None) -> int:
+        """Return which measure a label names; the first of its side if none is named."""
+        known = {self.measures[i].label(): i for i in self.of_side(side)}
+        if label is None:
+            return next(iter(known.values()))
+        if label not in known:
+            raise ParameterError(unknown_name(f"{side} measure", label, known, "the map"))
+        return known[label]
+
+    def chart(self, max_risk: float | None = None, choice: Choice | None = None) -> alt.TopLevelMixin:
+        """Draw log R against U with the unmasked utility and the threshold; beside it R and U against the parameter."""
+        from sfumato.charts.rumap import map_chart
+
+        settings = choice.settings if choice is not None and choice.feasible else None
+        return map_chart(self.frame, self.parameters, max_risk, settings)
+
+    def report(self, max_risk: float | None = None, choice: Choice | None = None) -> Section:
+        """Return the map as a section of a report."""
+        from sfumato.rumap.section import map_section
+
+        return map_section(self, max_risk, choice)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map for machines."""
+        from sfumato.contract.score import number
+
+        rows = self.frame.to_dict(orient="records")
+        clean = [{str(k): number(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+        return {
+            "parameters": list(self.parameters), "replications": self.replications,
+            "snooper": self.evaluator.snooper.describe(), "not_applicable": dict(self.refused), "points": clean,
+        }  # fmt: skip
+
+    def score(self, measure: int, observations: Numbers) -> Score:
+        """Return the score of replicated observations of one measure."""
+        return self.measures[measure].to_score(observations, self.evaluator.source.schema)
+
+
+def ru_map(
+    data: Microdata | NormalPopulation,
+    method: Mask | Recipe,
+    over: str | Mapping[str, Sequence[float]],
+    risk: Any,
+    utility: Any,
+    *,
+    snooper: Snooper | None = None,
+    replications: int = 200,
+    draws: Draws | int | None = None,
+    progress: Progress | None = None,
+    workers: int = 2,
+) -> RUMap:
+    """Trace risk and utility over the parameters of a method.
+
+    Parameters
+    ----------
+    data
+        The file, or a `NormalPopulation` from which every replication draws afresh.
+    method
+        A mask or a recipe.
+    over
+        Parameter(s) to sweep: ``"kim_noise.lambda2"`` (25 values from 0.01 to 1), or a mapping from parameter to values,
+        such as ``{"kim_noise.lambda2": [0.05, 0.1, 0.2]}``; with several parameters, all combinations.
+    risk, utility
+        One measure or several. A column's name is short for `AttributeRisk` or for the mean's utility; a formula
+        ("salary ~ age"), weights of means or a function is short for an estimator's utility.
+    snooper
+        What the attacker knows; the paper's index-knowledge snooper if not given.
+    replications
+        How often each point is masked; 0 for formulas alone.
+    draws
+        Randomness; a fresh secret seed if not given.
+    """
+    recipe = method if isinstance(method, Recipe) else method.as_recipe()
+    grid = _grid(recipe, over)
+    if replications < 0 or replications == 1:
+        raise ParameterError("replications must be 0 (formulas alone), or at least 2 so that there is an interval.")
+    source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
+    measures = [*(_risk(r) for r in _several(risk)), *(_utility(u) for u in _several(utility))]
+    measures, refused = _applicable(data, recipe, measures)
+    evaluator = replace(Evaluator.make(data, recipe, measures, snooper or Snooper(), source), workers=max(1, workers))
+    points: tuple[Settings, ...] = tuple(
+        dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+    )
+    everything = (*points, UNMASKED)
+    formulas = evaluator.analytic(everything)
+    if not replications and any(np.isnan(f[:-1]).all() for f in formulas):
+        without = [m.label() for m, f in zip(evaluator.measures, formulas, strict=True) if np.isnan(f[:-1]).all()]
+        raise RecipeError(f"there is no formula for {', '.join(without)} with this recipe; ask for replications instead.")
+    observed = evaluator.observe(everything, replications, progress=progress) if replications else []
+    return RUMap(evaluator, tuple(grid), points, replications, tuple(observed), tuple(formulas), refused)
+
+
+def _applicable(
+    data: Microdata | NormalPopulation, recipe: Recipe, measures: list[Measure]
+) -> tuple[list[Measure], dict[str, str]]:
+    """Tell the measures that apply from those that do not, with the reason, before anything is run."""
+    if isinstance(data, NormalPopulation):
+        return measures, {}
+    outcome = Release(data, (data,), recipe)
+    kept, refused = [], {}
+    for measure in measures:
+        try:
+            measure.check(outcome)
+            kept.append(measure)
+        except NotApplicable as reason:
+            refused[measure.label()] = str(reason)
+    for side in Side:
+        if not any(m.side is side for m in kept):
+            raise NotApplicable(f"no {side} measure applies. " + " ".join(refused.values()))
+    return kept, refused
+
+
+def _grid(recipe: Recipe, over: str | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
+    asked = {over: DEFAULT_GRID} if isinstance(over, str) else dict(over)
+    if not asked:
+        raise ParameterError("name at least one parameter to sweep, such as over='kim_noise.lambda2'.")
+    known = recipe.parameters()
+    grid: dict[str, tuple[float, ...]] = {}
+    for path, values in asked.items():
+        step, field_ = (*path.split("."), "")[:2]
+        if f"{step}.{field_}" not in known:
+            raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
+        if not len(values):
+            raise ParameterError(f"no values are given for {path}.")
+        for value in values:
+            recipe.with_({path: value})  # refuses a value out of range
+        grid[path] = tuple(values)
+    return grid
+
+
+def _several(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _risk(given: Any) -> Measure:
+    measure = AttributeRisk(given) if isinstance(given, str) else given
+    if not isinstance(measure, Measure) or measure.side is not Side.RISK:
+        raise ParameterError("risk must be a column's name or a risk measure.")
+    return measure
+
+
+def _utility(given: Any) -> Measure:
+    measure = given if isinstance(given, Measure) else EstimatorUtility(given)
+    if measure.side is not Side.UTILITY:
+        raise ParameterError("utility must be an estimator or a utility measure.")
+    return measure

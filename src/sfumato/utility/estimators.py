@@ -1,0 +1,280 @@
+"""What an analyst estimates from a file: means, combinations of means, slopes, or a function of one's own."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import NoiseModel, Parametric, param
+from sfumato.errors import DataError, ParameterError
+from sfumato.microdata import Microdata, check_numeric
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+Target = Literal["population", "file"]
+
+
+class Estimator(Parametric, family="estimator", abstract=True):
+    """A number computed from a file, the same way from the original and from the released one."""
+
+    @abstractmethod
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return the estimate; `published` holds the recipe's parameters, for estimators that correct for them."""
+
+    @abstractmethod
+    def label(self) -> str:
+        """Return a few words for a legend."""
+
+    @abstractmethod
+    def columns(self) -> tuple[str, ...] | None:
+        """Return the columns it looks at; None for all."""
+
+    def unit(self, schema: Schema) -> str:
+        """Return the unit of the estimate, in words."""
+        return ""
+
+    def check(self, data: Microdata) -> None:
+        """Refuse data it cannot be computed from."""
+        for name in self.columns() or ():
+            check_numeric(data, name)
+
+    def mse(self, model: NoiseModel, target: Target) -> float | None:
+        """Return its mean squared error under a normal model with additive noise, where a formula is known."""
+        return None
+
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return what it estimates under a normal model, where that is known."""
+        return None
+
+
+class MeanCombination(Estimator):
+    """A linear combination of means: ``MeanCombination({"income": 1, "salary": -1})`` is the difference of two.
+
+    Under additive noise its mean squared error is c'(Σ + Ω)c / n (R-U paper, section 5; ERRATA 0.8).
+    """
+
+    weights: Mapping[str, float] = param(
+        doc="weight of each column's mean", columns="weights", low=-1e300, high=1e300
+    )
+
+    def validate(self) -> None:
+        """At least one weight must differ from zero."""
+        if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
+            raise ParameterError("a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}.")
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return Σ weight × mean, over the records that have all the columns."""
+        batch = data.batch(list(self.weights))
+        total = np.zeros(len(batch))
+        for name, weight in self.weights.items():
+            total = total + weight * batch.numbers(name)
+        return mean_of(total, self.label())
+
+    def label(self) -> str:
+        """Return the combination as text."""
+        terms = [f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}" for n, w in self.weights.items()]
+        text = " ".join(terms)
+        return text[2:] if text.startswith("+ ") else text
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that are averaged."""
+        return tuple(self.weights)
+
+    def unit(self, schema: Schema) -> str:
+        """Return the columns' common unit, if they have one."""
+        units = {schema[n].unit for n in self.weights}
+        return units.pop() if len(units) == 1 else ""
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return Σ weight × population mean."""
+        return float(sum(weight * model.mean[model.at(name)] for name, weight in self.weights.items()))
+
+    def mse(self, model: NoiseModel, target: Target) -> float | None:
+        """Return c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
+        if any(n not in model.names for n in self.weights):
+            return None
+        c = np.zeros(len(model.names))
+        for name, weight in self.weights.items():
+            c[model.at(name)] = weight
+        return float(c @ (model.released if target == "population" else model.noise) @ c) / model.n
+
+
+class Mean(Estimator):
+    """The mean of a column."""
+
+    column: str = param(doc="column to average", columns="one")
+
+    def _combination(self) -> MeanCombination:
+        return MeanCombination({self.column: 1.0})
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return the mean over the records that have the column."""
+        return mean_of(data.numbers(self.column), self.label())
+
+    def label(self) -> str:
+        """Return "mean of column"."""
+        return f"mean {self.column}"
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the column."""
+        return (self.column,)
+
+    def unit(self, schema: Schema) -> str:
+        """Return the column's unit."""
+        return schema[self.column].unit
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return the population mean."""
+        return float(model.mean[model.at(self.column)])
+
+    def mse(self, model: NoiseModel, target: Target) -> float | None:
+        """Return (σ² + ω²) / n about the population's mean, ω² / n about the file's own."""
+        return self._combination().mse(model, target)
+
+
+class Slope(Estimator):
+    """The least-squares slope of one column on another (R-U paper, equation 4.1).
+
+    With `corrected_by="noise.lambda2"` the slope is multiplied by 1 + λ², which removes the attenuation when only the
+    independent variable is masked (the estimator β* of section 5); the analyst must then be told λ².
+    """
+
+    y: str = param(doc="dependent variable", columns="one")
+    x: str = param(doc="independent variable", columns="one")
+    corrected_by: str | None = param(None, doc="published parameter λ² to correct the attenuation with, as step.parameter")
+
+    def validate(self) -> None:
+        """The two columns must differ."""
+        if self.y == self.x:
+            raise ParameterError("a slope needs two different columns.")
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return the slope over the records that have both columns."""
+        batch = data.batch([self.x, self.y])
+        x, y = batch.numbers(self.x), batch.numbers(self.y)
+        both = ~(np.isnan(x) | np.isnan(y))
+        if not both.all():
+            x, y = x[both], y[both]
+        if len(x) <= 3:
+            raise DataError(
+                f"a slope of '{self.y}' on '{self.x}' needs more than 3 records that have both; its variance is infinite "
+                f"for 3 or fewer. There are {len(x)}."
+            )
+        centred = x - x.mean()
+        squares = float(centred @ centred)
+        if squares == 0:
+            raise DataError(f"'{self.x}' is constant, so it has no slope. Choose another independent variable.")
+        return self._correction(published) * float(centred @ y) / squares
+
+    def _correction(self, published: Mapping[str, Any]) -> float:
+        if self.corrected_by is None:
+            return 1.0
+        level = published.get(self.corrected_by, 0.0)
+        if isinstance(level, Mapping):
+            level = level.get(self.x, 0.0)
+        return 1.0 + float(level)
+
+    def label(self) -> str:
+        """Return "slope of y on x"."""
+        return f"slope of {self.y} on {self.x}" + (", corrected" if self.corrected_by else "")
+
+    def columns(self) -> tuple[str, ...]:
+        """Return both columns."""
+        return (self.x, self.y)
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return the population slope."""
+        i, j = model.at(self.x), model.at(self.y)
+        return float(model.covariance[i, j] / model.covariance[i, i])
+
+    def mse(self, model: NoiseModel, target: Target) -> float | None:
+        """Return bias² + variance about the population's slope.
+
+        With S = Σ + Ω the released covariance, the slope has mean S_xy/S_xx and variance (S_yy - S_xy²/S_xx)/((n-3) S_xx):
+        Cases 1 to 3 and (4.3) to (4.7), (5.1) are this with Ω zero on unmasked columns.
+        """
+        if target == "file" or self.x not in model.names or self.y not in model.names:
+            return None
+        if model.n <= 3:
+            return math.inf  # E[1/χ²] with n - 1 ≤ 2 degrees of freedom is infinite (ERRATA 0.17)
+        i, j = model.at(self.x), model.at(self.y)
+        released = model.released
+        if not model.covariance[i, i] > 0:
+            raise DataError(f"'{self.x}' is constant in the model, so it has no slope.")
+        correction = self._correction(model.published)
+        mean = correction * released[i, j] / released[i, i]
+        scatter = max(released[j, j] - released[i, j] ** 2 / released[i, i], 0.0)
+        variance = correction**2 * scatter / ((model.n - 3) * released[i, i])
+        return float((mean - model.covariance[i, j] / model.covariance[i, i]) ** 2 + variance)
+
+
+class Function(Estimator):
+    """A function of one's own: takes a frame of the kind that came in, returns a number. It cannot be written as TOML."""
+
+    function: Callable[[Any], float] = param(doc="a Python function from a frame to a number")
+    title: str = param("", doc="a few words for a legend")
+
+    def validate(self) -> None:
+        """The function must be callable."""
+        if not callable(self.function):
+            raise ParameterError("the estimator must be a Python function from a frame to a number.")
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return the function's value; its own errors are not shown, since they may quote data."""
+        try:
+            value = float(self.function(data.to_native()))
+        except Exception as error:
+            raise DataError(
+                f"the estimator '{self.label()}' failed with {type(error).__name__}. Try it on the original data; it must "
+                "take a frame and return one number."
+            ) from None
+        return value
+
+    def label(self) -> str:
+        """Return the title, or the function's name."""
+        return self.title or getattr(self.function, "__name__", "function")
+
+    def columns(self) -> None:
+        """All columns: one cannot know what the function looks at."""
+        return
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: a Python function cannot be written as TOML."""
+        raise ParameterError("a Python function cannot be written to a file; use a formula such as 'salary ~ age' instead.")
+
+
+def mean_of(values: Numbers, what: str) -> float:
+    """Return the mean of the values that are not missing."""
+    total = float(values.mean()) if len(values) else math.nan
+    if not math.isnan(total):
+        return total
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise DataError(f"{what}: no record has a value.")
+    return float(known.mean())
+
+
+def as_estimator(given: Any) -> Estimator:
+    """Return an estimator from a formula ("salary ~ age"), a column's name (its mean), a function, or an estimator."""
+    if isinstance(given, Estimator):
+        return given
+    if isinstance(given, str) and "~" in given:
+        from sfumato.utility.formula import Formula
+
+        return Formula(given)
+    if isinstance(given, str):
+        return Mean(given)
+    if isinstance(given, Mapping):
+        return MeanCombination(given)
+    if callable(given):
+        return Function(given)
+    raise ParameterError(
+        "an estimator is a formula such as 'salary ~ age + C(region)', a column's name (for its mean), weights of means "
+        "such as {'income': 1, 'salary': -1}, or a Python function from a frame to a number."
+    )

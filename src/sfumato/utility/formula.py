@@ -1,0 +1,187 @@
+"""Least squares from a formula such as ``salary ~ age + C(region)``: parsed by formulaic, computed here, never evaluated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import param
+from sfumato.engines import Kind
+from sfumato.errors import DataError, ParameterError, listing, unknown_name
+from sfumato.microdata import Batch, Microdata
+from sfumato.utility.estimators import Estimator
+
+Numbers = NDArray[np.float64]
+TRANSFORMS = {
+    "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square, "exp": np.exp,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def parse(formula: str) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], ...], ...], bool]:
+    """Return (response factor, terms, whether there is an intercept); a factor is (function or "", column)."""
+    from formulaic import Formula as Parsed
+    from formulaic.errors import FormulaicError
+
+    try:
+        parsed = Parsed(formula)
+        left, right = list(parsed.lhs), list(parsed.rhs)
+    except (FormulaicError, AttributeError, SyntaxError):
+        raise ParameterError(f"'{formula}' is not a formula. Write it like 'salary ~ age + C(region)'.") from None
+    if len(left) != 1 or len(left[0].factors) != 1:
+        raise ParameterError(f"the formula '{formula}' must have one variable on the left, as in 'salary ~ age'.")
+    terms = [tuple(_factor(f.expr, formula) for f in t.factors) for t in right]
+    slopes = tuple(t for t in terms if t != (("", "1"),))
+    return _factor(left[0].factors[0].expr, formula), slopes, len(slopes) < len(terms)
+
+
+def _factor(text: str, formula: str) -> tuple[str, str]:
+    if text == "1":
+        return "", "1"
+    text = text[1:-1] if text.startswith("`") and text.endswith("`") else text
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return "", text  # a quoted column name such as `net pay`
+    if isinstance(node, ast.Name):
+        return "", node.id
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and len(node.args) == 1:
+        name, inner = node.func.id, node.args[0]
+        if isinstance(inner, ast.Name) and (name == "C" or name in TRANSFORMS):
+            return name, inner.id
+    raise ParameterError(
+        f"'{text}' in the formula '{formula}' is not allowed. A term is a column, C(column), or one of "
+        f"{listing(TRANSFORMS)} of a column; products are written a:b or a*b."
+    )
+
+
+class Formula(Estimator):
+    """One coefficient of a least-squares regression: ``Formula("salary ~ age + C(region)", term="age")``.
+
+    Terms are columns, ``C(column)`` for categories (the first level is left out; text columns are categories without
+    saying), ``log``, ``log1p``, ``sqrt``, ``square`` or ``exp`` of a column, and their products with ``:`` or ``*``.
+    `term` may be left out if there is only one besides the intercept. A level of a category is ``C(region)[north]``.
+    """
+
+    formula: str = param(doc="R-style formula")
+    term: str | None = param(None, doc="which coefficient; may be left out if there is only one")
+
+    def validate(self) -> None:
+        """Parse the formula and find the term."""
+        _, terms, _ = parse(self.formula)
+        if not terms and self.term is None:
+            object.__setattr__(self, "term", "Intercept")
+        if self.term is None and len(terms) == 1 and all(function != "C" for function, _ in terms[0]):
+            object.__setattr__(self, "term", _title(terms[0]))
+        if self.term is None:
+            raise ParameterError(
+                f"'{self.formula}' has several coefficients; say which one with term=. Terms: {listing(map(_title, terms))}."
+            )
+
+    @cached_property
+    def _named(self) -> tuple[str, ...]:
+        response, terms, _ = parse(self.formula)
+        return tuple(dict.fromkeys([response[1], *(column for term in terms for _, column in term)]))
+
+    def label(self) -> str:
+        """Return the formula and the term."""
+        return f"{self.formula}: {self.term}"
+
+    def columns(self) -> tuple[str, ...]:
+        """Return every column of the formula."""
+        return self._named
+
+    def check(self, data: Microdata) -> None:
+        """Refuse unknown columns and terms that the data do not have."""
+        for name in self._named:
+            data.kind(name)
+        self.estimate(data, {})
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return the coefficient over the records that have all the columns."""
+        batch = data.batch(self._named)
+        response, terms, intercept = parse(self.formula)
+        y = _number(batch, response)
+        blocks, names = [], []
+        if intercept:
+            blocks.append(np.ones((len(batch), 1)))
+            names.append("Intercept")
+        for term in terms:
+            block, levels = _term(batch, term)
+            blocks.append(block)
+            names += levels
+        if self.term not in names:
+            raise DataError(unknown_name("term", str(self.term), names, f"'{self.formula}'"))
+        return _least_squares(np.column_stack(blocks), y, names, self.formula)[names.index(self.term)]
+
+
+def _title(term: tuple[tuple[str, str], ...]) -> str:
+    return ":".join(f"{f}({c})" if f else c for f, c in term)
+
+
+def _number(batch: Batch, factor: tuple[str, str]) -> Numbers:
+    function, column = factor
+    numbers = batch.numbers(column)
+    if not function:
+        return numbers
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out = TRANSFORMS[function](numbers)
+    return np.where(np.isfinite(out), out, np.nan)
+
+
+def _term(batch: Batch, term: tuple[tuple[str, str], ...]) -> tuple[Numbers, list[str]]:
+    """Return a term's columns (n, k) and their names; products run over the factors' columns."""
+    block, names = np.ones((len(batch), 1)), [""]
+    for function, column in term:
+        part, levels = _dummies(batch, column) if _is_category(batch, function, column) else (None, [])
+        if part is None:
+            part, levels = _number(batch, (function, column))[:, None], [f"{function}({column})" if function else column]
+        block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), -1)
+        names = [f"{a}:{b}" if a else b for a in names for b in levels]
+    return block, names
+
+
+def _is_category(batch: Batch, function: str, column: str) -> bool:
+    return function == "C" or (not function and batch.column(column).kind is Kind.CATEGORY and not batch.schema[column].values)
+
+
+def _dummies(batch: Batch, column: str) -> tuple[Numbers, list[str]]:
+    def make() -> tuple[Numbers, list[str]]:
+        codes, values = source.codes
+        missing = {str(m) for m in batch.schema[column].missing}
+        kept = [i for i, v in enumerate(values) if str(v) not in missing]
+        gap = ~np.isin(codes, kept)
+        out = np.where(gap[:, None], np.nan, (codes[:, None] == np.array(kept[1:], int)).astype(float))
+        return out, [f"C({column})[{values[i]}]" for i in kept[1:]]
+
+    source = batch.column(column)
+    made: tuple[Numbers, list[str]] = source.remember(("dummies", tuple(map(str, batch.schema[column].missing))), make)
+    return made
+
+
+def _least_squares(x: Numbers, y: Numbers, names: list[str], formula: str) -> list[float]:
+    gap = np.isnan(y)
+    if (total := float(x.sum())) != total:
+        gap = gap | np.isnan(x).any(axis=1)
+    if gap.any():
+        x, y = x[~gap], y[~gap]
+    n, k = x.shape
+    if n <= k + 1:
+        raise DataError(f"'{formula}' has {k} coefficients, and only {n} records have all its columns; it needs more.")
+    scale = np.sqrt(np.einsum("ij,ij->j", x, x))
+    scale[scale == 0] = 1.0
+    gram = x.T @ x / np.outer(scale, scale)
+    eigen = np.linalg.eigvalsh(gram)
+    if eigen[0] < 1e-10 * eigen[-1]:
+        if np.linalg.matrix_rank(x / scale) < k:
+            raise DataError(
+                f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "
+                f"apart. Leave one out. Terms: {listing(names)}."
+            )
+        return [float(v) for v in np.linalg.lstsq(x / scale, y, rcond=None)[0] / scale]
+    return [float(v) for v in np.linalg.solve(gram, (x.T @ y) / scale) / scale]

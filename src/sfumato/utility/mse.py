@@ -1,0 +1,91 @@
+"""Utility of an estimate: the reciprocal of its mean squared error (R-U paper, equation 3.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Design, Measure, NoiseModel, Release, Side, Snooper, learned, param, reciprocal
+from sfumato.microdata import Microdata
+from sfumato.schema import Schema
+from sfumato.utility.estimators import Estimator, Target, as_estimator
+
+Numbers = NDArray[np.float64]
+
+
+class EstimatorUtility(Measure):
+    """U = 1 / E(θ̂ - θ)² of an analyst's estimate from the released file.
+
+    With ``target="population"`` each replication draws the records afresh (from the file, with replacement) and then
+    masks them; θ is the estimate from the whole original file, or `truth` where that is known. The error then includes
+    sampling, as equation 3.2 does, and the unmasked file has a finite utility. With ``target="file"`` only the mask is
+    random, θ is the file's own estimate, and the unmasked file has infinite utility.
+
+    Examples
+    --------
+    >>> EstimatorUtility("salary ~ age").label()
+    'salary ~ age: age'
+    """
+
+    side: ClassVar[Side] = Side.UTILITY
+
+    estimator: Estimator = param(doc="a formula, a column (for its mean), weights of means, or a function")
+    target: Target = param("population", doc="what is estimated", choices=("population", "file"))
+    truth: float | None = param(None, doc="the true value, where it is known", low=-1e300, high=1e300)
+    reference: Any = learned("estimator", "target", "truth")
+
+    def validate(self) -> None:
+        """Make an estimator from whatever was given."""
+        object.__setattr__(self, "estimator", as_estimator(self.estimator))
+
+    def label(self) -> str:
+        """Return the estimator in words."""
+        return self.estimator.label()
+
+    @property
+    def variant(self) -> str:
+        """Which target."""
+        return f"target = {self.target}"
+
+    @property
+    def design(self) -> Design:
+        """Whether records are drawn afresh in each replication."""
+        return self.target
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the estimate's typical error."""
+        unit = self.estimator.unit(schema)
+        if value == math.inf:
+            return "the estimate is exact"
+        if not value > 0:
+            return "the estimate is useless"
+        return f"the estimate is typically off by {1 / math.sqrt(value):.3g}{f' {unit}' if unit else ''}"
+
+    def columns(self, schema: Schema) -> tuple[str, ...] | None:
+        """Return the estimator's columns."""
+        return self.estimator.columns()
+
+    def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
+        """Learn the value that estimates are compared with."""
+        self.estimator.check(data)
+        truth = self.truth
+        if truth is None and model is not None:
+            truth = self.estimator.true_value(model)
+        return self.learn(reference=self.estimator.estimate(data, {}) if truth is None else truth)
+
+    def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
+        """Return the squared error of the released file's estimate, shape (1,)."""
+        estimates = [self.estimator.estimate(data, outcome.published) for data in outcome.implicates]
+        return np.array([(float(np.mean(estimates)) - self.reference) ** 2])
+
+    def value(self, means: Numbers) -> Numbers:
+        """Return the reciprocal of the mean squared error."""
+        return reciprocal(means[..., 0])
+
+    def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
+        """Return the utility under the normal model, where the estimator's error has a formula."""
+        mse = self.estimator.mse(model, self.target)
+        return None if mse is None else float(reciprocal(np.asarray(mse)))
