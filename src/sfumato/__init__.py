@@ -40,12 +40,32 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from sfumato.contract import Draws, Mask, Measure, Recipe, Release, Score, Snooper, Weighted, Worst
-    from sfumato.errors import SfumatoError
-    from sfumato.masks import BottomCode, Identity, IndependentNoise, KimNoise, RemoveIdentifiers, TopCode
-    from sfumato.microdata import Microdata
-    from sfumato.reports import Report
-    from sfumato.risk import AttributeRisk, CodedValueRisk
-    from sfumato.rumap import NormalPopulation, RUMap, ru_map
-    from sfumato.schema import Attribute, Hierarchy, Role, Scale, Schema
-    from sfumato.utility import EstimatorUtility
+    from sfumato.contract import Draws as Draws
+    from sfumato.contract import Mask as Mask
+    from sfumato.contract import Measure as Measure
+    from sfumato.contract import Recipe as Recipe
+    from sfumato.contract import Release as Release
+    from sfumato.contract import Score as Score
+    from sfumato.contract import Snooper as Snooper
+    from sfumato.contract import Weighted as Weighted
+    from sfumato.contract import Worst as Worst
+    from sfumato.errors import SfumatoError as SfumatoError
+    from sfumato.masks import BottomCode as BottomCode
+    from sfumato.masks import Identity as Identity
+    from sfumato.masks import IndependentNoise as IndependentNoise
+    from sfumato.masks import KimNoise as KimNoise
+    from sfumato.masks import RemoveIdentifiers as RemoveIdentifiers
+    from sfumato.masks import TopCode as TopCode
+    from sfumato.microdata import Microdata as Microdata
+    from sfumato.reports import Report as Report
+    from sfumato.risk import AttributeRisk as AttributeRisk
+    from sfumato.risk import CodedValueRisk as CodedValueRisk
+    from sfumato.rumap import NormalPopulation as NormalPopulation
+    from sfumato.rumap import RUMap as RUMap
+    from sfumato.rumap import ru_map as ru_map
+    from sfumato.schema import Attribute as Attribute
+    from sfumato.schema import Hierarchy as Hierarchy
+    from sfumato.schema import Role as Role
+    from sfumato.schema import Scale as Scale
+    from sfumato.schema import Schema as Schema
+    from sfumato.utility import EstimatorUtility as EstimatorUtility

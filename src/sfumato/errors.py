@@ -71,4 +71,6 @@ def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> st
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
     """Return the error for an optional package that is not installed."""
-    return MissingExtra(f"{purpose} needs the package {package}, which is not installed. Try: pip install 'sfumato[{extra}]'")
+    return MissingExtra(
+        f"{purpose} needs the package {package}, which is not installed. Try: pip install 'sfumato[{extra}]'"
+    )

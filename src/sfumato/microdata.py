@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines import Column, Engine, Kind, LocalEngine, Rows, open_frame
+from sfumato.engines import Column, Engine, Kind, LazyColumn, LocalEngine, Rows, open_frame
 from sfumato.errors import DataError, SchemaError, did_you_mean, listing, unknown_name
 from sfumato.kernels.moments import Moments, centred_products, first_pass
 from sfumato.schema import Attribute, Level, Schema
@@ -51,20 +51,25 @@ class Batch:
             return self.ids
         return self.column(household).hashes
 
-    def replace(self, name: str, numbers: Numbers) -> Batch:
-        """Return the batch with a column's numbers replaced.
+    def replace(self, name: str, numbers: Callable[[], Numbers]) -> Batch:
+        """Return the batch with a column's numbers replaced by what `numbers` will give, when they are looked at.
 
         Missing values stay exactly as they were. Whole-number attributes are rounded; values beyond the bounds that
         the schema declares are set to the bound.
         """
         attribute, old = self.schema[name], self.column(name)
-        gap = np.isnan(self.numbers(name))
-        low, high = attribute.bounds
-        new = np.round(numbers) if attribute.integer else numbers
-        if low is not None or high is not None:
-            new = np.clip(new, low, high)
-        new = np.where(gap, old.numbers, new) if gap.any() else new
-        return self.with_columns({name: Column.from_numbers(new, old.null if gap.any() else None, attribute.integer)})
+
+        def make() -> Column:
+            gap = _gap(old, attribute)
+            low, high = attribute.bounds
+            new = np.round(numbers()) if attribute.integer else numbers()
+            if low is not None or high is not None:
+                new = np.clip(new, low, high)
+            if gap is not None:
+                new = np.where(gap, old.numbers, new)
+            return Column.from_numbers(new, None if gap is None else old.null, attribute.integer)
+
+        return self.with_columns({name: LazyColumn(len(self), make)})
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """Return the batch with some columns replaced or added."""
@@ -79,6 +84,17 @@ class Batch:
         gone = set(names)
         columns = {n: c for n, c in self.rows.columns.items() if n not in gone}
         return Batch(Rows(self.ids, columns), self.schema.keep(lambda a: a.name not in gone))
+
+
+def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:
+    """Return which values are missing or coded as missing; None if none are."""
+
+    def find() -> NDArray[np.bool_] | None:
+        gap = np.isnan(numbers_of(column, attribute))
+        return gap if gap.any() else None
+
+    found: NDArray[np.bool_] | None = column.remember(("gap", attribute.missing), find)
+    return found
 
 
 def numbers_of(column: Column, attribute: Attribute) -> Numbers:
@@ -96,8 +112,8 @@ def numbers_of(column: Column, attribute: Attribute) -> Numbers:
             "Choose another column, or give its values numbers in the schema (values = {...})."
         )
     numbers = column.numbers
-    codes = [c for c in attribute.missing if isinstance(c, int | float)]
-    return np.where(np.isin(numbers, codes), np.nan, numbers) if codes else numbers
+    gaps = [c for c in attribute.missing if isinstance(c, int | float)]
+    return np.where(np.isin(numbers, gaps), np.nan, numbers) if gaps else numbers
 
 
 class Microdata:
@@ -120,7 +136,7 @@ class Microdata:
     def __init__(self, frame: Any, schema: Schema | None = None) -> None:
         engine = frame if isinstance(frame, Engine) else open_frame(frame)
         if schema is None:
-            schema = Schema.guess(engine)
+            schema = Schema.guess(_frame(engine))
         check_fit(schema, engine.kinds)
         self.engine: Engine = engine
         self.schema: Schema = schema
@@ -133,17 +149,17 @@ class Microdata:
 
         `engine="duckdb"` leaves a CSV or Parquet file on disk and works on it piece by piece.
         """
-        from sfumato.engines.files import open_file
+        from sfumato.engines.store import open_file
 
         opened, notes = open_file(path, engine=engine, **options)
-        guessed = Schema.guess(opened) if schema is None else schema
+        guessed = Schema.guess(_frame(opened)) if schema is None else schema
         for name, facts in notes.items() if schema is None else ():
             guessed = guessed.change(name, reason=guessed[name].reason, **facts)
         return cls(opened, guessed)
 
     def write(self, path: str | Path, **options: Any) -> None:
         """Write a file in the form its suffix says, whole or not at all; labels go with it where the form can hold them."""
-        from sfumato.engines.files import save_file
+        from sfumato.engines.store import save_file
 
         save_file(self.engine, self.schema, path, **options)
 
@@ -168,7 +184,7 @@ class Microdata:
         names = list(self.engine.kinds) if names is None else list(names)
         for name in names:
             self.kind(name)
-        return Batch(self.engine.collect(names), self.schema.keep(lambda a: a.name in names))
+        return Batch(self.engine.collect(names), self.schema)
 
     def numbers(self, name: str) -> Numbers:
         """Return one column as numbers, NaN where missing."""
@@ -202,8 +218,9 @@ class Microdata:
 
     def local(self, names: Iterable[str] | None = None) -> Microdata:
         """Return the data in memory, with some of the columns."""
-        batch = self.batch(None if names is None else [n for n in self.engine.kinds if n in set(names)])
-        return Microdata(LocalEngine(batch.rows, getattr(self.engine, "_to_native", None)), batch.schema)
+        wanted = list(self.engine.kinds) if names is None else [n for n in self.engine.kinds if n in set(names)]
+        schema = self.schema.keep(lambda a: a.name in wanted)
+        return Microdata(LocalEngine(self.engine.collect(wanted), getattr(self.engine, "_to_native", None)), schema)
 
     def transform(self, function: Callable[[Batch], Batch], schema: Schema) -> Microdata:
         """Apply a function to every piece of the data, where the data live; `schema` is that of the result."""
@@ -222,6 +239,11 @@ class Microdata:
     def to_native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
         return self.engine.native()
+
+
+def _frame(engine: Engine) -> Any:
+    """Return a frame to look at: where the data live, or the Arrow columns that are in memory already."""
+    return engine.rows.to_arrow() if isinstance(engine, LocalEngine) else engine.native()
 
 
 def check_fit(schema: Schema, kinds: Mapping[str, Kind]) -> None:

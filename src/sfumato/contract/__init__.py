@@ -13,7 +13,8 @@ from sfumato.contract.section import Figure, Section, Table
 from sfumato.contract.snooper import Snooper
 
 __all__ = [
-    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe",
-    "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table", "Weighted", "Worst", "build", "check_covariance", "find", "learned",
-    "numeric_targets", "param", "reciprocal", "registered",
+    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel",
+    "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table",
+    "Weighted", "Worst", "build", "check_covariance", "find", "learned", "numeric_targets", "param", "reciprocal",
+    "registered",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Combination(Measure, abstract=True):
     """
 
     parts: tuple[Measure, ...] = param(doc="measures of one side")
-    scales: tuple[float, ...] | None = param(None, doc="what each part is divided by; nothing if not given")
+    scales: tuple[float, ...] | None = param(default=None, doc="what each part is divided by; nothing if not given")
 
     def validate(self) -> None:
         """All parts must be measures of one side and one design."""
@@ -101,7 +101,9 @@ class Combination(Measure, abstract=True):
 class Weighted(Combination):
     """A weighted sum of measures of one side."""
 
-    weights: tuple[float, ...] = param((), doc="one weight for each part; equal weights that sum to 1 if none are given")
+    weights: tuple[float, ...] = param(
+        default=(), doc="one weight for each part; equal weights that sum to 1 if none are given"
+    )
 
     def validate(self) -> None:
         """One non-negative weight for each part."""

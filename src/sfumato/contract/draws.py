@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Draws:
         raw = seed if isinstance(seed, bytes) else f"{type(seed).__name__}:{seed}".encode()
         self._key = hashlib.blake2b(raw, digest_size=32, person=b"sfumato.seed").digest()
         self._path: tuple[str, ...] = ()
-        self._memory: dict[tuple[bytes, int], tuple[NDArray[np.int64], NDArray[np.float64]]] | None = None
+        self._memory: dict[tuple[Any, ...], Any] | None = None
 
     @classmethod
     def secret(cls) -> Draws:
@@ -95,17 +96,18 @@ class Draws:
 
     def normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
         """Return one standard normal number per record id; shape as `ids`."""
-        if self._memory is None:
-            return self._normals(ids, name)
-        key = (self._stream(name), id(ids))
-        if key not in self._memory:
-            self._memory[key] = (ids, self._normals(ids, name))
-        return self._memory[key][1]
-
-    def _normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
         from sfumato.kernels.normal import normals_from
 
         return normals_from(self.uniforms(ids, name))
+
+    def remember(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what `make` drew the first time for this key (by identity of its parts), if these draws remember."""
+        if self._memory is None:
+            return make()
+        place = (self._path, *map(id, key))
+        if place not in self._memory:
+            self._memory[place] = (key, make())  # the key is kept, so that no id is used again
+        return self._memory[place][1]
 
     def digest(self, data: bytes) -> str:
         """Return a short keyed digest: only the holder of the seed can recompute it, so it confirms nothing to others."""

@@ -70,6 +70,11 @@ class Measure(Parametric, family="measure", abstract=True):
         """Whether a replication masks the file itself, or first draws records afresh from the population."""
         return "file"
 
+    @property
+    def size(self) -> int:
+        """How many numbers `observe` returns."""
+        return 1
+
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
         """Return the columns that `observe` looks at; None for all."""
         return None

@@ -32,7 +32,9 @@ class NoiseModel:
     def __post_init__(self) -> None:
         size = len(self.names)
         if self.covariance.shape != (size, size) or self.noise.shape != (size, size) or self.mean.shape != (size,):
-            raise ParameterError(f"a model of {size} columns needs a mean of {size} numbers and {size} × {size} matrices.")
+            raise ParameterError(
+                f"a model of {size} columns needs a mean of {size} numbers and {size} × {size} matrices."
+            )
         check_covariance(self.covariance, self.names)
 
     def at(self, name: str) -> int:

@@ -7,10 +7,13 @@ Subclassing is all: the class becomes a dataclass and is registered under its na
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
+import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 from sfumato.errors import ParameterError, unknown_name
@@ -71,15 +74,16 @@ class Parameter:
     def _number(self, where: str, value: Any) -> float | int:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
+        shown = repr(value) if isinstance(value, bool) or not isinstance(value, numbers.Real) else f"{number:g}"
         too_low = self.low is not None and (number < self.low or (self.above and number == self.low))
         too_high = self.high is not None and number > self.high
         if isinstance(value, bool) or not math.isfinite(number) or too_low or too_high:
-            raise ParameterError(f"{where} must be {self.allowed()}; got {value!r}.")
+            raise ParameterError(f"{where} must be {self.allowed()}; got {shown}.")
         if self.integer:
             if number != int(number):
-                raise ParameterError(f"{where} must be {self.allowed()}; got {value!r}.")
+                raise ParameterError(f"{where} must be {self.allowed()}; got {shown}.")
             return int(number)
         return number
 
@@ -89,8 +93,9 @@ def _checked_columns(where: str, value: Any, use: ColumnUse) -> Any:
         if not isinstance(value, str) or not value:
             raise ParameterError(f"{where} must be the name of a column.")
         return value
-    names = (value,) if isinstance(value, str) else tuple(value)
-    if not all(isinstance(n, str) for n in names):
+    listed = isinstance(value, Iterable) and not isinstance(value, Mapping | bytes)
+    names = (value,) if isinstance(value, str) else tuple(value) if listed else ()
+    if not listed or not all(isinstance(n, str) and n for n in names):
         raise ParameterError(f"{where} must be a list of column names.")
     if len(set(names)) < len(names):
         raise ParameterError(f"{where} names a column twice.")
@@ -105,15 +110,21 @@ def param(default: Any = _MISSING, *, doc: str, **facts: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def learned(*depends: str) -> Any:
+def learned(*depends: str, default: None = None) -> Any:
     """Declare what `fit` learns from the data: confidential, never written, never shown.
 
-    It is forgotten when one of the parameters it depends on changes.
+    It is forgotten when one of the parameters it depends on changes. Write ``default=None``, for the type checker's sake.
     """
-    return dataclasses.field(default=None, repr=False, compare=False, metadata={"learned": depends})
+    return dataclasses.field(default=default, repr=False, compare=False, metadata={"learned": depends})
 
 
 _REGISTRY: dict[str, dict[str, type[Parametric]]] = {}
+_BUILT_IN = {
+    "mask": ("sfumato.masks",),
+    "measure": ("sfumato.risk", "sfumato.utility"),
+    "estimator": ("sfumato.utility",),
+}
+"""Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(param, learned, dataclasses.field))
@@ -137,8 +148,12 @@ class Parametric:
             _REGISTRY[cls.family][cls.name] = cls
 
     def __post_init__(self) -> None:
+        optional = {f.name for f in dataclasses.fields(self) if f.default is None}  # type: ignore[arg-type]
         for field, parameter in self.parameters().items():
-            object.__setattr__(self, field, parameter.check(f"{field} of {self.name}", getattr(self, field)))
+            value = getattr(self, field)
+            if value is None and field not in optional:
+                raise ParameterError(f"{self.name} needs {field}: {parameter.doc}.")
+            object.__setattr__(self, field, parameter.check(f"{field} of {self.name}", value))
         self.validate()
 
     def validate(self) -> None:
@@ -147,7 +162,7 @@ class Parametric:
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters by name."""
-        return {f.name: f.metadata["param"] for f in dataclasses.fields(cls) if "param" in f.metadata}  # type: ignore[arg-type]
+        return _marked(cls.__mro__[0], "param")
 
     @property
     def is_fitted(self) -> bool:
@@ -156,7 +171,7 @@ class Parametric:
 
     @classmethod
     def _learned(cls) -> dict[str, tuple[str, ...]]:
-        return {f.name: f.metadata["learned"] for f in dataclasses.fields(cls) if "learned" in f.metadata}  # type: ignore[arg-type]
+        return _marked(cls.__mro__[0], "learned")
 
     def with_(self, **changes: Any) -> Self:
         """Return a copy with some parameters changed; what was learned stays, unless it depends on them."""
@@ -203,6 +218,11 @@ class Parametric:
         return cls(**values)
 
 
+@cache
+def _marked(cls: type, mark: str) -> dict[str, Any]:
+    return {f.name: f.metadata[mark] for f in dataclasses.fields(cls) if mark in f.metadata}
+
+
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is _MISSING and field.default_factory is _MISSING
 
@@ -210,7 +230,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 def _nested(value: Any) -> Any:
     if isinstance(value, Mapping):
         for family in _REGISTRY:
-            if family in value:
+            if isinstance(value.get(family), str):  # a number there belongs to a column of that name
                 return build(family, value)
         return dict(value)
     return tuple(_nested(v) for v in value) if isinstance(value, list) else value
@@ -222,7 +242,9 @@ def snake(name: str) -> str:
 
 
 def registered(family: str) -> dict[str, type[Parametric]]:
-    """Return every registered class of a family ("mask", "measure", "estimator") by name."""
+    """Return every class of a family ("mask", "measure", "estimator") by name: built-in ones and those defined so far."""
+    for home in _BUILT_IN.get(family, ()):
+        importlib.import_module(home)
     return dict(_REGISTRY.get(family, {}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Scope
-from sfumato.contract.parameters import Parameter, build, find, snake
+from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
-from sfumato.errors import RecipeError, SfumatoError, listing, unknown_name
+from sfumato.errors import DataError, ParameterError, RecipeError, SfumatoError, listing, unknown_name
 from sfumato.files import write_text
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -60,7 +61,9 @@ class Recipe:
             steps = (Step(FIRST, find("mask", "remove_identifiers")()), *steps)  # type: ignore[arg-type]
         names = [s.name for s in steps]
         if repeated := sorted({n for n in names if names.count(n) > 1}):
-            raise RecipeError(f"these step names stand more than once: {listing(repeated)}. Give each step its own name.")
+            raise RecipeError(
+                f"these step names stand more than once: {listing(repeated)}. Give each step its own name."
+            )
         if any(not n or "." in n for n in names):
             raise RecipeError("a step's name is a text without a dot.")
         object.__setattr__(self, "steps", steps)
@@ -72,15 +75,17 @@ class Recipe:
         for mask in masks:
             if not isinstance(mask, Mask):
                 raise RecipeError(f"a recipe is made of masks, not of {type(mask).__name__}.")
-            taken = {s.name for s in steps}
-            base = snake(type(mask).__name__)
-            name = next(n for n in [base, *(f"{base}_{i}" for i in range(2, 999))] if n not in taken)
-            steps.append(Step(name, mask))
+            steps.append(Step(_free(mask.name, steps), mask))
         return cls((*steps, *(Step(name, mask) for name, mask in named.items())))
 
     def __rshift__(self, other: Mask | Recipe) -> Recipe:
-        later = [other] if isinstance(other, Mask) else [s.mask for s in other.steps[1:]]
-        return Recipe.of(*(s.mask for s in self.steps[1:]), *later)
+        if not isinstance(other, Mask | Recipe):
+            raise RecipeError(f"a recipe is made of masks, not of {type(other).__name__}.")
+        later = [Step(other.name, other)] if isinstance(other, Mask) else other.steps[1:]
+        steps = list(self.steps)
+        for step in later:
+            steps.append(Step(_free(step.name, steps), step.mask))
+        return Recipe(tuple(steps))
 
     def __getitem__(self, name: str) -> Mask:
         for step in self.steps:
@@ -103,19 +108,22 @@ class Recipe:
 
         For one column of a per-column parameter add its name: ``"noise.lambda2.salary"``.
         """
-        masks = {s.name: s.mask for s in self.steps}
+        wanted: dict[str, dict[str, Any]] = {s.name: {} for s in self.steps}
         for path, value in changes.items():
             step, _, rest = path.partition(".")
             field, _, column = rest.partition(".")
-            if step not in masks or field not in masks[step].parameters():
+            if step not in wanted or field not in self[step].parameters():
                 raise RecipeError(unknown_name("parameter", path, self.parameters(), "the recipe"))
             if column:
-                old = getattr(masks[step], field)
-                value = {**(old if isinstance(old, Mapping) else {}), column: value}
-            masks[step] = masks[step].with_(**{field: value})
-            later = list(masks)[list(masks).index(step) + 1 :]
-            masks.update({name: masks[name].forget() for name in later})  # they were fitted on other data
-        return replace(self, steps=tuple(Step(name, mask) for name, mask in masks.items()))
+                value = {**_by_column(self[step], field, wanted[step].get(field)), column: value}
+            wanted[step][field] = value
+        steps: list[Step] = []
+        changed = False
+        for name, mask in ((s.name, s.mask) for s in self.steps):
+            kept = mask.forget() if changed else mask  # it was fitted on what the steps before it made
+            steps.append(Step(name, kept.with_(**wanted[name]) if wanted[name] else kept))
+            changed = changed or bool(wanted[name])
+        return Recipe(tuple(steps))
 
     def with_none(self) -> Recipe:
         """Return the recipe that masks nothing: only the removal of identifiers is left."""
@@ -144,6 +152,12 @@ class Recipe:
         return Release(x, (masked,), self, guarantees)
 
     def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
+        if not isinstance(data, Microdata):
+            raise DataError(f"a recipe masks Microdata, not {type(data).__name__}: try Microdata(frame, schema).")
+        if not isinstance(draws, Draws):
+            raise ParameterError(
+                "randomness must be given as Draws: Draws.secret() for a release, Draws(2024) for a test."
+            )
         fitted: list[Step] = []
         guarantees: list[Guarantee] = []
         current = data
@@ -185,14 +199,16 @@ class Recipe:
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Read a recipe from TOML text."""
-        import sfumato.masks  # noqa: F401 - the built-in masks register themselves
-
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"the recipe is not valid TOML: {error}.") from None
         version = table.get("version", RECIPE_VERSION)
-        if not isinstance(version, int) or version > RECIPE_VERSION:
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise RecipeError(
+                f"the recipe has version {version}; versions are whole numbers from 1 to {RECIPE_VERSION}."
+            )
+        if version > RECIPE_VERSION:
             raise RecipeError(
                 f"the recipe has version {version}, but this sfumato ({VERSION}) reads versions up to {RECIPE_VERSION}. "
                 f"It was written by sfumato {table.get('sfumato', '?')}: upgrade this one, or write the recipe again."
@@ -213,6 +229,8 @@ class Recipe:
             return cls.from_toml(Path(path).read_text("utf-8"))
         except FileNotFoundError:
             raise RecipeError(f"there is no recipe file at {path}.") from None
+        except (OSError, UnicodeDecodeError):
+            raise RecipeError(f"{path} cannot be read as a recipe: it must be a text file in UTF-8.") from None
 
     def describe(self) -> Iterable[tuple[str, str, str]]:
         """Yield each step's name, mask and parameters in words."""
@@ -221,11 +239,28 @@ class Recipe:
             yield step.name, step.mask.name, ", ".join(f"{k} = {v}" for k, v in shown.items())
 
 
+def _free(name: str, steps: list[Step]) -> str:
+    """Return the name, or the name with the first number that makes it one of its own."""
+    taken = {s.name for s in steps}
+    return next(n for n in (name if i == 1 else f"{name}_{i}" for i in itertools.count(1)) if n not in taken)
+
+
+def _by_column(mask: Mask, field: str, already: Any) -> Mapping[str, Any]:
+    """Return a per-column parameter as a mapping; one number for all is written out for the columns that are named."""
+    if not mask.parameters()[field].per_column:
+        raise RecipeError(f"{field} of {mask.name} is one setting for all columns; leave the column out.")
+    old = getattr(mask, field) if already is None else already
+    if isinstance(old, Mapping):
+        return old
+    named = getattr(mask, "columns", None) or ()
+    return {} if old is None else dict.fromkeys(named, old)
+
+
 def _step(table: dict[str, Any], number: int) -> Step:
     fields = dict(table)
     name = str(fields.pop("name", fields.get("mask", "")))
     if "mask" not in fields:
-        raise RecipeError(f"step {number} of the recipe does not say which mask it is (mask = \"kim_noise\").")
+        raise RecipeError(f'step {number} of the recipe does not say which mask it is (mask = "kim_noise").')
     try:
         return Step(name, build("mask", fields))
     except SfumatoError as error:

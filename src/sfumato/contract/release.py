@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.contract.draws import Draws
 from sfumato.engines import LocalEngine, Rows
 from sfumato.errors import DataError, NotApplicable, unknown_name
+from sfumato.files import whole_folder
 from sfumato.microdata import Microdata
 
 if TYPE_CHECKING:
@@ -82,6 +86,37 @@ class Release:
             self.memory[key] = (x, y)
         pair: tuple[Numbers, Numbers] = self.memory[key]
         return pair
+
+    def write(
+        self,
+        folder: str | Path,
+        draws: Draws,
+        seed_file: str | Path,
+        forms: Sequence[str] = ("csv", "parquet"),
+        replace: bool = False,
+    ) -> None:
+        """Write what may be published to a folder, and the seed to a file of its own elsewhere.
+
+        The folder gets the masked data (masked.csv, masked.parquet), schema.toml and recipe.toml with a keyed digest of the
+        original; it appears whole or not at all. The seed file lets the custodian make the same release again; it must not
+        lie in the folder, since whoever has the seed can subtract the noise.
+        """
+        target, secret = Path(folder).resolve(), Path(seed_file).resolve()
+        if target in (secret, *secret.parents):
+            raise DataError(
+                f"the seed must be kept apart from what is published: choose a place outside {target} for it."
+            )
+        with whole_folder(target, replace) as temporary:
+            for i, data in enumerate(self.implicates, 1):
+                name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
+                for form in forms:
+                    data.write(temporary / f"{name}.{form}")
+            self.masked.schema.write(temporary / "schema.toml")
+            if self.recipe is not None:
+                dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
+                    temporary / "recipe.toml"
+                )
+            draws.write(secret)
 
     @classmethod
     def of(

@@ -23,10 +23,10 @@ class Snooper(Parametric, family="snooper"):
     'links the right record with probability 0.8; takes the released value as it is; is not told the noise level'
     """
 
-    strategy: Strategy = param("naive", doc="takes the released value as it is, or shrinks", choices=("naive", "bayes"))
-    match_probability: float = param(1.0, doc="probability that his linkage finds the right record", low=0, high=1)
-    covariates: tuple[str, ...] = param((), doc="unmasked columns he also knows of the target", columns="many")
-    parameter_published: bool = param(False, doc="whether the noise level is published")
+    strategy: Strategy = param(default="naive", doc="takes the released value as it is, or shrinks", choices=("naive", "bayes"))
+    match_probability: float = param(default=1.0, doc="probability that his linkage finds the right record", low=0, high=1)
+    covariates: tuple[str, ...] = param(default=(), doc="unmasked columns he also knows of the target", columns="many")
+    parameter_published: bool = param(default=False, doc="whether the noise level is published")
 
     def validate(self) -> None:
         """Check combinations."""

@@ -46,7 +46,9 @@ def teachers(n: int = 30_000, seed: int = 2004) -> Microdata:
         "sex": Column.from_values(np.array(["female", "male"])[(g.random(n) < 0.24).astype(int)].tolist()),
         "race": Column.from_values(np.array(_RACES)[g.choice(5, n, p=[0.72, 0.11, 0.09, 0.05, 0.03])].tolist()),
         "region": Column.from_values(np.array(_REGIONS)[region].tolist()),
-        "zip": Column.from_values([f"{r:d}{p:02d}{q:02d}" for r, p, q in zip(2 * region + 1, place, g.integers(1, 60, n), strict=True)]),
+        "zip": Column.from_values(
+            [f"{r:d}{p:02d}{q:02d}" for r, p, q in zip(2 * region + 1, place, g.integers(1, 60, n), strict=True)]
+        ),
         "school": Column.from_values(np.array(_LEVELS)[g.choice(3, n, p=[0.48, 0.22, 0.30])].tolist()),
         "experience": Column.from_numbers(years, integer=True),
         "salary": Column.from_numbers(SALARY + sd[1] * z[:, 1]),

@@ -20,7 +20,7 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 def write_table(table: pa.Table, path: str, form: str) -> None:
     """Write an Arrow table as "csv", "parquet" or "arrow"."""
     if form == "csv":
-        from sfumato.engines.csv_files import csv_writer
+        from sfumato.engines.csv_writing import csv_writer
 
         csv_writer(table)(Path(path))
     elif form == "parquet":
@@ -111,12 +111,14 @@ def unlabelled(table: pa.Table) -> FileContents:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Return the table with dictionary columns as plain values (most files know no categories)."""
+    """Return the table with categories as plain values and views of text as text: most files know neither."""
     import pyarrow as pa
 
     for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        kind = pa.large_string() if pa.types.is_string_view(kind) else kind
+        if kind != field.type:
+            table = table.set_column(i, field.name, table.column(i).cast(kind))
     return table
 
 
@@ -126,8 +128,10 @@ def refuse_kinds(table: pa.Table, form: str) -> None:
 
     for field in table.schema:
         kind = field.type
-        if t.is_nested(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
-            what = "lists or records" if t.is_nested(kind) else "bytes"
+        if t.is_nested(kind):
+            what = "lists or records"
+        elif t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind):
+            what = "bytes"
         elif t.is_duration(kind) or t.is_interval(kind):
             what = "lengths of time"
         else:

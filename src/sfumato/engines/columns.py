@@ -92,7 +92,7 @@ class Column:
             self._arrow = pa.array(self._numbers, mask=null, from_pandas=False)
         return self._arrow
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         """What sort of values the column holds."""
         return Kind.NUMBER if self._arrow is None else kind_of(self._arrow.type)
@@ -211,6 +211,50 @@ class Column:
             same_null = bool(np.array_equal(self.null, other.null))
             return same_null and bool(np.array_equal(self.numbers, other.numbers, equal_nan=True))
         return bool(a.equals(b))
+
+
+class LazyColumn(Column):
+    """A column of numbers that is worked out when first looked at: a map often looks at few of the masked columns."""
+
+    def __init__(self, length: int, make: Callable[[], Column]) -> None:
+        self._length = length
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Column:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Numbers."""
+        return Kind.NUMBER
+
+    @property
+    def arrow(self) -> pa.ChunkedArray | pa.Array:
+        """The column as Arrow."""
+        return self._made.arrow
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The column as float64."""
+        return self._made.numbers
+
+    @cached_property
+    def null(self) -> NDArray[np.bool_]:
+        """Which values are null."""
+        return self._made.null
+
+    @cached_property
+    def hashes(self) -> NDArray[np.int64]:
+        """A 63-bit number per value."""
+        return self._made.hashes
+
+    def take(self, rows: NDArray[Any]) -> Column:
+        """Return the column at row numbers, or where a mask is true."""
+        return self._made.take(rows)
 
 
 def _hash(value: object) -> int:

@@ -1,4 +1,4 @@
-"""CSV files: text in, types found over whole columns; nothing is guessed that would change a value."""
+"""CSV files in: types are found over whole columns, and nothing is guessed that would change a value."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from sfumato.engines.arrow_files import plain, refuse_kinds
 from sfumato.engines.contents import FileContents
-from sfumato.engines.frames import check_names
-from sfumato.errors import DataError, ParameterError, unknown_name
+from sfumato.engines.headers import checked_header, chosen
+from sfumato.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 _SEPARATORS = ",;\t|"
 _SNIFFED = 1 << 19
 _BLOCK = 1 << 22
-_LINES = 1 << 16
 
 
 def read_csv(
@@ -97,34 +95,11 @@ def read_csv(
     return FileContents(pa.table(columns, names=header))
 
 
-def checked_header(header: list[str], path: Path, names: Sequence[str] | None) -> list[str]:
-    """Return the column names: those asked for, else the header's, each there and each one of its kind."""
-    if names is not None:
-        if len(names) != len(header):
-            raise ParameterError(f"names has {len(names)} names, but {path} has {len(header)} columns.")
-        header = list(names)
-    if nameless := [i for i, name in enumerate(header, 1) if not name]:
-        raise DataError(
-            f"column {nameless[0]} of {path} has no name in the header row. R and pandas write row names there: "
-            f"write the file with row.names = FALSE (R) or index=False (pandas), or give all names with names=."
-        )
-    check_names(header)
-    return header
-
-
-def chosen(columns: Sequence[str], header: Sequence[str], path: Path) -> set[str]:
-    """Return the columns asked for as text, if the file has them."""
-    for name in columns:
-        if name not in header:
-            raise ParameterError(unknown_name("column", name, header, f"{path} (asked for as text)"))
-    return set(columns)
-
-
 def _known_encoding(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
     except LookupError:
-        raise ParameterError(f"'{encoding}' is not an encoding. Try 'utf-8', 'latin-1', 'cp1252' or 'utf-16'.") from None
+        raise ParameterError(f"'{encoding}' is not an encoding. Try 'latin-1', 'cp1252' or 'utf-16'.") from None
     return "utf-8-sig" if name == "utf-8" else name
 
 
@@ -135,12 +110,12 @@ def _seen_encoding(path: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open for reading bytes, unpacked; a packed file that is broken is told so."""
     packed = path.suffix.lower() == ".gz"
     with gzip.open(path) if packed else path.open("rb") as file:
         try:
-            yield file
+            yield cast(BinaryIO, file)
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise DataError(f"{path} cannot be unpacked: it was cut short, or it is not a gzip file.") from None
 
@@ -209,9 +184,9 @@ def _cells(path: Path, encoding: str, separator: str, width: int, null_values: t
                 block *= 16
                 continue
             raise _broken(path, encoding, separator, width) from None
-    if cells.num_columns != width or _may_end_in_quotes(path, cells):
-        if (problem := _first_problem(path, encoding, separator, width)) is not None:
-            raise problem
+    doubtful = cells.num_columns != width or _may_end_in_quotes(path, cells)
+    if doubtful and (problem := _first_problem(path, encoding, separator, width)) is not None:
+        raise problem
     return cells.slice(1)
 
 
@@ -279,45 +254,3 @@ def _wrong_encoding(path: Path, encoding: str) -> DataError:
 
 def _shown(separator: str) -> str:
     return {"\t": "a tab", ",": "a comma", ";": "a semicolon"}.get(separator, f"'{separator}'")
-
-
-def csv_writer(table: pa.Table, separator: str = ",", packed: bool = False) -> Callable[[Path], None]:
-    """Return a function that writes the table as UTF-8 CSV.
-
-    Text stands in quotes and the rest does not. Null is an empty cell, empty text is ``""``, NaN is ``NaN``. Numbers
-    are written so that they come back exactly, with a point in floating-point numbers even when whole. Times with a
-    zone are written in UTC. Text is never altered: a cell that begins with = + - or @ is written as it is, and a
-    spreadsheet may take it for a formula.
-    """
-    table = plain(table)
-    refuse_kinds(table, "CSV")
-    if any("\0" in name for name in table.column_names):
-        raise DataError("a column name holds a zero character; rename it.")
-
-    def write(path: Path) -> None:
-        from sfumato.engines.csv_types import cells_of
-
-        header = separator.join(_quoted(name) for name in table.column_names) + "\n"
-        with gzip.open(path, "wb", compresslevel=6) if packed else path.open("wb") as file:
-            file.write(header.encode())
-            for batch in table.to_batches(max_chunksize=_LINES):
-                file.write(_joined([cells_of(column) for column in batch.columns], separator))
-
-    return write
-
-
-def _joined(cells: list[Any], separator: str) -> memoryview:
-    """Return the lines of a batch as bytes: Arrow keeps the texts of an array one after another."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    last = pc.binary_join_element_wise(cells[-1], "", "\n")
-    lines = pc.binary_join_element_wise(*cells[:-1], last, separator) if len(cells) > 1 else last
-    lines = lines.cast(pa.large_string())
-    _, offsets, data = lines.buffers()
-    ends = memoryview(offsets).cast("q")[lines.offset : lines.offset + len(lines) + 1]
-    return memoryview(data)[ends[0] : ends[-1]] if len(lines) else memoryview(b"")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

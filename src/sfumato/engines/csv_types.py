@@ -1,4 +1,4 @@
-"""From the cells of a CSV column to its type, and back."""
+"""From the cells of a CSV column to its type."""
 
 from __future__ import annotations
 
@@ -105,37 +105,3 @@ def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | 
         return cells.cast(arrow_type)
     except pa.ArrowInvalid:
         return None
-
-
-def cells_of(column: pa.Array) -> pa.Array:
-    """Return a column as the cells of a CSV file; the way back of `typed`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as t
-
-    kind = column.type
-    if t.is_floating(kind):
-        cells = column.cast(pa.string())
-        bare = pc.invert(pc.match_substring_regex(cells, "[.en]"))
-        cells = pc.if_else(bare, pc.binary_join_element_wise(cells, ".0", ""), cells)
-        cells = pc.if_else(pc.is_nan(column), "NaN", cells)
-    elif t.is_timestamp(kind):
-        cells = _shortest(column if kind.tz is None else column.cast(pa.timestamp(kind.unit, "UTC"))).cast(pa.string())
-    elif t.is_date(kind):
-        cells = column.cast(pa.date32()).cast(pa.string())
-    else:
-        cells = column.cast(pa.string())
-        if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
-            doubled = pc.replace_substring(cells, '"', '""')
-            cells = pc.binary_join_element_wise('"', doubled, '"', "")
-    return pc.fill_null(cells, "")
-
-
-def _shortest(times: pa.Array) -> pa.Array:
-    """Return the times in whole seconds if they are, so that no zeros follow the seconds."""
-    import pyarrow as pa
-
-    try:
-        return times.cast(pa.timestamp("s", times.type.tz))
-    except pa.ArrowInvalid:
-        return times

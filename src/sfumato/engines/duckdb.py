@@ -267,15 +267,22 @@ def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+_SETTINGS = """
+SELECT current_setting('preserve_insertion_order'),
+  (SELECT list(DISTINCT lower(function_name)) FROM duckdb_functions() WHERE stability <> 'CONSISTENT'),
+  (SELECT string_agg(sql, ' ') FROM duckdb_views() WHERE NOT internal),
+  (SELECT string_agg(macro_definition, ' ') FROM duckdb_functions() WHERE NOT internal)
+"""
+
+
 def _repeatable(relation: duckdb.DuckDBPyRelation) -> bool:
     """Whether the relation gives the same records in the same order each time it is read."""
-    kept, volatile = _query(
-        relation,
-        "SELECT current_setting('preserve_insertion_order'), "
-        "(SELECT list(DISTINCT function_name) FROM duckdb_functions() WHERE stability = 'VOLATILE')",
-    ).fetchall()[0]
+    kept, volatile, views, macros = _query(relation, _SETTINGS).fetchall()[0]
     plan = relation.explain(format="json")
-    return kept and _steps(json.loads(plan)) <= _KEEP_ORDER and not set(re.findall(r"(\w+)\(", plan)) & set(volatile)
+    # a plan may show random() by its column name only, so its name is looked for wherever it could be written
+    texts = " ".join(filter(None, [relation.sql_query(), plan, views, macros])).lower()
+    called = set(re.findall(r"(\w+)\s*\(", texts))
+    return bool(kept) and _steps(json.loads(plan)) <= _KEEP_ORDER and called.isdisjoint(volatile)
 
 
 def _query(relation: duckdb.DuckDBPyRelation, sql: str) -> duckdb.DuckDBPyRelation:

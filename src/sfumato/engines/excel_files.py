@@ -13,9 +13,9 @@ import numpy as np
 
 from sfumato.engines.arrow_files import plain, refuse_kinds
 from sfumato.engines.contents import FileContents, code_text
-from sfumato.engines.csv_files import checked_header, chosen
+from sfumato.engines.headers import checked_header, chosen
 from sfumato.engines.stat_limits import check_whole
-from sfumato.errors import DataError, ParameterError, missing_extra, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,9 +56,10 @@ def read_excel(
 
     Notes
     -----
-    Cells keep the type that Excel gives them; a column must have one type. In a column of numbers, dates or
-    true/false, NA and blank text are null, as they are in CSV files; so is #N/A. Numbers that are all whole come as
-    whole numbers. Formulas give the value that Excel last computed. Empty rows at the end are not records.
+    Cells keep the type that Excel gives them; a column must have one type. An empty cell is null, and so are empty
+    text and #N/A; in a column of numbers, dates or true/false, NA and blank text too, as in CSV files. Numbers that
+    are all whole come as whole numbers. Formulas give the value that Excel last computed. Empty rows at the end are
+    not records.
     """
     openpyxl = _openpyxl()
     rows = _rows(openpyxl, path, sheet)
@@ -95,24 +96,18 @@ def _rows(openpyxl: Any, path: Path, sheet: str | int | None) -> list[list[Any]]
 def _values(
     openpyxl: Any, path: Path, sheet: str | int | None, computed: bool
 ) -> tuple[list[list[Any]], list[tuple[int, int]]]:
-    import xml.etree.ElementTree as ElementTree
-    import zipfile
-
+    rows: list[list[Any]] = []
+    formulas: list[tuple[int, int]] = []
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=computed)
-        try:
-            rows: list[list[Any]] = []
-            formulas: list[tuple[int, int]] = []
+        with path.open("rb") as file:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=computed)
             for r, row in enumerate(_sheet(book, sheet, path).iter_rows()):
                 rows.append([_value(cell, path) for cell in row])
-                if not computed:
-                    formulas += [(r, c) for c, cell in enumerate(row) if cell.data_type == "f"]
-            return rows, formulas
-        finally:
-            book.close()
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, ElementTree.ParseError, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
+                formulas += [(r, c) for c, cell in enumerate(row) if cell.data_type == "f"]
+        return rows, formulas
+    except (SfumatoError, PermissionError):
+        raise
+    except Exception:  # a damaged file fails in many ways, and what openpyxl says of it may quote a cell
         raise DataError(
             f"{path} is not a whole .xlsx file: it was cut short (copy or save it again), or it is of another form."
         ) from None
@@ -137,12 +132,12 @@ def _value(cell: Any, path: Path) -> Any:
     value, kind = cell.value, cell.data_type
     if kind == "e" and value != "#N/A":
         raise DataError(f"cell {cell.coordinate} of {path} holds an Excel error. Mend it in Excel, or empty the cell.")
-    if value is None or kind == "e":
-        return "" if kind in ("s", "str", "inlineStr") else None
+    if value is None or value == "" or kind == "e":
+        return None
     if isinstance(value, str):
         return _CODED.sub(lambda m: chr(int(m.group(1), 16)), value)
     if isinstance(value, datetime.datetime) and not re.search("[hHsS]", cell.number_format):
-        return value.date()
+        return value.date() if value.time() == datetime.time() else value
     return value
 
 
@@ -189,7 +184,7 @@ def excel_writer(contents: FileContents) -> Callable[[Path], None]:
     """Return a function that writes the table as a workbook with one sheet; refuse here what Excel cannot hold.
 
     Text is written as text, also where it begins with = + - or @; it never becomes a formula. Numbers are written
-    with all their digits.
+    with all their digits. Null, NaN and empty text become empty cells.
     """
     openpyxl = _openpyxl()
     table = plain(contents.table)
@@ -244,7 +239,7 @@ def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
     values: list[Any] = column.to_pylist()
     if values and any(isinstance(v, str) and len(v) > _TEXT for v in values):
         raise DataError(f"column '{name}' has texts longer than the {_TEXT:,} characters that Excel holds.")
-    return [_escaped(v) if isinstance(v, str) else v for v in values]
+    return [_escaped(v) or None if isinstance(v, str) else v for v in values]
 
 
 def _days(name: str, column: pa.ChunkedArray) -> list[Any]:

@@ -100,8 +100,8 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
 
     - Stata, SPSS, SAS: true and false become 1 and 0 (with value labels in Stata and SPSS); NaN becomes missing, and
       so does empty text, as these programs know only one of each; decimals become floating-point numbers.
-    - Excel: NaN becomes an empty cell.
-    - CSV: see `sfumato.engines.csv_files.write_csv`.
+    - Excel: NaN and empty text become empty cells; decimals become floating-point numbers.
+    - CSV: see `sfumato.engines.csv_writing.csv_writer`.
 
     Labels go where the form has room for them (see the table in `sfumato.engines.files`); labels that are too long
     for a form that has them are refused, not cut.
@@ -112,6 +112,8 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
     try:
         with whole_file(target) as temporary:
             write(temporary)
+    except DataError as error:
+        raise DataError(f"{target} cannot be written: {error}") from None
     except OSError as error:
         raise DataError(f"{target} cannot be written: {error.strerror or 'the disk refused it'}.") from None
 
@@ -166,7 +168,7 @@ def _writer(form: str, contents: FileContents, path: Path) -> Callable[[Path], N
         raise DataError("the table has no columns, so there is nothing to write.")
     try:
         if form in ("csv", "tsv"):
-            from sfumato.engines.csv_files import csv_writer
+            from sfumato.engines.csv_writing import csv_writer
 
             return csv_writer(contents.table, "\t" if form == "tsv" else ",", path.suffix.lower() == ".gz")
         if form in ("parquet", "arrow"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def open_frame(frame: Any) -> Engine:
     """Return the engine of a pandas, polars, Arrow, DuckDB or Spark frame."""
-    check_names(getattr(frame, "column_names", None) or getattr(frame, "columns", ()))
+    check_names(_names_of(frame))
     try:
         wrapped = nw.from_native(frame)
     except TypeError:
@@ -38,6 +38,13 @@ def open_frame(frame: Any) -> Engine:
     return LocalEngine.from_arrow(_to_arrow(eager), _to_native(eager))
 
 
+def _names_of(frame: Any) -> Iterable[object]:
+    # the type is asked, since a column may have any of these names
+    if hasattr(type(frame), "collect_schema"):  # polars
+        return list(frame.collect_schema().names())
+    return list(getattr(frame, "column_names" if hasattr(type(frame), "column_names") else "columns", ()))
+
+
 def check_names(names: Iterable[object]) -> None:
     """Refuse column names that are not text, are repeated, or are taken."""
     listed = list(names)
@@ -47,7 +54,7 @@ def check_names(names: Iterable[object]) -> None:
         )
     texts = [str(n) for n in listed]
     if repeated := sorted({n for n in texts if texts.count(n) > 1}):
-        raise DataError(f"these column names stand more than once: {listing(repeated)}. Rename them so that each is one.")
+        raise DataError(f"these column names stand more than once: {listing(repeated)}. Rename them to be distinct.")
     if RECORD_ID in texts:
         raise DataError(f"the column name {RECORD_ID} is used by sfumato itself; rename that column.")
 

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,10 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import sfumato.errors
+from sfumato.engines.arrow_files import refuse_kinds
 from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
-from sfumato.engines.columns import Kind, kind_of
+from sfumato.engines.columns import Kind
 from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
-from sfumato.errors import DataError, ParameterError, SfumatoError, listing
+from sfumato.errors import DataError, ParameterError, SfumatoError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -171,12 +172,8 @@ class SparkEngine(Engine):
         """
         if form not in ("csv", "parquet"):
             raise ParameterError(f"'{form}' is not a form that Spark writes here; it writes csv and parquet.")
-        odd = [f.name for f in self._schema if kind_of(f.type) is Kind.OTHER]
-        if form == "csv" and odd:
-            raise DataError(
-                "some columns hold values that have no form in a csv file. Drop them or turn them into text first; "
-                f"look at: {listing(odd)}."
-            )
+        if form == "csv":
+            refuse_kinds(self._schema.empty_table(), "CSV")
         writer = self.native().write.mode("errorifexists")
         with _plain_words():
             if form == "parquet":
@@ -349,12 +346,16 @@ def _send_back(kind: str, message: str) -> NoReturn:
 @contextmanager
 def _plain_words() -> Iterator[None]:
     """Turn what Spark raises, which may quote a value, into a sentence that does not."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    kinds: list[type[Exception]] = [PySparkException, pa.ArrowException]
+    with suppress(ImportError):  # a client of Spark Connect has no Java
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        kinds.append(Py4JError)
     try:
         yield
-    except (PySparkException, Py4JError, pa.ArrowException) as error:
+    except tuple(kinds) as error:
         raise _error_in_plain_words(error) from None
 
 
@@ -370,7 +371,7 @@ def _error_in_plain_words(error: Exception) -> SfumatoError:
             "for example with spark.submit.pyFiles or an archive of the environment."
         )
     if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in report or "Checkpoint block" in report:
-        return DataError("Spark lost an executor that held part of the data. Call setCheckpointDir and open them again.")
+        return DataError("Spark lost an executor that held part of the data. Call setCheckpointDir, and open it again.")
     getter = getattr(error, "getCondition", None)
     condition = (getter() if getter else None) or type(error).__name__
     if condition == "PATH_ALREADY_EXISTS":

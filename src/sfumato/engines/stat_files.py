@@ -63,7 +63,9 @@ def read_stat(form: str, path: Path, *, encoding: str | None = None) -> FileCont
         options["encoding"] = encoding
     try:
         data, meta = getattr(pyreadstat, _READERS[form])(str(path), **options)
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, UnicodeError, ValueError, OverflowError) as error:
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged file fails in many ways
         if "encoding" in str(error) or "convert string" in str(error):
             raise ParameterError(
                 f"{path} has text in an encoding that it does not tell, or that is not the one asked for. "
@@ -142,7 +144,7 @@ def _codes(ranges: Iterable[Mapping[str, Any]], column: pa.Array, words: Mapping
             continue
         candidates = [*pc.unique(column).drop_null().to_pylist(), *(w for w in words if not isinstance(w, str))]
         codes.update(c for c in candidates if low <= c <= high)
-    return tuple(sorted(_plain(c) for c in codes))  # type: ignore[type-var]
+    return tuple(sorted(_plain(c) for c in codes))
 
 
 def _plain(code: float | str) -> float | str:

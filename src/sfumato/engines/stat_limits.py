@@ -43,10 +43,9 @@ class Limits:
         return len(text) if self.characters else len(text.encode())
 
 
-_STATA_WORDS = (
-    "_all _b _coef _cons _n _N _pi _pred _rc _skip _weight byte double float if in int long using with strL"
-).split()
-_SPSS_WORDS = "ALL AND BY EQ GE GT LE LT NE NOT OR TO WITH".split()
+_STATA_WORDS = ["_all", "_b", "_coef", "_cons", "_n", "_N", "_pi", "_pred", "_rc", "_skip", "_weight", "byte", "double"]
+_STATA_WORDS += ["float", "if", "in", "int", "long", "using", "with", "strL", *(f"str{i}" for i in range(1, 2046))]
+_SPSS_WORDS = ["ALL", "AND", "BY", "EQ", "GE", "GT", "LE", "LT", "NE", "NOT", "OR", "TO", "WITH"]
 
 LIMITS = {
     "dta": Limits(
@@ -54,7 +53,7 @@ LIMITS = {
         name=r"[^\W\d]\w*",
         name_rule="letters, digits and underscores, not beginning with a digit, and not a word such as 'if' or 'byte'",
         name_length=32,
-        reserved=frozenset([*_STATA_WORDS, *(f"str{i}" for i in range(1, 2046))]),
+        reserved=frozenset(_STATA_WORDS),
         case_matters=True,
         text=2_000_000_000,
         keeps_last_blanks=True,

@@ -22,7 +22,7 @@ from sfumato.engines.stat_limits import (
     check_text,
     check_whole,
 )
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,14 +83,15 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.types as t
 
     kind = column.type
-    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
-        column = column.cast(pa.large_string()).fill_null("")
+    if t.is_string(kind) or t.is_large_string(kind):
+        column = column.fill_null("")
         check_text(name, column, limits)
-        return np.array(column.to_pylist() or [], dtype=object), ""
+        return pd.array(column.to_pylist(), dtype="string"), ""
     if t.is_temporal(kind):
         return _moments(name, column, limits)
     if t.is_boolean(kind):
@@ -136,15 +137,14 @@ def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArra
             f"column '{name}' has times with a time zone, which {program} does not know. "
             f"Convert them to one zone and drop it, or write them as text."
         )
+    clock = t.is_time(kind)
     try:
-        clock = t.is_time(kind)
-        # times of day go through microseconds: Arrow has no shorter way from time64 to milliseconds
-        column = column.cast(pa.time64("us")).cast(pa.int64()) if clock else column.cast(pa.timestamp("us")).cast(pa.int64())
+        ticks = column.cast(pa.time32("ms") if clock else pa.timestamp("ms")).cast(pa.int32() if clock else pa.int64())
     except pa.ArrowInvalid:
-        column = None
-    if column is None or (_floats(column) % 1000 > 0).any():
-        raise DataError(f"column '{name}' has times finer than a millisecond. Round them first, or write .parquet.")
-    milli = _floats(column) / 1000 + (0 if clock else days * DAY * 1000)
+        raise DataError(
+            f"column '{name}' has times finer than a millisecond. Round them first, or write .parquet."
+        ) from None
+    milli = _floats(ticks) + (0 if clock else days * DAY * 1000)
     if program == "Stata":
         return milli, "%tcHH:MM:SS" if clock else "%tc"
     stamp = "DATETIME23.3" if program == "SPSS" else "DATETIME22.3"
@@ -196,7 +196,9 @@ def _value_labels(name: str, column: pa.ChunkedArray, contents: FileContents, li
         try:
             number = float(code)
         except ValueError:
-            raise DataError(f"column '{name}' holds numbers, but it has a value label for a code that is none.") from None
+            raise DataError(
+                f"column '{name}' holds numbers, but it has value labels for codes that are not numbers."
+            ) from None
         if number.is_integer():
             codes[int(number)] = word
         elif not stata:
@@ -211,12 +213,15 @@ def _spss_missing(name: str, column: pa.ChunkedArray, codes: tuple[float | str, 
 
     if pa.types.is_temporal(column.type) or not codes:
         return []
-    if any(isinstance(code, str) for code in codes):
-        texts = [str(code) for code in codes]
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        texts = [code_text(code) for code in codes]
         if len(texts) > 3 or any(len(text.encode()) > 8 for text in texts):
             raise DataError(f"SPSS holds at most 3 missing codes of 8 bytes for a text column; '{name}' has others.")
         return texts
-    numbers = sorted(float(code) for code in codes)
+    try:
+        numbers = sorted(float(code) for code in codes)
+    except ValueError:
+        raise DataError(f"column '{name}' holds numbers, but it has missing codes that are not numbers.") from None
     if len(numbers) <= 3:
         return list(numbers)
     values = np.asarray(pc.unique(column).drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False))
@@ -225,6 +230,6 @@ def _spss_missing(name: str, column: pa.ChunkedArray, codes: tuple[float | str, 
         if not ((values >= inside[0]) & (values <= inside[-1])).any():
             return [{"lo": inside[0], "hi": inside[-1]}, *single]
     raise DataError(
-        f"column '{name}' has {len(numbers)} missing codes ({listing(map(code_text, numbers), 4)}). SPSS holds 3, or a "
-        f"range and 1, and other values lie between these. Recode some of them."
+        f"column '{name}' has {len(numbers)} missing codes. SPSS holds 3, or a range and 1, and other values lie "
+        f"between these. Recode some of them."
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.engines.arrow_files import plain
 from sfumato.engines.base import RECORD_ID, RowFunction, Rows
 from sfumato.engines.columns import Column, Kind, kind_of
 from sfumato.errors import DataError, ParameterError, listing
@@ -123,25 +122,31 @@ def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
 def write_pieces(tables: Iterable[pa.Table], schema: pa.Schema, path: str, form: str) -> None:
     """Write tables one after another into one "csv", "parquet" or "arrow" file, which appears only when it is whole."""
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet
+
+    from sfumato.engines.arrow_files import plain, refuse_kinds
+    from sfumato.engines.csv_writing import header_line, record_lines
 
     if form not in ("csv", "parquet", "arrow"):
         raise ParameterError(f"'{form}' is not a form this engine writes; it writes csv, parquet and arrow.")
     if form == "csv":
-        schema = plain(schema.empty_table()).schema
+        refuse_kinds(plain(schema.empty_table()), "CSV")
     try:
         with whole_file(path) as unfinished:
             if form == "csv":
-                writer = pyarrow.csv.CSVWriter(str(unfinished), schema)
-            elif form == "parquet":
+                with unfinished.open("wb") as file:
+                    file.write(header_line(schema.names))
+                    for table in tables:
+                        file.writelines(record_lines(plain(table)))
+                return
+            if form == "parquet":
                 writer = pyarrow.parquet.ParquetWriter(str(unfinished), schema)
             else:
                 writer = pa.ipc.new_file(str(unfinished), schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
             with writer:
                 for table in tables:
-                    writer.write_table(plain(table) if form == "csv" else table)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    writer.write_table(table)
+    except pa.ArrowNotImplementedError:
         odd = [f.name for f in schema if kind_of(f.type) is Kind.OTHER]
         raise DataError(
             f"some columns hold values that have no form in a {form} file. "

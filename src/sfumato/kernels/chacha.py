@@ -23,6 +23,20 @@ def _rotate(x, k):  # type: ignore[no-untyped-def]
     return np.uint32((x << np.uint32(k)) | (x >> np.uint32(32 - k)))
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
+    # numba adds 32-bit words as 64-bit ones: every sum is cut back, or its carry would enter the rotation
+    a = np.uint32(a + b)
+    d = _rotate(np.uint32(d ^ a), 16)
+    c = np.uint32(c + d)
+    b = _rotate(np.uint32(b ^ c), 12)
+    a = np.uint32(a + b)
+    d = _rotate(np.uint32(d ^ a), 8)
+    c = np.uint32(c + d)
+    b = _rotate(np.uint32(b ^ c), 7)
+    return a, b, c, d
+
+
 @numba.njit(cache=True, nogil=True)
 def _block(key, block, work, out):  # type: ignore[no-untyped-def]
     """Write the eight 64-bit words of one cipher block into `out`."""
@@ -33,22 +47,14 @@ def _block(key, block, work, out):  # type: ignore[no-untyped-def]
     )  # fmt: skip
     a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3 = start
     for _ in range(_ROUNDS // 2):
-        a0 += b0; d0 = _rotate(d0 ^ a0, 16); c0 += d0; b0 = _rotate(b0 ^ c0, 12)  # noqa: E702
-        a0 += b0; d0 = _rotate(d0 ^ a0, 8); c0 += d0; b0 = _rotate(b0 ^ c0, 7)  # noqa: E702
-        a1 += b1; d1 = _rotate(d1 ^ a1, 16); c1 += d1; b1 = _rotate(b1 ^ c1, 12)  # noqa: E702
-        a1 += b1; d1 = _rotate(d1 ^ a1, 8); c1 += d1; b1 = _rotate(b1 ^ c1, 7)  # noqa: E702
-        a2 += b2; d2 = _rotate(d2 ^ a2, 16); c2 += d2; b2 = _rotate(b2 ^ c2, 12)  # noqa: E702
-        a2 += b2; d2 = _rotate(d2 ^ a2, 8); c2 += d2; b2 = _rotate(b2 ^ c2, 7)  # noqa: E702
-        a3 += b3; d3 = _rotate(d3 ^ a3, 16); c3 += d3; b3 = _rotate(b3 ^ c3, 12)  # noqa: E702
-        a3 += b3; d3 = _rotate(d3 ^ a3, 8); c3 += d3; b3 = _rotate(b3 ^ c3, 7)  # noqa: E702
-        a0 += b1; d3 = _rotate(d3 ^ a0, 16); c2 += d3; b1 = _rotate(b1 ^ c2, 12)  # noqa: E702
-        a0 += b1; d3 = _rotate(d3 ^ a0, 8); c2 += d3; b1 = _rotate(b1 ^ c2, 7)  # noqa: E702
-        a1 += b2; d0 = _rotate(d0 ^ a1, 16); c3 += d0; b2 = _rotate(b2 ^ c3, 12)  # noqa: E702
-        a1 += b2; d0 = _rotate(d0 ^ a1, 8); c3 += d0; b2 = _rotate(b2 ^ c3, 7)  # noqa: E702
-        a2 += b3; d1 = _rotate(d1 ^ a2, 16); c0 += d1; b3 = _rotate(b3 ^ c0, 12)  # noqa: E702
-        a2 += b3; d1 = _rotate(d1 ^ a2, 8); c0 += d1; b3 = _rotate(b3 ^ c0, 7)  # noqa: E702
-        a3 += b0; d2 = _rotate(d2 ^ a3, 16); c1 += d2; b0 = _rotate(b0 ^ c1, 12)  # noqa: E702
-        a3 += b0; d2 = _rotate(d2 ^ a3, 8); c1 += d2; b0 = _rotate(b0 ^ c1, 7)  # noqa: E702
+        a0, b0, c0, d0 = _quarter(a0, b0, c0, d0)
+        a1, b1, c1, d1 = _quarter(a1, b1, c1, d1)
+        a2, b2, c2, d2 = _quarter(a2, b2, c2, d2)
+        a3, b3, c3, d3 = _quarter(a3, b3, c3, d3)
+        a0, b1, c2, d3 = _quarter(a0, b1, c2, d3)
+        a1, b2, c3, d0 = _quarter(a1, b2, c3, d0)
+        a2, b3, c0, d1 = _quarter(a2, b3, c0, d1)
+        a3, b0, c1, d2 = _quarter(a3, b0, c1, d2)
     work[0], work[1], work[2], work[3] = a0, a1, a2, a3
     work[4], work[5], work[6], work[7] = b0, b1, b2, b3
     work[8], work[9], work[10], work[11] = c0, c1, c2, c3
@@ -75,13 +81,19 @@ def _words(key, counters, result):  # type: ignore[no-untyped-def]
 
 def words(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the 64-bit word of each counter under a 32-byte key; shape as `counters`."""
-    counters = np.ascontiguousarray(counters, np.uint64)
+    if len(key) != 32:
+        raise ValueError("a ChaCha key has 32 bytes.")
+    counters = np.asarray(counters, np.uint64, order="C")
     result = np.empty(counters.shape, np.uint64)
     _words(np.frombuffer(key, "<u4").astype(np.uint32), counters.ravel(), result.ravel())
     return result
 
 
 def uniforms(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return one number in the open interval (0, 1) per counter: the midpoint of one of 2^53 equal cells."""
-    cells = words(key, counters) >> np.uint64(11)
-    return (cells.astype(np.float64) + 0.5) * 2.0**-53
+    """Return one number in the open interval (0, 1) per counter: the midpoint of one of 2^52 equal cells."""
+    return midpoints(words(key, counters))
+
+
+def midpoints(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return the midpoint of the cell of (0, 1) that each 64-bit word falls in; 2^52 cells, so that midpoints are exact."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

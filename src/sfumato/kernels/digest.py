@@ -18,7 +18,8 @@ class _Column(Protocol):
 
 
 def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a well-mixed 64-bit number for each (the finaliser of SplitMix64)."""
+    """Return a well-mixed 64-bit number for each (one step of SplitMix64); 0 does not stay 0."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

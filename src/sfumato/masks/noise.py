@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,12 +22,19 @@ Numbers = NDArray[np.float64]
 class AdditiveNoise(Mask, abstract=True):
     """Y = X + ε on chosen columns, ε normal with mean zero and variance λ² times the column's variance."""
 
-    columns: tuple[str, ...] | None = param(None, doc="columns to mask; all confidential numbers if none", columns="many")
-    lambda2: float | Mapping[str, float] = param(
-        0.15, doc="λ²: noise variance divided by the variance of the column", low=0, high=1e6, scale="log", per_column=True
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
     )
-    names: Any = learned("columns")
-    root: Any = learned("columns")
+    lambda2: float | Mapping[str, float] = param(
+        default=0.15,
+        doc="λ²: noise variance divided by the variance of the column",
+        low=0,
+        high=1e6,
+        scale="log",
+        per_column=True,
+    )
+    names: Any = learned("columns", default=None)
+    root: Any = learned("columns", default=None)
 
     def validate(self) -> None:
         """Check that a level is given for each column, where levels are given by column."""
@@ -69,12 +77,20 @@ class AdditiveNoise(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise of each record: λ times the root times its standard normal draws."""
+        noise = draws.remember((batch.ids, self.root), lambda: self._unit_noise(batch, draws))
+        out = batch
+        for name, level, unit in zip(self.names, self._level(self.names), noise, strict=True):
+            out = out.replace(name, partial(_add, batch, name, level, unit))
+        return out
+
+    def _unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
+        """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
         standard = [draws.normals(batch.units(name), name) for name in self.names]
-        for j, level in enumerate(self._level(self.names)):
-            weights = [(level * w, z) for w, z in zip(self.root[j, : j + 1], standard, strict=False) if w != 0]
-            noise = sum((w * z for w, z in weights), np.zeros(len(batch)))
-            batch = batch.replace(self.names[j], batch.numbers(self.names[j]) + noise)
-        return batch
+        noise = [np.zeros(len(batch)) for _ in self.names]
+        for j, row in enumerate(self.root):
+            for weight, z in zip(row[: j + 1], standard, strict=False):
+                noise[j] += weight * z
+        return noise
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Say what bounds and rounding do to the noise."""
@@ -91,6 +107,10 @@ class AdditiveNoise(Mask, abstract=True):
         level = np.zeros(len(names))
         level[inside] = self._level(tuple(n for n in names if n in masked))
         return self.shape(covariance) * np.outer(level, level)
+
+
+def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
+    return batch.numbers(name) + level * unit
 
 
 class KimNoise(AdditiveNoise):

@@ -43,8 +43,6 @@ class RemoveIdentifiers(Mask):
         """Return nothing: no remaining column changes."""
         return ()
 
-    def noise(
-        self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema
-    ) -> NDArray[np.float64]:
+    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
         """Return zeros: nothing is added."""
         return np.zeros_like(covariance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,17 +23,19 @@ class Coding(Mask, abstract=True):
     preserves_order: ClassVar[bool] = True
     top: ClassVar[bool]
 
-    columns: tuple[str, ...] | None = param(None, doc="columns to code; all confidential numbers if none", columns="many")
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to code; all confidential numbers if none", columns="many"
+    )
     quantile: float | Mapping[str, float] | None = param(
-        None, doc="share of the values at or below the threshold", low=0, high=1, per_column=True
+        default=None, doc="share of the values at or below the threshold", low=0, high=1, per_column=True
     )
     value: float | Mapping[str, float] | None = param(
-        None, doc="threshold as a value, instead of a quantile", low=-1e300, high=1e300, per_column=True
+        default=None, doc="threshold as a value, instead of a quantile", low=-1e300, high=1e300, per_column=True
     )
     replace: Replace = param(
-        "threshold", doc="release the threshold itself, or the mean of the values beyond", choices=("threshold", "mean")
+        default="threshold", doc="release the threshold itself, or the mean of the values beyond", choices=("threshold", "mean")
     )
-    codes: Any = learned("columns", "quantile", "value", "replace")
+    codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
     def validate(self) -> None:
         """Exactly one of quantile and value may be given."""
@@ -65,11 +68,14 @@ class Coding(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Replace the values beyond the threshold."""
+        out = batch
         for name, (threshold, code) in self.codes.items():
-            numbers = batch.numbers(name)
-            beyond = numbers > threshold if self.top else numbers < threshold
-            batch = batch.replace(name, np.where(beyond, code, numbers))
-        return batch
+            out = out.replace(name, partial(self._coded, batch, name, threshold, code))
+        return out
+
+    def _coded(self, batch: Batch, name: str, threshold: float, code: float) -> Numbers:
+        numbers = batch.numbers(name)
+        return np.where(numbers > threshold if self.top else numbers < threshold, code, numbers)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no released value lies beyond its code."""
@@ -80,7 +86,11 @@ class Coding(Mask, abstract=True):
             if (worst > max(limit, threshold)) if self.top else (worst < min(limit, threshold)):
                 raise DataError(f"column '{name}' still has values beyond its code; nothing is released.")
         side = "above" if self.top else "below"
-        return (Guarantee(step, f"{listing(self.codes)}: no value {side} the code is released", "all released values checked"),)
+        return (
+            Guarantee(
+                step, f"{listing(self.codes)}: no value {side} the code is released", "all released values checked"
+            ),
+        )
 
 
 class TopCode(Coding):

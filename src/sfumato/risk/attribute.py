@@ -32,9 +32,9 @@ class AttributeRisk(Measure):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     column: str = param(doc="the column a snooper wants to know", columns="one")
-    low: float = param(0.0, doc="targets from this quantile of the true values", low=0, high=1)
-    high: float = param(1.0, doc="targets up to this quantile of the true values", low=0, high=1)
-    range_: Any = learned("column", "low", "high")
+    low: float = param(default=0.0, doc="targets from this quantile of the true values", low=0, high=1)
+    high: float = param(default=1.0, doc="targets up to this quantile of the true values", low=0, high=1)
+    range_: Any = learned("column", "low", "high", default=None)
 
     def validate(self) -> None:
         """The range of targets must not be empty."""
@@ -93,7 +93,7 @@ class AttributeRisk(Measure):
         target = (x >= self.range_[0]) & (x <= self.range_[1])
         if not target.any():
             raise NotApplicable(f"no record of '{self.column}' lies between quantiles {self.low:g} and {self.high:g}.")
-        return errors[target]
+        return np.asarray(errors[target])
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""

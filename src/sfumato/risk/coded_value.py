@@ -30,7 +30,7 @@ class CodedValueRisk(Measure):
 
     column: str = param(doc="the coded column", columns="one")
     average: Literal["risk", "error"] = param(
-        "risk", doc="mean of the records' risks, or reciprocal of their mean squared error", choices=("risk", "error")
+        default="risk", doc="mean of the records' risks, or reciprocal of their mean squared error", choices=("risk", "error")
     )
 
     def label(self) -> str:
@@ -40,7 +40,9 @@ class CodedValueRisk(Measure):
     @property
     def variant(self) -> str:
         """Which average."""
-        return "mean risk of coded records" if self.average == "risk" else "reciprocal mean squared error of coded records"
+        return (
+            "mean risk of coded records" if self.average == "risk" else "reciprocal mean squared error of coded records"
+        )
 
     def words(self, value: float, schema: Schema) -> str:
         """Return the typical error of a snooper for a coded record."""

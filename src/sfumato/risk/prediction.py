@@ -97,7 +97,7 @@ def model_error(p: Prediction, covariance: Numbers, m: float, spread: float) -> 
     def error(weights: Numbers) -> float:
         return float((1 - weights @ slope) ** 2 * spread * variance + weights @ scatter @ weights)
 
-    return m * error(right) + (1 - m) * (error(wrong) + p.b**2 * covariance[1, 1])
+    return float(m * error(right) + (1 - m) * (error(wrong) + p.b**2 * covariance[1, 1]))
 
 
 def spread_between(low: float, high: float) -> float:

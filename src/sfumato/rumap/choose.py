@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sfumato.rumap.rumap import RUMap
 
 _STEPS = 14
+_CLOSE = 2e-4  # how far below the threshold the search may stop, as a share of it
 _TRIES = 8
 
 
@@ -47,7 +48,12 @@ class Choice:
 
 
 def choose(
-    m: RUMap, max_risk: float | Mapping[str, float], utility: str | None = None, *, refine: bool = True, confirm: int = 200
+    m: RUMap,
+    max_risk: float | Mapping[str, float],
+    utility: str | None = None,
+    *,
+    refine: bool = True,
+    confirm: int = 200,
 ) -> Choice:
     """Return the parameters with the largest utility among those whose risk stays at or below `max_risk`.
 
@@ -57,7 +63,7 @@ def choose(
     seeds; if its risk does not hold there, the search steps back towards less risk.
     """
     task = _Task(m, _thresholds(m, max_risk), utility)
-    grid = [task.judge(s) for s in m.points] if not m.replications else [task.at(p) for p in range(len(m.points))]
+    grid = task.judge(*m.points) if not m.replications else [task.at(p) for p in range(len(m.points))]
     safe = [p for p, (excess, _) in enumerate(grid) if excess <= 1]
     if not safe:
         return _infeasible(task, grid)
@@ -99,7 +105,9 @@ class _Task:
             self.anchors = {i: m.unmasked(i) for i in self.utilities}
             if not all(math.isfinite(a) and a > 0 for a in self.anchors.values()):
                 names = listing(m.measures[i].label() for i in self.utilities)
-                raise ParameterError(f"say which utility to maximise (utility=...), or combine them. The map has: {names}.")
+                raise ParameterError(
+                    f"say which utility to maximise (utility=...), or combine them. The map has: {names}."
+                )
 
     def _verdict(self, values: dict[int, tuple[float, float]]) -> tuple[float, float]:
         """Return (largest upper risk / threshold, smallest utility / anchor) from value and upper limit by measure."""
@@ -110,13 +118,27 @@ class _Task:
         """Judge a point of the grid."""
         return self._verdict({i: _upper(self.m.estimate(i, point)) for i in range(len(self.m.measures))})
 
-    def judge(self, settings: Settings) -> tuple[float, float]:
-        """Judge any parameter value, with the map's own random numbers."""
+    def judge(self, *several: Settings) -> list[tuple[float, float]]:
+        """Judge any parameter values, with the map's own random numbers."""
         if not self.m.replications:
-            values = [float(v[0]) for v in self.m.evaluator.analytic([settings])]
-            return self._verdict({i: (v, v) for i, v in enumerate(values)})
-        observed = self.m.evaluator.observe([settings], self.m.replications)
-        return self._verdict({i: _upper(mm.estimate(o[0])) for i, (mm, o) in enumerate(zip(self.m.measures, observed, strict=True))})
+            values = np.array(self.m.evaluator.analytic(several)).T
+            return [self._verdict({i: (float(v), float(v)) for i, v in enumerate(here)}) for here in values]
+        observed = self.m.evaluator.observe(several, self.m.replications)
+        return [
+            self._verdict(
+                {i: _upper(mm.estimate(o[p])) for i, (mm, o) in enumerate(zip(self.m.measures, observed, strict=True))}
+            )
+            for p in range(len(several))
+        ]
+
+    def excess(self, settings: Settings) -> float:
+        """Return the largest upper risk / threshold; where masking is replicated, the utilities are not computed."""
+        if not self.m.replications:
+            return self.judge(settings)[0][0]
+        asked = tuple(self.m.measures[i] for i in self.thresholds)
+        observed = replace(self.m.evaluator, measures=asked).observe([settings], self.m.replications)
+        uppers = (_upper(measure.estimate(o[0]))[1] for measure, o in zip(asked, observed, strict=True))
+        return max(upper / r for upper, r in zip(uppers, self.thresholds.values(), strict=True))
 
     def refine(self, best: int, grid: list[tuple[float, float]]) -> dict[str, Any]:
         """Search between the best grid point and its neighbours: first the edge of what is safe, then the top of U."""
@@ -128,43 +150,61 @@ class _Task:
         middle = self.m.points[best][name]
         safe = {order[i]: grid[order[i]][0] <= 1 for i in (max(where - 1, 0), min(where + 1, len(order) - 1))}
         if not safe[order[max(where - 1, 0)]]:
-            low = self._edge(name, low, middle)
+            low = self._edge(name, (low, grid[order[where - 1]][0]), (middle, grid[best][0]))
         if not safe[order[min(where + 1, len(order) - 1)]]:
-            high = self._edge(name, high, middle)
-        found = {middle: grid[best][1], **{v: self._safe_utility({name: v}) for v in (low, high)}}
-        found.update(self._golden(name, low, high))
+            high = self._edge(name, (high, grid[order[where + 1]][0]), (middle, grid[best][0]))
+        found = {middle: grid[best][1], **self._golden(name, low, high)}
         return {name: max(found, key=lambda v: found[v])}
 
-    def _edge(self, name: str, outside: float, inside: float) -> float:
-        """Bisect between an unsafe and a safe value; return the safe side."""
+    def _edge(self, name: str, unsafe: tuple[float, float], safe: tuple[float, float]) -> float:
+        """Close in on where the risk meets its threshold, from (value, excess) on either side; return the safe side."""
+        (outside, above), (inside, below) = unsafe, safe
         steps = 60 if not self.m.replications else _STEPS
-        for _ in range(steps):
+        for step in range(steps):
             middle = _between(outside, inside)
+            if self.m.replications:  # each look is dear: interpolate, the risk is close to a power of the parameter
+                if below > 1 - _CLOSE:
+                    break
+                share = (
+                    math.log((1 - _CLOSE / 2) / below) / math.log(above / below)
+                    if 0 < below < above < math.inf
+                    else 0.5
+                )
+                middle = _between(outside, inside, share) if step % 3 < 2 else middle
             if middle in (outside, inside):
                 break
-            if self.judge({name: middle})[0] <= 1:
-                inside = middle
+            excess = self.excess({name: middle})
+            if excess <= 1:
+                inside, below = middle, excess
             else:
-                outside = middle
+                outside, above = middle, excess
         return inside
 
     def _golden(self, name: str, low: float, high: float) -> dict[float, float]:
-        """Golden-section search for the top of U between two safe values."""
-        found: dict[float, float] = {}
+        """Golden-section search for the top of U between two safe values; none if U falls from one end inwards."""
+        hair = (high - low) / 100
+        found = self._safe_utilities(name, low, low + hair, high - hair, high)
+        if found[low] >= found[low + hair] or found[high] >= found[high - hair]:
+            return found
         share = (math.sqrt(5) - 1) / 2
         steps = 50 if not self.m.replications else _STEPS // 2
+        a, b = low + (1 - share) * (high - low), low + share * (high - low)
         for _ in range(steps):
-            a, b = (low + (1 - share) * (high - low), low + share * (high - low))
             if not low < a < b < high:
                 break
-            for v in (a, b):
-                found[v] = self._safe_utility({name: v}) if v not in found else found[v]
-            low, high = (a, high) if found[b] >= found[a] else (low, b)
+            found.update(self._safe_utilities(name, *(v for v in (a, b) if v not in found)))
+            if found[b] >= found[a]:
+                low, a = a, b
+                b = low + share * (high - low)
+            else:
+                high, b = b, a
+                a = low + (1 - share) * (high - low)
         return found
 
-    def _safe_utility(self, settings: Settings) -> float:
-        excess, gain = self.judge(settings)
-        return gain if excess <= 1 else -math.inf
+    def _safe_utilities(self, name: str, *values: float) -> dict[float, float]:
+        """Return the utility at each value, minus infinity where it is not safe."""
+        judged = zip(values, self.judge(*({name: v} for v in values)), strict=True)
+        return {v: gain if excess <= 1 else -math.inf for v, (excess, gain) in judged}
 
     def confirmed(self, settings: dict[str, Any], replications: int) -> Choice:
         """Estimate the winner again with fresh seeds; step back while its risk does not hold."""
@@ -173,7 +213,14 @@ class _Task:
             if excess <= 1:
                 labels = {self.m.measures[i].label(): r for i, r in self.thresholds.items()}
                 how = f"confirmed with {replications:,} fresh replications" if replications else "by formula"
-                return Choice(True, settings, f"the most useful release within the risk threshold, {how}", risks, utilities, labels)
+                return Choice(
+                    True,
+                    settings,
+                    f"the most useful release within the risk threshold, {how}",
+                    risks,
+                    utilities,
+                    labels,
+                )
             back = self._step_back(settings, excess)
             if back is None:
                 break
@@ -205,9 +252,9 @@ class _Task:
         """Return the nearest safer settings: a little along the parameter, or the next best safe grid point."""
         if len(self.m.parameters) == 1 and _is_continuous(self.m):
             name = self.m.parameters[0]
-            trial = {name: settings[name] * excess * 1.002}
-            for candidate in (trial, {name: settings[name] / (excess * 1.002)}):
-                if self.judge(candidate)[0] < self.judge(settings)[0]:
+            here = self.excess(settings)
+            for candidate in ({name: settings[name] * excess * 1.002}, {name: settings[name] / (excess * 1.002)}):
+                if self.excess(candidate) < here:
                     return candidate
         safer = [
             (gain, p) for p, (level, gain) in enumerate(self.at(q) for q in range(len(self.m.points)))
@@ -221,8 +268,9 @@ def _upper(estimate: tuple[float, tuple[float, float] | None]) -> tuple[float, f
     return value, value if interval is None else interval[1]
 
 
-def _between(a: float, b: float) -> float:
-    return math.sqrt(a * b) if a > 0 and b > 0 else (a + b) / 2
+def _between(a: float, b: float, share: float = 0.5) -> float:
+    """Return a value between, with this share of a: on the logarithm where both are positive."""
+    return a**share * b ** (1 - share) if a > 0 and b > 0 else share * a + (1 - share) * b
 
 
 def _infeasible(task: _Task, grid: list[tuple[float, float]]) -> Choice:
@@ -230,7 +278,8 @@ def _infeasible(task: _Task, grid: list[tuple[float, float]]) -> Choice:
     least = min(range(len(grid)), key=lambda p: grid[p][0])
     at = ", ".join(f"{k} = {v:.4g}" for k, v in m.points[least].items())
     swept = "; ".join(
-        f"{name} from {min(p[name] for p in m.points):.4g} to {max(p[name] for p in m.points):.4g}" for name in m.parameters
+        f"{name} from {min(p[name] for p in m.points):.4g} to {max(p[name] for p in m.points):.4g}"
+        for name in m.parameters
     )
     closest = f"The smallest upper limit of the risk, at {at}, is {grid[least][0]:.4g} times the threshold."
     more = _beyond(task) if len(m.parameters) == 1 else ""
@@ -246,7 +295,7 @@ def _beyond(task: _Task) -> str:
     for end in (parameter.high, parameter.low):
         if end is None or end in swept or (parameter.above and end == parameter.low):
             continue
-        excess = task.judge({name: end})[0]
+        excess = task.excess({name: end})
         if excess <= 1:
             return f" A value beyond the swept range would: widen the grid towards {end:g}."
     ends = [e for e in (parameter.low, parameter.high) if e is not None and np.isfinite(e)]

@@ -34,7 +34,12 @@ class Evaluator:
 
     @classmethod
     def make(
-        cls, source: Microdata | NormalPopulation, recipe: Recipe, measures: Iterable[Measure], snooper: Snooper, draws: Draws
+        cls,
+        source: Microdata | NormalPopulation,
+        recipe: Recipe,
+        measures: Iterable[Measure],
+        snooper: Snooper,
+        draws: Draws,
     ) -> Evaluator:
         """Bring the needed columns into memory and prepare the measures."""
         measures = tuple(measures)
@@ -69,7 +74,8 @@ class Evaluator:
                 if progress is not None:
                     progress(done, replications)
         return [
-            np.stack([np.stack([r[p][m] for r in results]) for p in range(len(points))]) for m in range(len(self.measures))
+            np.stack([np.stack([r[p][m] for r in results]) for p in range(len(points))])
+            for m in range(len(self.measures))
         ]
 
     def _replication(self, points: Sequence[Settings], draws: Draws) -> list[list[Numbers]]:

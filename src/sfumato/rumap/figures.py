@@ -36,7 +36,11 @@ def figure1(lambda2: Sequence[float] = _GRID, replications: int = 0, draws: Draw
 
 
 def figure2(
-    lambda2: Sequence[float] = _GRID, r2: float = 0.3, n: int = 200, replications: int = 0, draws: Draws | int | None = None
+    lambda2: Sequence[float] = _GRID,
+    r2: float = 0.3,
+    n: int = 200,
+    replications: int = 0,
+    draws: Draws | int | None = None,
 ) -> RUMap:
     """Return Figure 2 for one R²: risk against the utility of the plain and the attenuation-corrected slope (β = σ = 1).
 

@@ -37,7 +37,9 @@ class NormalPopulation:
         names = tuple(means)
         matrix = np.asarray(covariance, np.float64)
         if matrix.shape != (len(names), len(names)):
-            raise ParameterError(f"{len(names)} columns need a covariance matrix of {len(names)} × {len(names)} numbers.")
+            raise ParameterError(
+                f"{len(names)} columns need a covariance matrix of {len(names)} × {len(names)} numbers."
+            )
         check_covariance(matrix, names)
         if n < 1:
             raise ParameterError("a sample needs at least one record.")

@@ -202,7 +202,9 @@ def ru_map(
     formulas = evaluator.analytic(everything)
     if not replications and any(np.isnan(f[:-1]).all() for f in formulas):
         without = [m.label() for m, f in zip(evaluator.measures, formulas, strict=True) if np.isnan(f[:-1]).all()]
-        raise RecipeError(f"there is no formula for {', '.join(without)} with this recipe; ask for replications instead.")
+        raise RecipeError(
+            f"there is no formula for {', '.join(without)} with this recipe; ask for replications instead."
+        )
     observed = evaluator.observe(everything, replications, progress=progress) if replications else []
     return RUMap(evaluator, tuple(grid), points, replications, tuple(observed), tuple(formulas), refused)
 

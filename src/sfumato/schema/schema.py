@@ -95,7 +95,7 @@ class Schema:
         """Return a schema of the attributes for which `predicate` holds; links to dropped ones are cut."""
         kept = [a for a in self.attributes if predicate(a)]
         names = {a.name for a in kept}
-        return Schema(tuple(a if a.follows in names else a.with_(follows=None) for a in kept))
+        return Schema(tuple(a if a.follows is None or a.follows in names else a.with_(follows=None) for a in kept))
 
     # -- TOML
 

@@ -47,7 +47,6 @@ class Estimator(Parametric, family="estimator", abstract=True):
         """Return its mean squared error under a normal model with additive noise, where a formula is known."""
         return None
 
-
     def true_value(self, model: NoiseModel) -> float | None:
         """Return what it estimates under a normal model, where that is known."""
         return None
@@ -59,14 +58,14 @@ class MeanCombination(Estimator):
     Under additive noise its mean squared error is c'(Σ + Ω)c / n (R-U paper, section 5; ERRATA 0.8).
     """
 
-    weights: Mapping[str, float] = param(
-        doc="weight of each column's mean", columns="weights", low=-1e300, high=1e300
-    )
+    weights: Mapping[str, float] = param(doc="weight of each column's mean", columns="weights", low=-1e300, high=1e300)
 
     def validate(self) -> None:
         """At least one weight must differ from zero."""
         if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
-            raise ParameterError("a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}.")
+            raise ParameterError(
+                "a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}."
+            )
 
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return Σ weight × mean, over the records that have all the columns."""
@@ -78,7 +77,10 @@ class MeanCombination(Estimator):
 
     def label(self) -> str:
         """Return the combination as text."""
-        terms = [f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}" for n, w in self.weights.items()]
+        terms = [
+            f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}"
+            for n, w in self.weights.items()
+        ]
         text = " ".join(terms)
         return text[2:] if text.startswith("+ ") else text
 
@@ -147,7 +149,9 @@ class Slope(Estimator):
 
     y: str = param(doc="dependent variable", columns="one")
     x: str = param(doc="independent variable", columns="one")
-    corrected_by: str | None = param(None, doc="published parameter λ² to correct the attenuation with, as step.parameter")
+    corrected_by: str | None = param(
+        default=None, doc="published parameter λ² to correct the attenuation with, as step.parameter"
+    )
 
     def validate(self) -> None:
         """The two columns must differ."""
@@ -167,10 +171,10 @@ class Slope(Estimator):
                 f"for 3 or fewer. There are {len(x)}."
             )
         centred = x - x.mean()
-        squares = float(centred @ centred)
+        squares = float(np.einsum("i,i", centred, centred))  # not BLAS: its threads get in the way of ours
         if squares == 0:
             raise DataError(f"'{self.x}' is constant, so it has no slope. Choose another independent variable.")
-        return self._correction(published) * float(centred @ y) / squares
+        return self._correction(published) * float(np.einsum("i,i", centred, y)) / squares
 
     def _correction(self, published: Mapping[str, Any]) -> float:
         if self.corrected_by is None:
@@ -218,7 +222,7 @@ class Function(Estimator):
     """A function of one's own: takes a frame of the kind that came in, returns a number. It cannot be written as TOML."""
 
     function: Callable[[Any], float] = param(doc="a Python function from a frame to a number")
-    title: str = param("", doc="a few words for a legend")
+    title: str = param(default="", doc="a few words for a legend")
 
     def validate(self) -> None:
         """The function must be callable."""
@@ -246,7 +250,9 @@ class Function(Estimator):
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse: a Python function cannot be written as TOML."""
-        raise ParameterError("a Python function cannot be written to a file; use a formula such as 'salary ~ age' instead.")
+        raise ParameterError(
+            "a Python function cannot be written to a file; use a formula such as 'salary ~ age' instead."
+        )
 
 
 def mean_of(values: Numbers, what: str) -> float:

@@ -69,7 +69,7 @@ class Formula(Estimator):
     """
 
     formula: str = param(doc="R-style formula")
-    term: str | None = param(None, doc="which coefficient; may be left out if there is only one")
+    term: str | None = param(default=None, doc="which coefficient; may be left out if there is only one")
 
     def validate(self) -> None:
         """Parse the formula and find the term."""
@@ -106,18 +106,15 @@ class Formula(Estimator):
         """Return the coefficient over the records that have all the columns."""
         batch = data.batch(self._named)
         response, terms, intercept = parse(self.formula)
-        y = _number(batch, response)
-        blocks, names = [], []
-        if intercept:
-            blocks.append(np.ones((len(batch), 1)))
-            names.append("Intercept")
+        blocks, names = [np.ones((len(batch), 1))] if intercept else [], ["Intercept"] if intercept else []
         for term in terms:
             block, levels = _term(batch, term)
             blocks.append(block)
             names += levels
         if self.term not in names:
             raise DataError(unknown_name("term", str(self.term), names, f"'{self.formula}'"))
-        return _least_squares(np.column_stack(blocks), y, names, self.formula)[names.index(self.term)]
+        design = np.concatenate([*blocks, _number(batch, response)[:, None]], axis=1)
+        return _least_squares(design, names, self.formula)[names.index(self.term)]
 
 
 def _title(term: tuple[tuple[str, str], ...]) -> str:
@@ -136,18 +133,24 @@ def _number(batch: Batch, factor: tuple[str, str]) -> Numbers:
 
 def _term(batch: Batch, term: tuple[tuple[str, str], ...]) -> tuple[Numbers, list[str]]:
     """Return a term's columns (n, k) and their names; products run over the factors' columns."""
-    block, names = np.ones((len(batch), 1)), [""]
-    for function, column in term:
-        part, levels = _dummies(batch, column) if _is_category(batch, function, column) else (None, [])
-        if part is None:
-            part, levels = _number(batch, (function, column))[:, None], [f"{function}({column})" if function else column]
+    block, names = _factor_block(batch, *term[0])
+    for function, column in term[1:]:
+        part, levels = _factor_block(batch, function, column)
         block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), -1)
-        names = [f"{a}:{b}" if a else b for a in names for b in levels]
+        names = [f"{a}:{b}" for a in names for b in levels]
     return block, names
 
 
+def _factor_block(batch: Batch, function: str, column: str) -> tuple[Numbers, list[str]]:
+    if _is_category(batch, function, column):
+        return _dummies(batch, column)
+    return _number(batch, (function, column))[:, None], [_title(((function, column),))]
+
+
 def _is_category(batch: Batch, function: str, column: str) -> bool:
-    return function == "C" or (not function and batch.column(column).kind is Kind.CATEGORY and not batch.schema[column].values)
+    return function == "C" or (
+        not function and batch.column(column).kind is Kind.CATEGORY and not batch.schema[column].values
+    )
 
 
 def _dummies(batch: Batch, column: str) -> tuple[Numbers, list[str]]:
@@ -164,24 +167,24 @@ def _dummies(batch: Batch, column: str) -> tuple[Numbers, list[str]]:
     return made
 
 
-def _least_squares(x: Numbers, y: Numbers, names: list[str], formula: str) -> list[float]:
-    gap = np.isnan(y)
-    if (total := float(x.sum())) != total:
-        gap = gap | np.isnan(x).any(axis=1)
-    if gap.any():
-        x, y = x[~gap], y[~gap]
-    n, k = x.shape
+def _least_squares(design: Numbers, names: list[str], formula: str) -> list[float]:
+    """Return the coefficients; the last column of `design` (n, k + 1) is the response, rows with NaN are left out."""
+    if np.isnan(design.sum()):
+        design = design[~np.isnan(design).any(axis=1)]
+    n, k = len(design), len(names)
     if n <= k + 1:
         raise DataError(f"'{formula}' has {k} coefficients, and only {n} records have all its columns; it needs more.")
-    scale = np.sqrt(np.einsum("ij,ij->j", x, x))
+    products = design.T @ design
+    scale = np.sqrt(np.diag(products)[:k])
     scale[scale == 0] = 1.0
-    gram = x.T @ x / np.outer(scale, scale)
+    gram = products[:k, :k] / np.outer(scale, scale)
     eigen = np.linalg.eigvalsh(gram)
-    if eigen[0] < 1e-10 * eigen[-1]:
-        if np.linalg.matrix_rank(x / scale) < k:
-            raise DataError(
-                f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "
-                f"apart. Leave one out. Terms: {listing(names)}."
-            )
-        return [float(v) for v in np.linalg.lstsq(x / scale, y, rcond=None)[0] / scale]
-    return [float(v) for v in np.linalg.solve(gram, (x.T @ y) / scale) / scale]
+    if eigen[0] > 1e-10 * eigen[-1]:
+        return [float(v) for v in np.linalg.solve(gram, products[:k, k] / scale) / scale]
+    x = design[:, :k] / scale  # nearly dependent terms: the products have lost digits, the columns have not
+    if np.linalg.matrix_rank(x) < k:
+        raise DataError(
+            f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "
+            f"apart. Leave one out. Terms: {listing(names)}."
+        )
+    return [float(v) for v in np.linalg.lstsq(x, design[:, k], rcond=None)[0] / scale]

@@ -1,0 +1,55 @@
+# Two commands are all one needs: `make demo` and `make test`. Both set up everything themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export PYTHONWARNINGS :=
+
+.PHONY: demo test lint types unit docs docs-serve bench system clean help
+
+help:            ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what sfumato needs (once)..."
+	$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	$(PIP) install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
+	@echo "Installing what the tests need (once)..."
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/run.stamp  ## mask a generated teacher survey and write out/ with the masked data, the recipe and a report
+	$(BIN)/sfumato demo --out out --replace
+
+test: $(VENV)/dev.stamp system lint types unit docs  ## linter, type checker, all tests, docs built strictly
+
+system:          ## what the tests need from the operating system (Java for Spark), as root; else said loudly
+	@sh tests/system.sh
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+unit: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+docs: $(VENV)/dev.stamp  ## build the documentation into site/, strictly
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/dev.stamp  ## read the documentation at http://localhost:8000
+	$(BIN)/mkdocs serve
+
+bench: $(VENV)/dev.stamp  ## the speed and memory claims, each measured
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) out out-confidential site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The speed and memory claims, each a command."""

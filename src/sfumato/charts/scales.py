@@ -1,0 +1,97 @@
+"""Axes whose ends and ticks are known before drawing, so that labels can be placed and asserted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+_LOG_STEPS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From where to where, and whether in ratios (log) or differences."""
+
+    low: float
+    high: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Iterable[float], log: bool, pad: float = 0.05) -> Axis:
+        """Return the axis that shows all these values; those it cannot show (infinite, or not positive on a log) are left out."""
+        shown = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+        if not shown:
+            return cls(0.1, 10.0, True) if log else cls(0.0, 1.0, False)
+        low, high = min(shown), max(shown)
+        if log:
+            margin = max((high / low) ** pad, 1.12)
+            margin = max(margin, 2.0) if high < low * 1.02 else margin
+            return cls(low / margin, high * margin, True)
+        margin = (high - low) * pad or abs(high) * 0.5 or 1.0
+        return cls(low - margin, high + margin, False)
+
+    def shows(self, value: float) -> bool:
+        """Whether a value lies on the axis."""
+        return math.isfinite(value) and self.low <= value <= self.high
+
+    def share(self, value: float) -> float:
+        """Return how far along the axis a value lies: 0 at its start, 1 at its end."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self, about: int = 6) -> list[float]:
+        """Return at most `about` readable values within the axis."""
+        if not self.log:
+            return linear_ticks(self.low, self.high, about)
+        for steps in _LOG_STEPS:
+            found = _log_values(self.low, self.high, steps)
+            if 3 <= len(found) <= about:
+                return found
+        powers = _log_values(self.low, self.high, (1.0,))
+        if len(powers) > about:
+            every = math.ceil(len(powers) / about)
+            return [p for p in powers if round(math.log10(p)) % every == 0]
+        return linear_ticks(self.low, self.high, about)
+
+
+def linear_ticks(low: float, high: float, about: int) -> list[float]:
+    """Return at most `about` multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / max(about, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    for step in (power * m for m in (1, 2, 5, 10, 20)):
+        values = [float(f"{k * step:.12g}") for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+        if len(values) <= about:
+            return values
+    return []
+
+
+def _log_values(low: float, high: float, steps: Iterable[float]) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    values = [float(f"{m}e{p}") for p in range(first, last + 1) for m in steps]
+    return [v for v in values if low <= v <= high]
+
+
+def readable(values: Iterable[float], log: bool) -> list[list[float]]:
+    """Return numbers a reader likes within the range of `values`, most liked first, in groups.
+
+    A short or whole-number grid speaks for itself: then the groups hold its own values.
+    """
+    grid = sorted({float(v) for v in values if math.isfinite(v) and (v > 0 or not log)})
+    if len(grid) <= 8:
+        return [grid[:: max(len(grid) - 1, 1)], grid] if grid else []
+    low, high = grid[0] * (1 - 1e-9), grid[-1] * (1 + 1e-9)
+    if all(v == round(v) for v in grid):
+        return [[grid[0], grid[-1]], [grid[len(grid) // 2]], grid]
+    if log:
+        return [_log_values(low, high, (m,)) for m in (1.0, 5.0, 2.0, 1.5, 3.0)]
+    return [linear_ticks(low, high, n) for n in (3, 6, 12)]
+
+
+def wants_log(values: Iterable[float], ratio: float) -> bool:
+    """Whether positive values spread over more than this ratio."""
+    shown = np.array([v for v in values if math.isfinite(v) and v > 0])
+    return bool(len(shown)) and float(shown.max() / shown.min()) >= ratio

@@ -1,0 +1,72 @@
+"""From a file to an engine, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.engines.base import Engine
+from sfumato.engines.files import FileContents, read_file, write_file
+from sfumato.engines.local import LocalEngine
+from sfumato.errors import ParameterError
+from sfumato.files import whole_file
+
+if TYPE_CHECKING:
+    from sfumato.schema import Schema
+
+_STREAMED = {".csv": "csv", ".parquet": "parquet"}
+
+
+def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple[Engine, dict[str, dict[str, Any]]]:
+    """Return the engine of a file, and per column what the file says of it (label, labels, missing)."""
+    if engine == "duckdb":
+        return _on_disk(Path(path), options), {}
+    if engine != "memory":
+        raise ParameterError(f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata.")
+    contents = read_file(path, **options)
+    notes: dict[str, dict[str, Any]] = {}
+    for field, facts in (("label", contents.labels), ("labels", contents.value_labels), ("missing", contents.missing)):
+        for column, fact in facts.items():
+            if column in contents.table.column_names:
+                notes.setdefault(column, {})[field] = fact
+    return LocalEngine.from_arrow(contents.table), notes
+
+
+def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
+    import duckdb
+
+    from sfumato.engines.duckdb import DuckDBEngine
+    from sfumato.errors import DataError
+
+    if options:
+        raise ParameterError("engine='duckdb' takes no reading options; read the file into memory, or write it as Parquet.")
+    if not path.is_file():
+        raise DataError(f"there is no file {path}.")
+    connection = duckdb.connect()
+    try:
+        if path.suffix.lower() == ".parquet":
+            return DuckDBEngine.from_relation(connection.read_parquet(str(path)))
+        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+            return DuckDBEngine.from_relation(connection.read_csv(str(path), sample_size=-1))
+    except duckdb.Error:
+        raise DataError(
+            f"{path} cannot be read by DuckDB as it is. Read it into memory first, and write it as Parquet."
+        ) from None
+    raise DataError(f"engine='duckdb' works on CSV and Parquet files; {path.name} is neither.")
+
+
+def save_file(engine: Engine, schema: Schema, path: str | Path, **options: Any) -> None:
+    """Write an engine's data in the form the suffix says, with the schema's labels, whole or not at all."""
+    target = Path(path)
+    form = _STREAMED.get(target.suffix.lower())
+    if engine.name == "Spark" and form is not None:
+        engine.write(str(path), form)  # a folder of part files, which Spark itself commits
+    elif not isinstance(engine, LocalEngine) and form is not None:
+        with whole_file(target) as temporary:
+            engine.write(str(temporary), form)
+    else:
+        table = engine.collect(list(engine.kinds)).to_arrow()
+        labels = {a.name: a.label for a in schema if a.label}
+        value_labels = {a.name: a.labels for a in schema if a.labels}
+        missing = {a.name: a.missing for a in schema if a.missing}
+        write_file(FileContents(table, labels, value_labels, missing), target, **options)
