@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sfumato.version import VERSION as __version__
+from sfumato.version import VERSION
+
+__version__ = VERSION
 
 _HOMES = {
     "Attribute": "sfumato.schema", "Hierarchy": "sfumato.schema", "Role": "sfumato.schema", "Scale": "sfumato.schema",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +14,21 @@ from sfumato.errors import DataError
 
 @contextmanager
 def whole_file(path: str | Path, mode: int = 0o644) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it into place when the block ends well, remove it when not."""
+    """Give a temporary path beside `path`; rename it into place when the block ends well, remove it when not.
+
+    The file gets the rights that `mode` and the user's umask both allow.
+    """
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; give the name of a file to write.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _beside(target, target.suffix)
+    with _in_words(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        allowed = temporary.stat().st_mode & 0o777
     try:
         yield temporary
-        temporary.chmod(mode)
+        temporary.chmod(allowed)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -41,20 +45,33 @@ def whole_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
         raise DataError(f"{target} is a file; give the name of a folder to write.")
     if target.exists() and any(target.iterdir()) and not replace:
         raise DataError(f"the folder {target} already holds files. Choose another one, or ask to replace it.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    temporary, old = _beside(target), _beside(target, ".old")
+    with _in_words(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(0o755)
     try:
         yield temporary
-        temporary.chmod(0o755)
         if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
             os.replace(target, old)
-            os.replace(temporary, target)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, target)
+        os.replace(temporary, target)
     finally:
+        if old.exists() and not target.exists():
+            os.replace(old, target)
+        shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(target: Path, ending: str = "") -> Path:
+    """Return a name in the same folder that nobody else uses."""
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}{ending}")
+
+
+@contextmanager
+def _in_words(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{target} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
 
 
 def write_text(path: str | Path, text: str, confidential: bool = False) -> None:

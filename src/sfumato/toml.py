@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sfumato.errors import ParameterError
+
 
 def dump(header: Mapping[str, Any], name: str, tables: Iterable[Mapping[str, Any]]) -> str:
     """Return TOML text: the header's fields, then a [[name]] table each.
@@ -36,6 +38,8 @@ def _text(text: str) -> str:
 
 
 def _value(value: Any) -> str:
+    if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
+        value = item()  # a NumPy number
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -51,4 +55,5 @@ def _value(value: Any) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(v) for v in value)}]"
-    raise TypeError(f"TOML cannot hold a {type(value).__name__}.")
+    what = "an empty value" if value is None else f"a value of type {type(value).__name__}"
+    raise ParameterError(f"{what} cannot be written to a TOML file; numbers, text, yes/no, lists and mappings can.")

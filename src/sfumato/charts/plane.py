@@ -31,7 +31,7 @@ class Plane:
 
     def chart(self) -> alt.LayerChart:
         """Return the panel: reference lines, curves, points, then words."""
-        layers = [*self._unmasked(), *self._threshold(), *self._curves(), *self._points(), *self._along(), *self._chosen()]
+        layers = [*self._unmasked(), *self.threshold(), *self._curves(), *self._points(), *self._along(), *self._chosen()]
         return alt.layer(*layers, *self._names()).properties(width=self.width, height=self.height)
 
     # -- axes
@@ -64,7 +64,8 @@ class Plane:
     def _limit_text(self) -> str:
         return f"largest tolerable risk {short(self.sheet.limits[self.risk.label])}"
 
-    def _threshold(self) -> list[Any]:
+    def threshold(self) -> list[Any]:
+        """Return the dashed line at the largest tolerable risk, with its words."""
         if self.risk.label not in self.sheet.limits:
             return []
         item = {"r": self.sheet.limits[self.risk.label], "what": "threshold", "text": self._limit_text}

@@ -28,6 +28,8 @@ class Sheet:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     share: bool = False
     """Whether utilities are shares of the unmasked file's."""
+    fixed: tuple[Axis, Axis] | None = None
+    """Axes of risk and utility that are shared with other maps."""
 
     @property
     def single(self) -> bool:
@@ -65,6 +67,8 @@ class Sheet:
 
     def r_axis(self, risk: Measured) -> Axis:
         """Return a risk's axis: log, unless some risk is zero or less."""
+        if self.fixed is not None:
+            return self.fixed[0]
         limit = [self.limits[risk.label]] if risk.label in self.limits else []
         values = [*finite(risk), *limit]
         return Axis.over(values, all(v > 0 for v in values))
@@ -77,6 +81,8 @@ class Sheet:
     @property
     def u_axis(self) -> Axis:
         """The utilities' axis."""
+        if self.fixed is not None:
+            return self.fixed[1]
         return utility_axis(v for u in self.data.utilities for v in (*finite(u), u.unmasked))
 
     @property

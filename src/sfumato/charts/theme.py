@@ -21,8 +21,10 @@ SERIES = ("#0b4f8a", "#c8500a", "#2a8c6e", "#9a4f96", "#8a6d00", "#3f9fd4", "#7a
 """Dark enough for white paper; the first three also differ in grey. Shapes repeat what colours say."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "circle", "square")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-SHADES = "blues"
-"""A single hue that prints as an even range of greys."""
+UTILITY_SHADES = ("#f0f4f9", "#a9c3dd", "#4f86b5", "#0b4f8a", "#062f54")
+RISK_SHADES = ("#fbf3ec", "#edc19c", "#d98345", "#a8480d", "#5e2605")
+"""From little to much, light to dark: they print as even ranges of grey."""
+CHOSEN = "#e0b400"
 
 RULE_DASH = [4, 3]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -33,17 +35,19 @@ class Combination(Measure, abstract=True):
 
     def validate(self) -> None:
         """All parts must be measures of one side and one design."""
-        object.__setattr__(self, "parts", tuple(self.parts))
-        if not self.parts or not all(isinstance(p, Measure) for p in self.parts):
-            raise ParameterError(f"{self.name} needs at least one measure.")
+        parts = tuple(self.parts) if isinstance(self.parts, list | tuple) else (self.parts,)
+        if not parts or not all(isinstance(p, Measure) for p in parts):
+            raise ParameterError(f"{self.name} needs a list of measures, at least one.")
+        object.__setattr__(self, "parts", parts)
         if len({p.side for p in self.parts}) > 1:
             raise ParameterError(f"{self.name} cannot mix risk and utility.")
         if len({p.design for p in self.parts}) > 1:
             raise ParameterError(f"{self.name} cannot mix target = population and target = file.")
         if self.scales is not None:
-            object.__setattr__(self, "scales", tuple(float(s) for s in self.scales))
-            if len(self.scales) != len(self.parts) or not all(s > 0 for s in self.scales):
+            scales = _numbers(self.scales)
+            if len(scales) != len(self.parts) or not all(s > 0 for s in scales):
                 raise ParameterError(f"{self.name} needs one positive scale for each of its {len(self.parts)} parts.")
+            object.__setattr__(self, "scales", scales)
 
     @property
     def side(self) -> Side:  # type: ignore[override]
@@ -54,6 +58,11 @@ class Combination(Measure, abstract=True):
     def design(self) -> Design:
         """The parts' design."""
         return self.parts[0].design
+
+    @property
+    def size(self) -> int:
+        """How many numbers all parts observe."""
+        return sum(p.size for p in self.parts)
 
     @property
     def variant(self) -> str:
@@ -77,13 +86,14 @@ class Combination(Measure, abstract=True):
             p.check(outcome)
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
-        """Return the observations of all parts, one after the other; every part must observe one number."""
-        return np.concatenate([p.observe(outcome, snooper)[:1] for p in self.parts])
+        """Return the observations of all parts, one after the other."""
+        return np.concatenate([np.atleast_1d(p.observe(outcome, snooper)) for p in self.parts])
 
     def value(self, means: Numbers) -> Numbers:
         """Combine the parts' values."""
-        values = np.stack([p.value(means[..., [i]]) for i, p in enumerate(self.parts)], axis=-1)
-        return self.combine(values / np.array(self.scales or [1.0] * len(self.parts)))
+        ends = np.cumsum([p.size for p in self.parts])
+        values = [p.value(means[..., end - p.size : end]) for p, end in zip(self.parts, ends, strict=True)]
+        return self.combine(np.stack(values, axis=-1) / np.array(self.scales or [1.0] * len(self.parts)))
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Combine the parts' formulas, if all have one."""
@@ -108,7 +118,8 @@ class Weighted(Combination):
     def validate(self) -> None:
         """One non-negative weight for each part."""
         super().validate()
-        weights = tuple(float(w) for w in self.weights) or (1 / len(self.parts),) * len(self.parts)
+        none = isinstance(self.weights, list | tuple) and not len(self.weights)
+        weights = (1 / len(self.parts),) * len(self.parts) if none else _numbers(self.weights)
         if len(weights) != len(self.parts) or any(w < 0 for w in weights) or not sum(weights) > 0:
             raise ParameterError(f"weighted needs one weight of at least 0 for each of its {len(self.parts)} parts.")
         object.__setattr__(self, "weights", weights)
@@ -142,3 +153,12 @@ class Worst(Combination):
         """Return what the worst is taken over."""
         kind = "largest" if self.side is Side.RISK else "smallest"
         return f"the {kind} of: " + ", ".join(p.label() for p in self.parts)
+
+
+def _numbers(given: Sequence[float]) -> tuple[float, ...]:
+    """Return finite numbers; nothing if some are not, or if it is no list."""
+    try:
+        numbers = tuple(float(g) for g in given)
+    except (TypeError, ValueError):
+        return ()
+    return numbers if all(math.isfinite(n) for n in numbers) else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import secrets
 import tomllib
 from collections.abc import Callable
@@ -24,7 +25,8 @@ class Draws:
     parameter's value, so neighbouring points of a map share random numbers.
 
     A seed is a secret: whoever has it can subtract the noise. `Draws.secret()` takes 256 bits from the operating
-    system; `Draws(2024)` is for tests and examples, since a small number can be guessed.
+    system; `Draws(2024)` is for tests and examples, since a small number can be guessed. One seed serves one release:
+    two releases of the same records at different noise levels, made with the same seed, give the records away.
 
     Examples
     --------
@@ -35,6 +37,7 @@ class Draws:
     __slots__ = ("_key", "_memory", "_path")
 
     def __init__(self, seed: int | str | bytes) -> None:
+        seed = operator.index(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else seed
         if isinstance(seed, bool) or not isinstance(seed, int | str | bytes):
             raise ParameterError("a seed is a whole number, a text or bytes. For a secret one use Draws.secret().")
         raw = seed if isinstance(seed, bytes) else f"{type(seed).__name__}:{seed}".encode()
@@ -92,7 +95,7 @@ class Draws:
         """Return one number in (0, 1) per record id; shape as `ids`."""
         from sfumato.kernels.chacha import uniforms
 
-        return uniforms(self._stream(name), ids.view(np.uint64))
+        return uniforms(self._stream(name), np.asarray(ids, np.int64).view(np.uint64))
 
     def normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
         """Return one standard normal number per record id; shape as `ids`."""
@@ -110,7 +113,7 @@ class Draws:
         return self._memory[place][1]
 
     def digest(self, data: bytes) -> str:
-        """Return a short keyed digest: only the holder of the seed can recompute it, so it confirms nothing to others."""
+        """Return a short keyed digest: without the seed nobody can recompute it, so it confirms nothing to others."""
         return hashlib.blake2b(data, digest_size=16, key=self._key, person=b"sfumato.digest").hexdigest()
 
     # -- the seed's own file
@@ -132,7 +135,7 @@ class Draws:
             key = bytes.fromhex(table["seed"])
         except FileNotFoundError:
             raise ParameterError(f"there is no seed file at {path}.") from None
-        except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError):
+        except (OSError, tomllib.TOMLDecodeError, KeyError, ValueError, TypeError):
             raise ParameterError(f"{path} is not a seed file of sfumato.") from None
         if len(key) != 32:
             raise ParameterError(f"{path} is not a seed file of sfumato: the seed must have 64 hexadecimal digits.")

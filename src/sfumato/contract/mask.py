@@ -13,7 +13,7 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError, listing
 from sfumato.microdata import Batch, Microdata, check_numeric
 from sfumato.schema import Schema
 
@@ -54,6 +54,13 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     preserves_order: ClassVar[bool] = False
     """Whether x < y before never becomes x > y after (inversions stay zero)."""
 
+    def validate(self) -> None:
+        """Refuse an empty list of columns."""
+        if getattr(self, "columns", None) == ():
+            raise ParameterError(
+                f"columns of {self.name} is an empty list. Name at least one column, or leave columns out."
+            )
+
     @abstractmethod
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Mask some records. Called with zero records too; must not change its input."""
@@ -92,6 +99,23 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return None
 
 
+def draw_ids(batch: Batch, name: str) -> NDArray[np.int64]:
+    """Return the id that each record's random numbers for a column hang on, shape (n,).
+
+    The household's for household columns, so that a household has one value; the record's own for the rest, and for
+    records without a household number: those must not share one noise.
+    """
+    units, household = batch.units(name), batch.schema.one("household")
+    if units is batch.ids or household is None:
+        return batch.ids
+    column, coded = batch.column(household), batch.schema[household].missing
+    alone = column.missing
+    if coded:
+        codes, values = column.codes
+        alone = alone | np.isin(codes, [i for i, value in enumerate(values) if value in coded])
+    return np.where(alone, batch.ids, units)
+
+
 def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:
     """Return the columns to mask: those named, or every confidential column of numbers."""
     if columns is None:
@@ -104,4 +128,9 @@ def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[s
             )
     for name in columns:
         check_numeric(data, name)
+        if data.kind(name) is not Kind.NUMBER:  # what comes out would be no category and no yes or no
+            others = [n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER]
+            raise DataError(
+                f"column '{name}' holds {data.kind(name)}, where numbers are needed. Columns of numbers: {listing(others)}."
+            )
     return columns

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.engines import LocalEngine, Rows
+from sfumato.engines import Kind, LocalEngine, Rows
 from sfumato.errors import DataError, NotApplicable, unknown_name
 from sfumato.files import whole_folder
 from sfumato.microdata import Microdata
@@ -63,7 +63,10 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        return {} if self.recipe is None else self.recipe.settings()
+        if self.recipe is None:
+            return {}
+        told = {path for path, parameter in self.recipe.parameters().items() if parameter.published}
+        return {path: value for path, value in self.recipe.settings().items() if path in told}
 
     def check_aligned(self, who: str) -> None:
         """Refuse, in words, what needs to know which released record came from which original one."""
@@ -80,10 +83,8 @@ class Release:
             self.check_aligned(f"comparing '{name}' record by record")
             before, after = self.original.batch([name]), self.masked.batch([name])
             x, y = before.numbers(name), after.numbers(name)
-            if not (before.ids is after.ids or np.array_equal(before.ids, after.ids)):
-                _, left, right = np.intersect1d(before.ids, after.ids, return_indices=True)
-                x, y = x[left], y[right]
-            self.memory[key] = (x, y)
+            left, right = self.matched
+            self.memory[key] = (x, y) if left is None else (x[left], y[right])
         pair: tuple[Numbers, Numbers] = self.memory[key]
         return pair
 
@@ -118,6 +119,25 @@ class Release:
                 )
             draws.write(secret)
 
+    @property
+    def matched(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
+        """Row numbers, in the original and in the release, of the records that are in both; None, None if that is all."""
+        if "matched" not in self.memory:
+            before, after = self.original.batch([]).ids, self.align
+            same = before is after or np.array_equal(before, after)
+            self.memory["matched"] = (None, None) if same else np.intersect1d(before, after, return_indices=True)[1:]
+        found: tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None] = self.memory["matched"]
+        return found
+
+    def per_original(self, values: Numbers) -> Numbers:
+        """Spread values of the matched records over all original ones, NaN for those not released; shape (n,)."""
+        left, _ = self.matched
+        if left is None:
+            return values
+        spread = np.full(len(self.original), np.nan)
+        spread[left] = values
+        return spread
+
     @classmethod
     def of(
         cls, original: Microdata, masked: Microdata, align: str | Sequence[int] | NDArray[Any] | None = None
@@ -132,9 +152,10 @@ class Release:
         if align is None:
             return cls(original, (masked,), aligned=False)
         positions = _positions(original, masked, align)
-        ids = np.where(positions < 0, -1 - np.arange(len(positions)), original.batch([]).ids[positions])
-        rows = masked.batch().rows
-        return cls(original, (Microdata(LocalEngine(Rows(ids, rows.columns)), masked.schema),))
+        ids = -1 - np.arange(len(positions), dtype=np.int64)
+        ids[positions >= 0] = original.batch([]).ids[positions[positions >= 0]]
+        local = LocalEngine(Rows(ids, masked.batch().rows.columns), getattr(masked.engine, "_to_native", None))
+        return cls(original, (Microdata(local, masked.schema),))
 
 
 def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np.int64]:
@@ -148,6 +169,7 @@ def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np
             )
         return np.arange(len(masked))
     positions = np.asarray(align)
+    positions = positions.astype(np.int64) if positions.shape == (0,) else positions
     if positions.shape != (len(masked),) or positions.dtype.kind not in "iu":
         raise DataError(f"align must hold {len(masked):,} whole numbers, one for each released record.")
     real = positions[positions >= 0]
@@ -162,9 +184,14 @@ def _by_column(original: Microdata, masked: Microdata, name: str) -> NDArray[np.
     for data, which in ((original, "the original"), (masked, "the masked file")):
         if name not in data.engine.kinds:
             raise DataError(unknown_name("column", name, data.engine.kinds, which))
-    before = original.batch([name]).column(name).arrow.to_pylist()
-    after = masked.batch([name]).column(name).arrow.to_pylist()
+    columns = original.batch([name]).column(name), masked.batch([name]).column(name)
+    if any(column.kind is Kind.OTHER for column in columns) or any(column.missing.any() for column in columns):
+        raise DataError(f"column '{name}' cannot align the files: some of its values are missing, or of no plain kind.")
+    before, after = (column.arrow.to_pylist() for column in columns)
     where = {value: i for i, value in enumerate(before)}
     if len(where) < len(before) or len(set(after)) < len(after):
         raise DataError(f"column '{name}' cannot align the files: some of its values stand more than once.")
-    return np.array([where.get(value, -1) for value in after], np.int64)
+    positions = np.array([where.get(value, -1) for value in after], np.int64)
+    if len(before) and len(after) and not (positions >= 0).any():
+        raise DataError(f"column '{name}' cannot align the files: they have none of its values in common.")
+    return positions

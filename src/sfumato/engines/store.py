@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engines.base import Engine
 from sfumato.engines.files import FileContents, read_file, write_file
 from sfumato.engines.local import LocalEngine
-from sfumato.errors import ParameterError
+from sfumato.errors import DataError, ParameterError
 from sfumato.files import whole_file
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
     import duckdb
 
     from sfumato.engines.duckdb import DuckDBEngine
-    from sfumato.errors import DataError
+    from sfumato.engines.duckdb_csv import typed_csv
 
     if options:
         raise ParameterError("engine='duckdb' takes no reading options; read the file into memory, or write it as Parquet.")
@@ -47,7 +47,7 @@ def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
         if path.suffix.lower() == ".parquet":
             return DuckDBEngine.from_relation(connection.read_parquet(str(path)))
         if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-            return DuckDBEngine.from_relation(connection.read_csv(str(path), sample_size=-1))
+            return DuckDBEngine.from_relation(typed_csv(connection, path))
     except duckdb.Error:
         raise DataError(
             f"{path} cannot be read by DuckDB as it is. Read it into memory first, and write it as Parquet."

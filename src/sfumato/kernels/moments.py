@@ -34,8 +34,17 @@ def first_pass(matrix: Numbers) -> Numbers:
 
 def centred_products(matrix: Numbers, mean: Numbers) -> Numbers:
     """Return the cross-products of the complete rows about a given mean, shape (k, k)."""
-    rows = complete(matrix) - mean
-    return rows.T @ rows
+    with np.errstate(invalid="ignore"):  # an infinite value: the products are NaN, for the caller to refuse
+        rows = complete(matrix) - mean
+        return rows.T @ rows
+
+
+def is_constant(mean: Numbers, variance: Numbers) -> NDArray[np.bool_]:
+    """Return which columns do not vary, up to the rounding of their mean; shape as given.
+
+    The mean of a million times 0.1 is not quite 0.1, so the variance of a constant need not come out as zero.
+    """
+    return np.asarray(~(np.sqrt(np.maximum(variance, 0.0)) > 1e-13 * np.abs(mean)))
 
 
 def covariance_root(covariance: Numbers) -> Numbers:

@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, draw_ids, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
-from sfumato.kernels.moments import covariance_root
+from sfumato.kernels.moments import Moments, covariance_root, is_constant
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Level, Schema
 
@@ -38,6 +38,7 @@ class AdditiveNoise(Mask, abstract=True):
 
     def validate(self) -> None:
         """Check that a level is given for each column, where levels are given by column."""
+        super().validate()
         if isinstance(self.lambda2, Mapping) and self.columns is not None:
             if absent := [c for c in self.columns if c not in self.lambda2]:
                 raise ParameterError(f"lambda2 gives no level for {listing(absent)}.")
@@ -48,24 +49,25 @@ class AdditiveNoise(Mask, abstract=True):
     def shape(self, covariance: Numbers) -> Numbers:
         """Return the covariance of the noise at λ² = 1, given the data's, shape (k, k)."""
 
+    @abstractmethod
+    def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the groups of columns whose covariances matter: moments are over the records that have a whole group."""
+
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn the covariance of the columns (complete cases) and its triangular root."""
+        """Learn the covariance of the columns and its triangular root."""
         names = numeric_targets(self.columns, data)
         # household columns first: the root is triangular, so their noise hangs on household draws alone
         names = tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
         self._level(names)
-        moments = data.moments(names)
-        if moments.count < 2:
-            raise DataError(
-                f"{listing(names)}: fewer than two records have all of these columns, so there is no variance to scale "
-                "the noise by. Mask columns with more answers, or in separate steps."
-            )
-        if constant := [n for n, v in zip(names, np.diag(moments.covariance), strict=True) if not v > 0]:
-            raise DataError(
-                f"{listing(constant)} is constant, so noise in proportion to its variance would be no noise at all. "
-                "Leave it out of columns=, or release it as it is."
-            )
-        return self.learn(names=names, root=covariance_root(self.shape(moments.covariance)))
+        if isinstance(self.lambda2, Mapping) and (extra := [n for n in self.lambda2 if n not in names]):
+            raise ParameterError(f"lambda2 names columns that are not masked: {listing(extra)}.")
+        covariance = np.zeros((len(names), len(names)))
+        for group in self.together(names):
+            moments = data.moments(group)
+            _check_spread(moments)
+            at = [names.index(n) for n in group]
+            covariance[np.ix_(at, at)] = moments.covariance
+        return self.learn(names=names, root=covariance_root(self.shape(covariance)))
 
     def _level(self, names: tuple[str, ...]) -> Numbers:
         """Return λ per column, shape (k,)."""
@@ -85,7 +87,7 @@ class AdditiveNoise(Mask, abstract=True):
 
     def _unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
         """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
-        standard = [draws.normals(batch.units(name), name) for name in self.names]
+        standard = [draws.normals(draw_ids(batch, name), name) for name in self.names]
         noise = [np.zeros(len(batch)) for _ in self.names]
         for j, row in enumerate(self.root):
             for weight, z in zip(row[: j + 1], standard, strict=False):
@@ -93,12 +95,19 @@ class AdditiveNoise(Mask, abstract=True):
         return noise
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Say what bounds and rounding do to the noise."""
+        """Say what bounds, rounding and linear dependence do to the noise."""
+        said = []
         kept = [n for n in self.names if before.schema[n].integer or before.schema[n].bounds != (None, None)]
-        if not kept:
-            return ()
-        says = f"{listing(kept)}: values are whole where the schema says so, and moved to its bounds where noise passes them"
-        return (Guarantee(step, says, "by construction; analytic curves do not include this, empirical ones do"),)
+        if kept:
+            says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
+            how = "by construction; analytic curves do not include this, empirical ones do"
+            said.append(Guarantee(step, f"{listing(kept)}: {says}", how))
+        if (np.diag(self.root) == 0).any():
+            says = f"{listing(self.names)}: the columns are linearly dependent, and their noise is too, so sums still add up"
+            said.append(
+                Guarantee(step, says, "the covariance is singular; its root has rank below the number of columns")
+            )
+        return tuple(said)
 
     def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
         """Return the covariance of the noise on these columns, zero for those not masked."""
@@ -113,6 +122,27 @@ def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
     return batch.numbers(name) + level * unit
 
 
+def _check_spread(moments: Moments) -> None:
+    """Refuse columns that have no variance to scale the noise by."""
+    if moments.count < 2:
+        raise DataError(
+            f"{listing(moments.names)}: fewer than two records have an answer there, so there is no variance to scale "
+            "the noise by. Mask columns with more answers, or in separate steps."
+        )
+    variance = np.diag(moments.covariance)
+    if wild := [n for n, v in zip(moments.names, variance, strict=True) if not np.isfinite(v)]:
+        raise DataError(
+            f"{listing(wild)}: some values are infinite or too large to square, so there is no variance to scale the "
+            "noise by. Set them to missing, or leave the column out of columns=."
+        )
+    constant = is_constant(moments.mean, variance)
+    if still := [n for n, c in zip(moments.names, constant, strict=True) if c]:
+        raise DataError(
+            f"{listing(still)} is constant, so noise in proportion to its variance would be no noise at all. "
+            "Leave it out of columns=, or release it as it is."
+        )
+
+
 class KimNoise(AdditiveNoise):
     """Correlated additive noise: ε ~ N(0, λ²Σ) (Kim 1986; R-U paper, equation 3.1).
 
@@ -124,6 +154,10 @@ class KimNoise(AdditiveNoise):
         """Return Σ itself."""
         return covariance
 
+    def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return all columns at once."""
+        return [names]
+
 
 class IndependentNoise(AdditiveNoise):
     """Independent additive noise: each column gets its own, with variance λ² times the column's variance.
@@ -134,3 +168,7 @@ class IndependentNoise(AdditiveNoise):
     def shape(self, covariance: Numbers) -> Numbers:
         """Return the diagonal of Σ."""
         return np.diag(np.diag(covariance))
+
+    def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the columns one by one: each has the variance of all its own answers."""
+        return [(name,) for name in names]

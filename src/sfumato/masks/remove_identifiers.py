@@ -34,8 +34,10 @@ class RemoveIdentifiers(Mask):
         return after
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """State which columns are gone."""
+        """Verify which columns are gone."""
         gone = before.schema.names(role="identifier")
+        if left := [name for name in gone if name in after.engine.kinds]:
+            raise DataError(f"identifiers are still in the data: {', '.join(left)}; nothing is released.")
         says = "no identifier is released" + (f" (removed: {', '.join(gone)})" if gone else " (there was none)")
         return (Guarantee(step, says, "the columns are absent from the released data"),)
 

@@ -33,19 +33,36 @@ class Coding(Mask, abstract=True):
         default=None, doc="threshold as a value, instead of a quantile", low=-1e300, high=1e300, per_column=True
     )
     replace: Replace = param(
-        default="threshold", doc="release the threshold itself, or the mean of the values beyond", choices=("threshold", "mean")
+        default="threshold",
+        doc="release the threshold itself, or the mean of the values beyond",
+        choices=("threshold", "mean"),
     )
     codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
     def validate(self) -> None:
         """Exactly one of quantile and value may be given."""
+        super().validate()
         if self.quantile is not None and self.value is not None:
             raise ParameterError(f"give {self.name} a quantile or a value, not both.")
+        if self.columns is not None:
+            self._check_named(self.columns)
+
+    def _check_named(self, columns: tuple[str, ...]) -> None:
+        """Check that thresholds given by column are given for these columns, and for no others."""
+        for setting in (self.quantile, self.value):
+            if not isinstance(setting, Mapping):
+                continue
+            if absent := [c for c in columns if c not in setting]:
+                raise ParameterError(f"{self.name} gives no threshold for {listing(absent)}.")
+            if extra := [c for c in setting if c not in columns]:
+                raise ParameterError(f"{self.name} gives thresholds for columns that are not coded: {listing(extra)}.")
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the threshold and the released value of each column."""
         codes: dict[str, tuple[float, float]] = {}
-        for name in numeric_targets(self.columns, data):
+        targets = numeric_targets(self.columns, data)
+        self._check_named(targets)
+        for name in targets:
             numbers = data.numbers(name)
             known = numbers[~np.isnan(numbers)]
             if not len(known):
@@ -53,6 +70,11 @@ class Coding(Mask, abstract=True):
             threshold = self._threshold(name, known)
             beyond = known[known > threshold] if self.top else known[known < threshold]
             code = float(beyond.mean()) if self.replace == "mean" and len(beyond) else threshold
+            if (round(code) if data.schema[name].integer else code) in data.schema[name].missing:
+                raise DataError(
+                    f"the coded values of '{name}' would be released as a value that the schema says is missing. "
+                    "Choose another threshold."
+                )
             codes[name] = (threshold, code)
         return self.learn(codes=codes)
 
@@ -61,8 +83,6 @@ class Coding(Mask, abstract=True):
         if (value := _for_column(self.value, name)) is not None:
             return value
         quantile = _for_column(self.quantile, name)
-        if quantile is None and (isinstance(self.value, Mapping) or isinstance(self.quantile, Mapping)):
-            raise ParameterError(f"no threshold is given for column '{name}'.")
         # an observed value: the threshold itself is then a value that some record has
         return float(np.quantile(known, default if quantile is None else quantile, method="inverted_cdf"))
 

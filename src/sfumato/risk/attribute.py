@@ -34,12 +34,19 @@ class AttributeRisk(Measure):
     column: str = param(doc="the column a snooper wants to know", columns="one")
     low: float = param(default=0.0, doc="targets from this quantile of the true values", low=0, high=1)
     high: float = param(default=1.0, doc="targets up to this quantile of the true values", low=0, high=1)
+    edges: tuple[float, ...] = param(
+        default=(), doc="quantiles between which the score is also given by group of targets"
+    )
     range_: Any = learned("column", "low", "high", default=None)
 
     def validate(self) -> None:
         """The range of targets must not be empty."""
         if not self.low < self.high:
             raise ParameterError(f"targets from quantile {self.low:g} to {self.high:g}: the range is empty.")
+        edges = tuple(float(e) for e in self.edges)
+        object.__setattr__(self, "edges", edges)
+        if edges and (len(edges) < 2 or list(edges) != sorted(set(edges)) or edges[0] < 0 or edges[-1] > 1):
+            raise ParameterError("edges must be rising quantiles between 0 and 1, such as (0, 0.5, 0.9, 0.99, 1).")
 
     def label(self) -> str:
         """Return a few words for a legend."""
@@ -73,27 +80,33 @@ class AttributeRisk(Measure):
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the mean squared error over the targets, shape (1,)."""
-        return np.array([np.nanmean(self._errors(outcome, snooper))])
+        errors = self._errors(outcome, snooper)
+        return np.array([float(errors.mean() if not np.isnan(errors.sum()) else np.nanmean(errors))])
 
     def _errors(self, outcome: Release, snooper: Snooper) -> Numbers:
-        """Return the expected squared error of each target, shape (targets,)."""
+        """Return the expected squared error of each matched record, NaN for those that are no target, shape (r,)."""
         x, y = outcome.pair(self.column)
         z = covariates(outcome, snooper) if snooper.covariates else np.zeros((len(x), 0))
         both = ~(np.isnan(x) | np.isnan(y) | np.isnan(z).any(axis=1))
-        if not both.all():
-            x, y, z = x[both], y[both], z[both]
-        if not len(x):
+        if not both.any():
             raise NotApplicable(f"no record has '{self.column}' both before and after masking.")
-        needs_moments = snooper.strategy != "naive"
-        joint = np.cov(np.column_stack([x, y, z]), rowvar=False, bias=True) if needs_moments else np.eye(2 + z.shape[1])
-        choices = [record_errors(p, x, y, z, snooper.match_probability) for p in candidates(snooper, joint)]
-        errors = min(choices, key=lambda e: float(e.mean()))
+        if not both.all():
+            errors = np.full(len(x), np.nan)
+            errors[both] = self._known_errors(x[both], y[both], z[both], snooper)
+        else:
+            errors = self._known_errors(x, y, z, snooper)
         if (self.low, self.high) == (0.0, 1.0):
             return errors
         target = (x >= self.range_[0]) & (x <= self.range_[1])
-        if not target.any():
+        if not (target & both).any():
             raise NotApplicable(f"no record of '{self.column}' lies between quantiles {self.low:g} and {self.high:g}.")
-        return np.asarray(errors[target])
+        return np.where(target, errors, np.nan)
+
+    def _known_errors(self, x: Numbers, y: Numbers, z: Numbers, snooper: Snooper) -> Numbers:
+        needs_moments = snooper.strategy != "naive"
+        joint = np.cov(np.column_stack([x, y, z]), rowvar=False, bias=True) if needs_moments else np.eye(2 + z.shape[1])
+        choices = [record_errors(p, x, y, z, snooper.match_probability) for p in candidates(snooper, joint)]
+        return min(choices, key=lambda e: float(e.mean()))
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""
@@ -104,8 +117,26 @@ class AttributeRisk(Measure):
         self.check(outcome)
         ready = self.prepare(outcome.original)
         errors = ready._errors(outcome, snooper or Snooper())
-        score = ready.to_score(errors[:, None], outcome.original.schema)
-        return replace(score, records=reciprocal(errors), details={"rms error": math.sqrt(float(errors.mean()))})
+        known = errors[~np.isnan(errors)]
+        score = ready.to_score(known[:, None], outcome.original.schema)
+        return replace(
+            score,
+            records=outcome.per_original(reciprocal(errors)),
+            details={"rms error": math.sqrt(float(known.mean())), "targets": float(len(known))},
+            groups=self._by_group(outcome.pair(self.column)[0], errors),
+        )
+
+    def _by_group(self, x: Numbers, errors: Numbers) -> dict[str, float]:
+        """Return the risk of the targets between each two neighbouring quantiles."""
+        ends = np.nanquantile(x, self.edges) if self.edges else np.zeros(0)
+        groups = {}
+        for i in range(len(ends) - 1):
+            last = i == len(ends) - 2
+            inside = (x >= ends[i]) & ((x <= ends[i + 1]) if last else (x < ends[i + 1])) & ~np.isnan(errors)
+            if inside.any():
+                name = f"targets between quantiles {self.edges[i]:g} and {self.edges[i + 1]:g}"
+                groups[name] = float(reciprocal(np.asarray(errors[inside].mean())))
+        return groups
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the risk under the normal model: (4.8) for the naive snooper, corrected by ERRATA 0.3 for the Bayes one."""
@@ -147,9 +178,9 @@ def covariates(outcome: Release, snooper: Snooper) -> Numbers:
         else:
             outcome.check_aligned(f"a snooper who knows '{name}'")
             codes, values = column.codes
-            ids, released = outcome.original.batch([]).ids, outcome.align
-            _, rows, _ = np.intersect1d(ids, released, return_indices=True)
-            parts.append(np.asarray(codes[rows][:, None] == np.arange(1, len(values)), np.float64))
+            left, _ = outcome.matched
+            codes = codes if left is None else codes[left]
+            parts.append(np.asarray(codes[:, None] == np.arange(1, len(values)), np.float64))
     return np.column_stack(parts)
 
 

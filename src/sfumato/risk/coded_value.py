@@ -30,7 +30,9 @@ class CodedValueRisk(Measure):
 
     column: str = param(doc="the coded column", columns="one")
     average: Literal["risk", "error"] = param(
-        default="risk", doc="mean of the records' risks, or reciprocal of their mean squared error", choices=("risk", "error")
+        default="risk",
+        doc="mean of the records' risks, or reciprocal of their mean squared error",
+        choices=("risk", "error"),
     )
 
     def label(self) -> str:
@@ -48,7 +50,10 @@ class CodedValueRisk(Measure):
         """Return the typical error of a snooper for a coded record."""
         if not np.isfinite(value):
             return "no value was coded: every value is known exactly"
-        return typical_error("for a coded value a snooper is typically off by", value, schema, self.column)
+        lead = "the coded records' mean risk is that of an error of"
+        if self.average == "error":
+            lead = "for a coded value a snooper is typically off by"
+        return typical_error(lead, value, schema, self.column)
 
     def columns(self, schema: Schema) -> tuple[str, ...]:
         """Return the coded column."""
@@ -75,14 +80,19 @@ class CodedValueRisk(Measure):
         """Measure one release; the share of records known exactly is in the details."""
         score = super().score(outcome, snooper)
         errors = self._errors(outcome)
-        exact = int((errors == 0).sum())
-        words = f"{score.words}; {exact:,} of {len(errors):,} records are known exactly"
-        details = {"share known exactly": exact / len(errors), "coded records": float(len(errors) - exact)}
-        return replace(score, words=words, details=details, records=reciprocal(errors))
+        known = errors[~np.isnan(errors)]
+        coded = known[known > 0]
+        exact = len(known) - len(coded)
+        details = {"share known exactly": exact / len(known), "coded records": float(len(coded))}
+        if len(coded):
+            details["rms error of coded records"] = float(np.sqrt(coded.mean()))
+        words = f"{score.words}; {exact:,} of {len(known):,} records are known exactly"
+        return replace(score, words=words, details=details, records=outcome.per_original(reciprocal(errors)))
 
     def _errors(self, outcome: Release) -> Numbers:
+        """Return each matched record's squared error, NaN where a value is missing, shape (r,)."""
         x, y = outcome.pair(self.column)
-        errors = (y - x)[~(np.isnan(x) | np.isnan(y))] ** 2
-        if not len(errors):
+        errors = (y - x) ** 2
+        if np.isnan(errors).all():
             raise NotApplicable(f"no record has '{self.column}' both before and after masking.")
         return errors

@@ -1,0 +1,5 @@
+"""Run the command line: `python -m sfumato`."""
+
+from sfumato.cli import main
+
+main()

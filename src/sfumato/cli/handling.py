@@ -1,0 +1,71 @@
+"""Errors in one plain sentence, exit codes, and the switch --debug."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sfumato.errors import SfumatoError
+
+FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
+
+EXIT_CODES = (
+    "Exit codes: 0 fine; 1 an error, told in one sentence; 2 the command was written wrongly; "
+    "3 the question has an answer, and it is that nothing is safe enough (infeasible); 130 stopped with Ctrl-C."
+)
+
+
+class Commands(TyperGroup):
+    """The group of all commands: whatever goes wrong inside one is told here, without a record's value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --debug wherever it stands."""
+        own = args.index("--") if "--" in args else len(args)
+        if "--debug" in args[:own]:
+            args = ["--debug", *(a for i, a in enumerate(args) if i >= own or a != "--debug")]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except BrokenPipeError:
+            # whoever read our output has left; Python must not complain when it closes stdout
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(PIPE) from None
+        except KeyboardInterrupt:
+            print("sfumato: stopped.", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            _fail(error, debug=bool(ctx.params.get("debug")))
+
+
+def _fail(error: Exception, debug: bool) -> NoReturn:
+    if debug:
+        print("The last line below may quote data: read it before you send it to anyone.", file=sys.stderr)
+        traceback.print_exception(error)  # no local variables: they hold records
+    print(f"sfumato: {sentence(error, debug)}", file=sys.stderr)
+    raise typer.Exit(ERROR) from None
+
+
+def sentence(error: Exception, debug: bool = False) -> str:
+    """Return what went wrong, in words that quote no data."""
+    if isinstance(error, SfumatoError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"the operating system refused: {error.strerror.lower()}{where}."
+    if isinstance(error, MemoryError):
+        return "the memory of this machine does not suffice. Try --engine duckdb where there is one, or fewer columns."
+    more = "" if debug else " Run the same command with --debug to see where."
+    return f"an unexpected {type(error).__name__}: a mistake in sfumato, not in your command.{more}"

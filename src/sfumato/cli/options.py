@@ -1,0 +1,121 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
+
+
+def mask_names(incomplete: str) -> list[str]:
+    """Complete the name of a mask."""
+    from sfumato.contract import registered
+
+    return [name for name in registered("mask") if name.startswith(incomplete)]
+
+
+def measure_names(incomplete: str) -> list[str]:
+    """Complete the name of a risk measure."""
+    from sfumato.cli.listing import risk_measures
+
+    return [name for name in risk_measures() if name.startswith(incomplete)]
+
+
+Original = Annotated[Path, typer.Argument(help="The confidential file, before masking.", show_default=False)]
+Masked = Annotated[Path, typer.Argument(help="The masked file.", show_default=False)]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="What the columns mean, as `sfumato schema` writes it. Guessed if not given.",
+        rich_help_panel=READING,
+    ),
+]
+Read = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--read",
+        metavar="NAME=VALUE",
+        help="How to read a file, where it does not show: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
+        "text=zip sheet=2. May be repeated.",
+        rich_help_panel=READING,
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout instead of text.", rich_help_panel=OUTPUT)
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace what is there already.", rich_help_panel=OUTPUT)
+]
+RecipeFile = Annotated[
+    Path | None, typer.Option("--recipe", help="A recipe in TOML.", rich_help_panel=METHOD)
+]
+MaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--mask",
+        help="A mask by name, for a recipe of one step. `sfumato mask --list` shows all.",
+        autocompletion=mask_names,
+        rich_help_panel=METHOD,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A parameter of the mask: lambda2=0.15, columns=salary,income, lambda2=salary:0.1,income:0.2. "
+        "With --recipe name the step too: noise.lambda2=0.15. May be repeated.",
+        rich_help_panel=METHOD,
+    ),
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        metavar="naive|bayes",
+        help="naive takes the released value as it is; bayes also uses what else he knows. "
+        "naive if not given, bayes with --knows or --published.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+MatchProbability = Annotated[
+    float,
+    typer.Option(
+        "--match-probability", help="Probability that he links the right record.", min=0, max=1, rich_help_panel=SNOOPER
+    ),
+]
+Knows = Annotated[
+    str | None,
+    typer.Option(
+        "--knows",
+        metavar="COLUMNS",
+        help="Unmasked columns that he knows of the target, with commas between.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+Published = Annotated[
+    bool, typer.Option("--published", help="The noise level is published.", rich_help_panel=SNOOPER)
+]
+
+
+def snooper_of(strategy: str | None, match_probability: float, knows: str | None, published: bool) -> Any:
+    """Build the snooper; one who knows more than the released value is taken to use it."""
+    from sfumato.contract import Snooper
+
+    covariates = tuple(name.strip() for name in knows.split(",") if name.strip()) if knows else ()
+    if strategy == "naive" and (covariates or published):
+        raise typer.BadParameter(
+            "a naive snooper takes the released value as it is, so --knows and --published would change nothing. "
+            "Leave them out, or use --strategy bayes.",
+            param_hint="'--strategy'",
+        )
+    return Snooper(
+        strategy=strategy or ("bayes" if covariates or published else "naive"),  # type: ignore[arg-type]
+        match_probability=match_probability,
+        covariates=covariates,
+        parameter_published=published,
+    )

@@ -1,0 +1,179 @@
+"""What the commands print: answers on stdout, notes and progress on stderr; never a record's value."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sfumato.contract.score import number
+from sfumato.version import VERSION
+
+Tell = Callable[[str, int, int], None]
+"""Progress: a stage in words, how much of it is done, and of how much (0 if that is not known)."""
+
+_EVERY = 5.0  # seconds between progress lines where there is no terminal
+
+
+class Screen:
+    """Where one command prints. With `as_json`, stdout gets one JSON document and nothing else."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._out = _console(sys.stdout)
+        self._err = _console(sys.stderr)
+
+    def say(self, text: str = "", strong: bool = False) -> None:
+        """Print a sentence of the answer."""
+        if not self.as_json:
+            _print(self._out, text, "bold" if strong else "")
+
+    def note(self, text: str) -> None:
+        """Print a remark that is not part of the answer."""
+        _print(self._err, f"note: {text}", "dim")
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = ()) -> None:
+        """Print a table; the columns at the positions `numbers` are set flush right. Nothing is ever cut off."""
+        if self.as_json:
+            return
+        cells = [[shown(cell) for cell in row] for row in rows]
+        if self._out.is_terminal:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+            for i, head in enumerate(heads):
+                table.add_column(Text(head), justify="right" if i in numbers else "left", overflow="fold")
+            for line in cells:
+                table.add_row(*map(Text, line))
+            self._out.print(table)
+        else:
+            print("\n".join(plain_table(heads, cells, numbers)))
+
+    def answer(self, document: Mapping[str, Any]) -> None:
+        """Print the JSON document, where one was asked for."""
+        if self.as_json:
+            wide = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+            full = {"sfumato": VERSION, **document}
+            print(json.dumps(clean(full), ensure_ascii=not wide, allow_nan=False, indent=2))
+
+    @contextmanager
+    def progress(self) -> Iterator[Tell]:
+        """Give a function to tell progress to: bars on a terminal, a plain line now and then elsewhere."""
+        if not self._err.is_terminal or self._err.is_dumb_terminal:
+            yield _plain_progress()
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        current: dict[str, Any] = {}
+        with Progress(
+            *columns, console=self._err, transient=True, redirect_stdout=False, redirect_stderr=False
+        ) as bars:
+
+            def tell(stage: str, done: int, total: int) -> None:
+                if stage not in current:
+                    for task in current.values():
+                        bars.remove_task(task)
+                    current.clear()
+                    current[stage] = bars.add_task(stage, total=total or None)
+                bars.update(current[stage], completed=done, total=total or None)
+
+            yield tell
+
+
+def _console(stream: TextIO) -> Console:
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def _print(console: Console, text: str, style: str) -> None:
+    if console.is_terminal:
+        console.print(Text(text, style=style))
+    else:
+        print(text, file=console.file)
+
+
+def _plain_progress() -> Tell:
+    stage_now, said_at = "", 0.0
+
+    def tell(stage: str, done: int, total: int) -> None:
+        nonlocal stage_now, said_at
+        if stage != stage_now:
+            print(f"{stage} ...", file=sys.stderr, flush=True)
+        elif total and done < total and time.monotonic() - said_at > _EVERY:
+            print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+        else:
+            return
+        stage_now, said_at = stage, time.monotonic()
+
+    return tell
+
+
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> list[str]:
+    """Return the lines of a table without control characters, each column as wide as its widest cell.
+
+    >>> plain_table(("column", "n"), (("age", "1"), ("zip", "20")), (1,))
+    ['column   n', '------  --', 'age      1', 'zip     20']
+    """
+    lines = [list(heads), *([_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(heads))]
+    lines.insert(1, ["-" * width for width in widths])
+
+    def padded(cell: str, i: int) -> str:
+        gap = " " * (widths[i] - cell_len(cell))
+        return gap + cell if i in numbers else cell + gap
+
+    return ["  ".join(padded(cell, i) for i, cell in enumerate(line)).rstrip() for line in lines]
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split()) if "\n" in cell else cell
+
+
+def shown(value: object) -> str:
+    """Return a cell for people: numbers with four digits, ∞ and – where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "–"
+        return f"{value:.4g}" if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def percent(share: float) -> str:
+    """Return a share in words: "88 %", "0.12 %".
+
+    >>> percent(0.8756), percent(0.00123), percent(0.0)
+    ('88 %', '0.12 %', '0 %')
+    """
+    value = 100 * share
+    if not math.isfinite(value):
+        return shown(value)
+    return f"{value:.0f} %" if value == 0 or abs(value) >= 9.95 else f"{value:.2g} %"
+
+
+def clean(value: Any) -> Any:
+    """Return what JSON can hold: infinities as text, NaN as null, NumPy numbers as Python's."""
+    if isinstance(value, Mapping):
+        return {str(k): clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(v) for v in value]
+    if isinstance(value, Enum):
+        return clean(value.value)
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, str | bool | int | float) and hasattr(value, "item"):
+        value = value.item()
+    return number(value) if isinstance(value, float) else value
