@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
-from sfumato.engines.files import FileContents, read_file, write_file
+from sfumato.engines.formats import FileContents, read_file, write_file
 from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -874,6 +874,6 @@ def test_the_hierarchy_files_load_with_names_given(name: str, shape: tuple[int, 
 
 def test_importing_the_file_doors_is_light() -> None:
     heavy = "pyarrow pandas polars openpyxl pyreadstat"
-    code = f"import sys, sfumato.engines.files; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    code = f"import sys, sfumato.engines.formats; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

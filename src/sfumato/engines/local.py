@@ -58,7 +58,7 @@ class LocalEngine(Engine):
 
     def write(self, path: str, form: str) -> None:
         """Write as CSV or Parquet."""
-        from sfumato.engines.arrow_files import write_table
+        from sfumato.engines.formats.arrow_files import write_table
 
         write_table(self.rows.to_arrow(), path, form)
 

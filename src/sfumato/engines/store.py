@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.base import Engine
-from sfumato.engines.files import FileContents, read_file, write_file
+from sfumato.engines.formats import FileContents, read_file, write_file
 from sfumato.engines.local import LocalEngine
 from sfumato.errors import DataError, ParameterError
 from sfumato.files import whole_file

@@ -124,8 +124,8 @@ def write_pieces(tables: Iterable[pa.Table], schema: pa.Schema, path: str, form:
     import pyarrow as pa
     import pyarrow.parquet
 
-    from sfumato.engines.arrow_files import plain, refuse_kinds
-    from sfumato.engines.csv_writing import header_line, record_lines
+    from sfumato.engines.formats.arrow_files import plain, refuse_kinds
+    from sfumato.engines.formats.csv_writing import header_line, record_lines
 
     if form not in ("csv", "parquet", "arrow"):
         raise ParameterError(f"'{form}' is not a form this engine writes; it writes csv, parquet and arrow.")

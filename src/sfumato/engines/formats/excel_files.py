@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.engines.arrow_files import plain, refuse_kinds
-from sfumato.engines.contents import FileContents, code_text
-from sfumato.engines.headers import checked_header, chosen
-from sfumato.engines.stat_limits import check_whole
+from sfumato.engines.formats.arrow_files import plain, refuse_kinds
+from sfumato.engines.formats.contents import FileContents, code_text
+from sfumato.engines.formats.headers import checked_header, chosen
+from sfumato.engines.formats.stat_limits import check_whole
 from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy_base import ROOT, Hierarchy, Labels, items, number_label
+from sfumato.schema.hierarchy.base import ROOT, Hierarchy, Labels, items, number_label
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SchemaError, listing, unknown_name
-from sfumato.schema.hierarchy_base import ROOT, Hierarchy, Labels, items, label_of, whole_number
+from sfumato.schema.hierarchy.base import ROOT, Hierarchy, Labels, items, label_of, whole_number
 
 GRAINS = ("day", "month", "quarter", "year", "decade")  # from fine to coarse; each nests in the next
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sfumato.engines.contents import FileContents
+from sfumato.engines.formats.contents import FileContents
 from sfumato.engines.frames import check_names
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, listing, unknown_name
 from sfumato.files import whole_file
@@ -59,9 +59,9 @@ def read_file(path: str | Path, form: str | None = None, **options: Any) -> File
         A suffix without the dot, such as "csv" or "sav".
     options
         CSV: ``separator``, ``decimal``, ``encoding``, ``null_values``, ``text``, ``names``
-        (see `sfumato.engines.csv_files.read_csv`). Excel: ``sheet``, ``text``, ``names``
-        (see `sfumato.engines.excel_files.read_excel`). Stata, SPSS, SAS: ``encoding``
-        (see `sfumato.engines.stat_files.read_stat`). Parquet and Arrow have none.
+        (see `sfumato.engines.formats.csv_files.read_csv`). Excel: ``sheet``, ``text``, ``names``
+        (see `sfumato.engines.formats.excel_files.read_excel`). Stata, SPSS, SAS: ``encoding``
+        (see `sfumato.engines.formats.stat_files.read_stat`). Parquet and Arrow have none.
 
     Returns
     -------
@@ -101,9 +101,9 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
     - Stata, SPSS, SAS: true and false become 1 and 0 (with value labels in Stata and SPSS); NaN becomes missing, and
       so does empty text, as these programs know only one of each; decimals become floating-point numbers.
     - Excel: NaN and empty text become empty cells; decimals become floating-point numbers.
-    - CSV: see `sfumato.engines.csv_writing.csv_writer`.
+    - CSV: see `sfumato.engines.formats.csv_writing.csv_writer`.
 
-    Labels go where the form has room for them (see the table in `sfumato.engines.files`); labels that are too long
+    Labels go where the form has room for them (see the table in `sfumato.engines.formats`); labels that are too long
     for a form that has them are refused, not cut.
     """
     target = Path(path).expanduser()
@@ -145,18 +145,18 @@ def _check_readable(path: Path) -> None:
 
 def _reader(form: str) -> Callable[..., FileContents]:
     if form in ("csv", "tsv"):
-        from sfumato.engines.csv_files import read_csv
+        from sfumato.engines.formats.csv_files import read_csv
 
         return read_csv
     if form in ("parquet", "arrow"):
-        from sfumato.engines.arrow_files import read_arrow, read_parquet
+        from sfumato.engines.formats.arrow_files import read_arrow, read_parquet
 
         return read_parquet if form == "parquet" else read_arrow
     if form == "xlsx":
-        from sfumato.engines.excel_files import read_excel
+        from sfumato.engines.formats.excel_files import read_excel
 
         return read_excel
-    from sfumato.engines.stat_files import reader
+    from sfumato.engines.formats.stat_files import reader
 
     return reader(form)
 
@@ -168,19 +168,19 @@ def _writer(form: str, contents: FileContents, path: Path) -> Callable[[Path], N
         raise DataError("the table has no columns, so there is nothing to write.")
     try:
         if form in ("csv", "tsv"):
-            from sfumato.engines.csv_writing import csv_writer
+            from sfumato.engines.formats.csv_writing import csv_writer
 
             return csv_writer(contents.table, "\t" if form == "tsv" else ",", path.suffix.lower() == ".gz")
         if form in ("parquet", "arrow"):
-            from sfumato.engines.arrow_files import labelled, write_table
+            from sfumato.engines.formats.arrow_files import labelled, write_table
 
             table = labelled(contents)
             return lambda temporary: write_table(table, str(temporary), form)
         if form == "xlsx":
-            from sfumato.engines.excel_files import excel_writer
+            from sfumato.engines.formats.excel_files import excel_writer
 
             return excel_writer(contents)
-        from sfumato.engines.stat_writing import stat_writer
+        from sfumato.engines.formats.stat_writing import stat_writer
 
         return stat_writer(contents, form)
     except SfumatoError as error:

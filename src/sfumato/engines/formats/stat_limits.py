@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.engines.contents import FileContents
+from sfumato.engines.formats.contents import FileContents
 from sfumato.errors import DataError, listing
 
 if TYPE_CHECKING:

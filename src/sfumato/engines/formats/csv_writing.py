@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.engines.arrow_files import plain, refuse_kinds
+from sfumato.engines.formats.arrow_files import plain, refuse_kinds
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from sfumato.engines.contents import FileContents
-from sfumato.engines.headers import checked_header, chosen
+from sfumato.engines.formats.contents import FileContents
+from sfumato.engines.formats.headers import checked_header, chosen
 from sfumato.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_csv(
     """
     import pyarrow as pa
 
-    from sfumato.engines.csv_types import typed
+    from sfumato.engines.formats.csv_types import typed
 
     if decimal not in (".", ","):
         raise ParameterError("decimal must be '.' or ','.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy_base import ROOT, Hierarchy, items, label_of, whole_number
+from sfumato.schema.hierarchy.base import ROOT, Hierarchy, items, label_of, whole_number
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy_base import ROOT, Hierarchy, items, label_of
+from sfumato.schema.hierarchy.base import ROOT, Hierarchy, items, label_of
 
 Row = tuple[str, ...]
 Tree = Mapping[str, Any]  # label -> tree below it, or a list of values, or None for a value

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.engines.contents import FileContents, code_text
+from sfumato.engines.formats.contents import FileContents, code_text
 from sfumato.errors import DataError, ParameterError, listing, missing_extra
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _read_por(path: Path) -> FileContents:
 def _contents(path: Path, form: str, data: Mapping[str, list[Any]], meta: Any) -> FileContents:
     import pyarrow as pa
 
-    from sfumato.engines.stat_dates import dated
+    from sfumato.engines.formats.stat_dates import dated
 
     columns: dict[str, pa.Array] = {}
     value_labels: dict[str, dict[str, str]] = {}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sfumato.errors import SchemaError
 from sfumato.files import whole_file
-from sfumato.schema.hierarchy_base import Hierarchy
-from sfumato.schema.hierarchy_tree import TreeHierarchy, with_root
+from sfumato.schema.hierarchy.base import Hierarchy
+from sfumato.schema.hierarchy.tree import TreeHierarchy, with_root
 
 SEPARATORS = (";", "\t", ",")  # in order of preference: labels hold commas more often than semicolons
 

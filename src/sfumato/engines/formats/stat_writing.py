@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.engines.arrow_files import plain, refuse_kinds
-from sfumato.engines.contents import FileContents, code_text
-from sfumato.engines.stat_dates import DAY, EPOCH_DAYS
-from sfumato.engines.stat_files import pyreadstat_module
-from sfumato.engines.stat_limits import (
+from sfumato.engines.formats.arrow_files import plain, refuse_kinds
+from sfumato.engines.formats.contents import FileContents, code_text
+from sfumato.engines.formats.stat_dates import DAY, EPOCH_DAYS
+from sfumato.engines.formats.stat_files import pyreadstat_module
+from sfumato.engines.formats.stat_limits import (
     LIMITS,
     Limits,
     check_labels_for,

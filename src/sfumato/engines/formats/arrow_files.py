@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.engines.contents import FileContents
+from sfumato.engines.formats.contents import FileContents
 from sfumato.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 def write_table(table: pa.Table, path: str, form: str) -> None:
     """Write an Arrow table as "csv", "parquet" or "arrow"."""
     if form == "csv":
-        from sfumato.engines.csv_writing import csv_writer
+        from sfumato.engines.formats.csv_writing import csv_writer
 
         csv_writer(table)(Path(path))
     elif form == "parquet":

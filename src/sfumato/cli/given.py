@@ -1,0 +1,224 @@
+"""Text from the command line to parameters, recipes, grids, measures and estimators."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sfumato.errors import ParameterError, listing, unknown_name
+
+if TYPE_CHECKING:
+    from sfumato.contract import Measure, Parameter, Parametric, Recipe
+    from sfumato.utility import Estimator
+
+_MOST = 10_000
+
+
+def pair(text: str, option: str, example: str) -> tuple[str, str]:
+    """Split NAME=VALUE."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise typer.BadParameter(f"'{text}' is not NAME=VALUE, such as {example}.", param_hint=f"'{option}'")
+    return name.strip(), value.strip()
+
+
+def convert(parameter: Parameter | None, text: str) -> Any:
+    """Return the value that a text stands for, by what the parameter takes; brackets and quotes are read as TOML."""
+    if text[:1] in ("[", "{", '"', "'"):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            raise ParameterError(f"'{text}' starts like a TOML value, but is not one.") from None
+    if text.lower() in ("", "none"):
+        return None
+    if parameter is None or parameter.choices or parameter.columns == "one":
+        return text
+    if parameter.columns == "many":
+        return tuple(name.strip() for name in text.split(","))
+    if parameter.numeric and ":" in text and (parameter.per_column or parameter.columns == "weights"):
+        pairs = (part.rpartition(":") for part in text.split(","))
+        return {name.strip(): _number(value) for name, _, value in pairs}
+    if parameter.numeric:
+        return _number(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # the parameter's own check says what is allowed
+
+
+def settings(cls: type[Parametric], given: Iterable[str], option: str = "--set") -> dict[str, Any]:
+    """Return the parameters of a class from NAME=VALUE texts."""
+    known = cls.parameters()
+    pairs = (pair(text, option, f"{next(iter(known), 'name')}=...") for text in given)
+    return {name: convert(known.get(name), value) for name, value in pairs}
+
+
+def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) -> Recipe:
+    """Return the recipe: from a file, with parameters changed, or one mask with its parameters."""
+    from sfumato.cli.load import toml_file
+    from sfumato.contract import Recipe, find
+
+    if (recipe is None) == (mask is None):
+        both = "not both" if recipe else "for example --mask kim_noise --set lambda2=0.15"
+        raise typer.BadParameter(f"give a recipe file (--recipe) or a mask (--mask), {both}.", param_hint="'--recipe'")
+    if recipe is None:
+        cls = find("mask", str(mask))
+        return cls.from_dict(settings(cls, given or ())).as_recipe()  # type: ignore[attr-defined, no-any-return]
+    found = toml_file("recipe", recipe, Recipe.read)
+    known = found.parameters()
+    changes = {}
+    for text in given or ():
+        path, value = pair(text, "--set", "noise.lambda2=0.15")
+        path = full_path(path, found)
+        changes[path] = convert(known.get(_parameter(path)), value)
+    return found.with_(changes)
+
+
+def full_path(path: str, recipe: Recipe) -> str:
+    """Return "step.parameter" for a parameter's name alone, where only one step has it."""
+    steps = [name for name in recipe.parameters() if name.partition(".")[2] == path]
+    return steps[0] if len(steps) == 1 else path
+
+
+def _parameter(path: str) -> str:
+    return ".".join(path.split(".")[:2])
+
+
+def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
+    """Return the values of each swept parameter: lo:hi:count, a list with commas, or nothing for λ² from 0.01 to 1."""
+    from sfumato.rumap.rumap import DEFAULT_GRID
+
+    known = recipe.parameters()
+    swept: dict[str, tuple[float, ...]] = {}
+    for text in over:
+        name, sign, values = text.partition("=")
+        path = full_path(name.strip(), recipe)
+        parameter = known.get(_parameter(path))
+        if parameter is None:
+            raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
+        if not parameter.numeric:
+            raise ParameterError(f"{path} is not a number, so it cannot be swept. {_sweepable(known)}")
+        if path in swept:
+            raise ParameterError(f"--over names {path} twice; put all its values into one.")
+        swept[path] = _values(path, values, parameter) if sign else DEFAULT_GRID
+    return swept
+
+
+def _sweepable(known: Mapping[str, Parameter]) -> str:
+    return f"Parameters that can: {listing(path for path, p in known.items() if p.numeric)}."
+
+
+def _values(path: str, text: str, parameter: Parameter) -> tuple[float, ...]:
+    try:
+        if ":" in text:
+            low, high, count = text.split(":")
+            values = _range(path, float(low), float(high), int(count), parameter)
+        else:
+            values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(
+            f"the values '{text}' for {path} are neither a range LOW:HIGH:COUNT, such as 0.01:1:25, "
+            "nor numbers with commas between, such as 0.05,0.1,0.2."
+        ) from None
+    whole = parameter.integer
+    return tuple(dict.fromkeys(round(v) if whole and math.isfinite(v) and ":" in text else v for v in values))
+
+
+def _range(path: str, low: float, high: float, count: int, parameter: Parameter) -> list[float]:
+    import numpy as np
+
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and 2 <= count <= _MOST):
+        raise ParameterError(f"the range for {path} needs LOW below HIGH, and a COUNT from 2 to {_MOST:,}.")
+    if parameter.scale == "linear":
+        return [float(v) for v in np.linspace(low, high, count)]
+    if not low > 0:
+        raise ParameterError(
+            f"{path} is swept by equal factors, so its range must start above 0. To have 0 too, list the values: 0,0.1,0.2."
+        )
+    return [float(v) for v in np.geomspace(low, high, count)]
+
+
+def risk_measure(text: str, measure: str) -> Measure:
+    """Return a risk measure from a column, or from "column; low=0.99"."""
+    from sfumato.cli.listing import risk_measures
+
+    known = risk_measures()
+    if measure not in known:
+        raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
+    column, _, rest = text.partition(";")
+    facts = settings(known[measure], (part for part in rest.split(";") if part.strip()), "--risk")
+    return known[measure].from_dict({"column": column.strip(), **facts})
+
+
+def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: list[Measure]) -> dict[str, float]:
+    """Return the largest risk allowed per measure, from "0.04", "salary=0.04", or an error of 5 (R = 1/5²)."""
+    if max_risk and max_error:
+        raise typer.BadParameter("give --max-risk or --max-error, not both.", param_hint="'--max-risk'")
+    option = "--max-risk" if max_risk else "--max-error"
+    found: dict[str, float] = {}
+    for text in max_risk or max_error or ():
+        column, sign, rest = text.rpartition("=")
+        fitting = [r.label() for r in risks if not sign or column.strip() in (getattr(r, "column", ""), r.label())]
+        if not fitting:
+            names = listing(getattr(r, "column", r.label()) for r in risks)
+            raise ParameterError(f"{option} names '{column}', but the risks asked for are those of {names}.")
+        try:
+            value = float(rest)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise ParameterError(f"{option} must be a number above 0, such as {'0.04' if max_risk else '5'}; got '{rest}'.")
+        found.update(dict.fromkeys(fitting, value if max_risk else 1 / value**2))
+    if found and (absent := [r.label() for r in risks if r.label() not in found]):
+        raise ParameterError(f"{option} gives no threshold for {listing(absent)}; write {option} COLUMN=VALUE for each.")
+    return found
+
+
+def estimator(text: str, columns: Iterable[str]) -> Estimator:
+    """Return an estimator: a column (its mean), "income - salary" (of means), or a formula, "y ~ x + z; x"."""
+    from sfumato.utility import Formula, Mean, MeanCombination
+
+    if "~" in text:
+        formula, _, term = (part.strip() for part in text.partition(";"))
+        return Formula(formula, term=term or _only_term(formula))
+    names = list(columns)
+    if text.strip() in names or not (weights := _weights(text, names)):
+        return Mean(text.strip())
+    return MeanCombination(weights)
+
+
+def _only_term(formula: str) -> str | None:
+    from sfumato.utility.formula import parse
+
+    terms = [":".join(f"{f}({c})" if f else c for f, c in term) for term in parse(formula)[1]]
+    if len(terms) > 1 or any(term.startswith("C(") for term in terms):
+        level = next((t for t in terms if not t.startswith("C(")), f"{terms[0]}[level]")
+        raise ParameterError(
+            f"'{formula}' has several coefficients. Name one after a semicolon: '{formula}; {level}'. "
+            f"Its terms: {listing(terms)}."
+        )
+    return None
+
+
+def _weights(text: str, columns: list[str]) -> dict[str, float]:
+    """Return weights of means from "income - 0.5 * salary"; none if it does not read like that."""
+    parts = re.split(r"\s+([+-])\s+", f" + {text.strip()}")[1:]
+    weights: dict[str, float] = {}
+    for sign, term in zip(parts[::2], parts[1::2], strict=True):
+        factor, star, name = term.rpartition("*")
+        name = name.strip()
+        value = _number(factor) if star else 1.0
+        if name not in columns or not isinstance(value, float) or name in weights:
+            return {}
+        weights[name] = -value if sign == "-" else value
+    return weights if len(parts) > 2 or parts and "*" in parts[1] else {}

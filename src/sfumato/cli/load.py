@@ -1,0 +1,94 @@
+"""From names on the command line to microdata, schemas and releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sfumato.cli.given import pair
+from sfumato.cli.screen import Screen
+from sfumato.errors import DataError, SfumatoError, listing
+
+if TYPE_CHECKING:
+    from sfumato.contract import Release
+    from sfumato.microdata import Microdata
+    from sfumato.schema import Schema
+
+T = TypeVar("T")
+_LISTS = ("null_values", "text", "names")
+
+
+def load(screen: Screen, path: Path, schema: Path | None, read: list[str] | None, engine: str = "memory") -> Microdata:
+    """Read a file with its schema; where none is given it is guessed, and the guess is told."""
+    from sfumato.microdata import Microdata
+    from sfumato.schema import Schema
+
+    known = None if schema is None else toml_file("schema", schema, Schema.read)
+    data = Microdata.read(path, known, engine=engine, **_reading(read))
+    if known is None:
+        screen.note(f"no --schema, so the roles of the columns are guesses: {roles_in_words(data.schema)}. {_HOW}")
+    return data
+
+
+_HOW = "`sfumato schema FILE --out schema.toml` writes them to a file that you can correct."
+
+
+def roles_in_words(schema: Schema) -> str:
+    """Return which columns are identifiers, keys and confidential."""
+    named = ((role, schema.names(role=role)) for role in ("identifier", "key", "confidential"))
+    return "; ".join(f"{role}: {listing(names)}" for role, names in named)
+
+
+def load_release(
+    screen: Screen, original: Path, masked: Path, schema: Path | None, read: list[str] | None, align: str | None
+) -> Release:
+    """Read the original and the masked file; the original's schema holds for both."""
+    from sfumato.contract import Release
+
+    before = load(screen, original, schema, read)
+    after = _like(before, masked, read if masked.suffix.lower() == original.suffix.lower() else None)
+    return Release.of(before, after, align)
+
+
+def _like(original: Microdata, path: Path, read: list[str] | None) -> Microdata:
+    from sfumato.microdata import Microdata
+    from sfumato.schema import Schema
+
+    masked = Microdata.read(path, **_reading(read))
+    attributes = [original.schema[a.name] if a.name in original.schema else a for a in masked.schema]
+    names = {a.name for a in attributes}
+    return masked.with_schema(Schema(tuple(a if a.follows in names else a.with_(follows=None) for a in attributes)))
+
+
+def _reading(read: list[str] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for text in read or ():
+        name, value = pair(text, "--read", "separator=;")
+        options[name] = tuple(value.split(",")) if name in _LISTS else value
+        if name == "separator" and value in ("tab", "\\t"):
+            options[name] = "\t"
+        if name == "sheet" and value.isdigit():
+            options[name] = int(value)
+    return options
+
+
+def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:
+    """Read a recipe or a schema; say which file is at fault."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the name of a {what} file.")
+    try:
+        return reader(path)
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not a text file, so it is not a {what}.") from None
+    except SfumatoError as error:
+        said = str(error)
+        raise type(error)(said if str(path) in said else f"{path}: {said}") from None
+
+
+def refuse_existing(path: Path, replace: bool, what: str) -> None:
+    """Refuse to write over a file, before any work is done."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the name of a file for {what}.")
+    if path.exists() and not replace:
+        raise DataError(f"{path} is there already. Choose another name for {what}, or add --replace.")
