@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
-from sfumato.errors import DataError
+from sfumato.errors import DataError, listing
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def whole_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
 
     An existing folder is replaced only if `replace` is set; otherwise it is refused before any work is done.
     """
-    target = Path(path)
+    target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise DataError(f"{target} is a file; give the name of a folder to write.")
     if target.exists() and any(target.iterdir()) and not replace:
@@ -72,6 +73,17 @@ def _in_words(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{target} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
+
+
+def check_replaceable(path: str | Path, known: Sequence[str]) -> None:
+    """Refuse to replace a folder that holds anything besides files of these names; patterns such as "masked.*" count."""
+    target = Path(path)
+    inside = sorted(target.iterdir()) if target.is_dir() else []
+    if others := [p.name for p in inside if p.is_dir() or not any(fnmatch(p.name, name) for name in known)]:
+        raise DataError(
+            f"the folder {target} also holds what sfumato did not write ({listing(others, 3)}), so it is not replaced. "
+            "Choose another folder, or move these away."
+        )
 
 
 def write_text(path: str | Path, text: str, confidential: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,9 @@ class Batch:
         household = self.schema.one("household")
         if self.schema[name].level is not Level.HOUSEHOLD or household is None:
             return self.ids
-        return self.column(household).hashes
+        number = self.column(household)
+        # a record whose household is not known stands for itself
+        return np.where(missing_of(number, self.schema[household]), self.ids, number.hashes)
 
     def replace(self, name: str, numbers: Callable[[], Numbers]) -> Batch:
         """Return the batch with a column's numbers replaced by what `numbers` will give, when they are looked at.
@@ -62,11 +65,15 @@ class Batch:
         def make() -> Column:
             gap = _gap(old, attribute)
             low, high = attribute.bounds
-            new = np.round(numbers()) if attribute.integer else numbers()
+            new = numbers()
+            if attribute.integer:
+                new = np.round(new)
+                low, high = low if low is None else math.ceil(low), high if high is None else math.floor(high)
             if low is not None or high is not None:
                 new = np.clip(new, low, high)
             if gap is not None:
-                new = np.where(gap, old.numbers, new)
+                kept = np.nan if old.kind is Kind.CATEGORY else old.numbers  # numbers have no room for a word
+                new = np.where(gap, kept, new)
             return Column.from_numbers(new, None if gap is None else old.null, attribute.integer)
 
         return self.with_columns({name: LazyColumn(len(self), make)})
@@ -97,14 +104,24 @@ def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:
     return found
 
 
+def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
+    """Return which values of a column of any kind are null, NaN or coded as missing."""
+    if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
+        return column.missing
+    codes, values = column.codes
+    coded = np.array([v in attribute.missing for v in values] + [True])  # the code of null and NaN is -1
+    return coded[codes]
+
+
 def numbers_of(column: Column, attribute: Attribute) -> Numbers:
     """Return a column as numbers, NaN where missing; ordered categories through the schema's value map."""
     if attribute.values and column.kind is Kind.CATEGORY:
         codes, values = column.codes
-        absent = [v for v in values if str(v) not in attribute.values and v not in attribute.missing]
+        known = {v: attribute.values.get(str(v)) for v in values if v not in attribute.missing}
+        absent = [v for v in known if known[v] is None]
         if absent:
             raise DataError(f"{len(absent)} values of '{attribute.name}' have no number in the schema's value map.")
-        table = np.array([attribute.values.get(str(v), np.nan) for v in values] + [np.nan])
+        table = np.array([known.get(v, np.nan) for v in values] + [np.nan], np.float64)
         return table[codes]
     if column.kind not in (Kind.NUMBER, Kind.BOOLEAN):
         raise DataError(
@@ -230,7 +247,8 @@ class Microdata:
     def take(self, rows: NDArray[Any]) -> Microdata:
         """Return records by row number, as new records with new ids; the data are brought into memory."""
         picked = self.batch().rows.take(rows)
-        return Microdata(LocalEngine(Rows(np.arange(len(picked), dtype=np.int64), picked.columns)), self.schema)
+        renumbered = Rows(np.arange(len(picked), dtype=np.int64), picked.columns)
+        return Microdata(LocalEngine(renumbered, getattr(self.engine, "_to_native", None)), self.schema)
 
     def with_schema(self, schema: Schema) -> Microdata:
         """Return the same records with another schema."""

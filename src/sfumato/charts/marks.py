@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,11 @@ import altair as alt
 import numpy as np
 
 from sfumato.charts.scales import Axis
-from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SIZE, SOFT, colour_of, shape_of
+from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SOFT, colour_of, shape_of
 
 Rows = list[dict[str, Any]]
-CHARACTER = 0.54 * SIZE
-"""Mean width of a character in pixels, for placing labels."""
+_LONG = 46
+"""Characters in a line of an axis title."""
 
 
 def rows(items: Iterable[Mapping[str, Any]]) -> alt.Chart:
@@ -30,12 +31,19 @@ def _plain(value: Any) -> Any:
 
 def x_axis(field: str, axis: Axis, title: str, about: int = 6, **options: Any) -> alt.X:
     """Return a horizontal axis."""
-    return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=title or None)
+    return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=_lines(title))
 
 
 def y_axis(field: str, axis: Axis, title: str, about: int = 7, **options: Any) -> alt.Y:
     """Return a vertical axis."""
-    return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=title or None)
+    return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=_lines(title))
+
+
+def _lines(title: str) -> str | list[str] | None:
+    """Return a title, in several lines if it is long."""
+    if len(title) <= _LONG:
+        return title or None
+    return textwrap.wrap(title, _LONG, break_long_words=False)
 
 
 def _scale(axis: Axis) -> alt.Scale:
@@ -43,7 +51,9 @@ def _scale(axis: Axis) -> alt.Scale:
 
 
 def _ticks(axis: Axis, about: int, **options: Any) -> alt.Axis:
-    return alt.Axis(**{"values": axis.ticks(about), "format": ",~r" if axis.high < 1e7 and axis.low > 1e-5 else "~g", **options})
+    values = axis.ticks(about)
+    plain = all(v == 0 or 1e-4 <= abs(v) < 1e7 for v in values)
+    return alt.Axis(**{"values": values, "format": ",~r" if plain else "~g", **options})
 
 
 def series_colour(labels: Sequence[str], legend: alt.Legend | None, field: str = "series") -> alt.Color:
@@ -54,6 +64,11 @@ def series_colour(labels: Sequence[str], legend: alt.Legend | None, field: str =
 def colour_scale(labels: Sequence[str]) -> alt.Scale:
     """Return which colour each series has."""
     return alt.Scale(domain=list(labels), range=[colour_of(i) for i in range(len(labels))])
+
+
+def colour_in(labels: Sequence[str], label: str) -> str:
+    """Return the colour of one series."""
+    return colour_of(list(labels).index(label))
 
 
 def series_shape(labels: Sequence[str], legend: alt.Legend | None) -> alt.Shape:
@@ -68,9 +83,10 @@ def series_dash(labels: Sequence[str], legend: alt.Legend | None) -> alt.StrokeD
     return alt.StrokeDash("map:N", scale=scale, legend=legend, title=None)
 
 
-def reference(items: Rows, **encodings: Any) -> alt.Chart:
+def reference(items: Rows, style: Mapping[str, Any] | None = None, **encodings: Any) -> alt.Chart:
     """Draw straight dashed lines: a threshold, the unmasked file."""
-    return rows(items).mark_rule(strokeDash=RULE_DASH, strokeWidth=1, color=SOFT, clip=True).encode(**encodings)
+    look = {"strokeDash": RULE_DASH, "strokeWidth": 1, "color": SOFT, "clip": True, **(style or {})}
+    return rows(items).mark_rule(**look).encode(**encodings)
 
 
 def words(items: Rows, field: str = "text", *, encode: Mapping[str, Any], **style: Any) -> alt.LayerChart:
@@ -88,20 +104,3 @@ def ring(items: Rows, **encodings: Any) -> alt.Chart:
     """Ring the chosen point."""
     style = {"shape": "circle", "size": 150, "filled": False, "stroke": INK, "strokeWidth": 1.8, "opacity": 1}
     return rows(items).mark_point(**style).encode(**encodings)
-
-
-def stack_labels(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float, int]]:
-    """Place labels above a panel: for each (pixel, text) a start pixel inside the panel, and a row, so that none overlap."""
-    taken: list[list[tuple[float, float]]] = []
-    placed: list[tuple[float, int]] = []
-    for pixel, text in spots:
-        size = len(text) * CHARACTER
-        start = min(max(pixel - size / 2, 0.0), max(width - size, 0.0))
-        for row in range(len(spots)):
-            if row == len(taken):
-                taken.append([])
-            if all(start > end + 10 or start + size < begin - 10 for begin, end in taken[row]):
-                taken[row].append((start, start + size))
-                placed.append((start, row))
-                break
-    return placed

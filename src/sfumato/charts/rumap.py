@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 
-from sfumato.charts import marks
 from sfumato.charts.heatmap import heat_chart
-from sfumato.charts.plane import Plane
+from sfumato.charts.lettering import lettered
+from sfumato.charts.plane import Plane, Trace
+from sfumato.charts.profile import risk_panel, utility_panel
 from sfumato.charts.render import to_png, to_svg
-from sfumato.charts.scales import wants_log
-from sfumato.charts.sheet import Sheet
-from sfumato.charts.theme import INK, WIDTH, themed
+from sfumato.charts.scales import Axis, wants_log
+from sfumato.charts.sheet import Sheet, finite, utility_axis
+from sfumato.charts.theme import WIDTH, themed
 from sfumato.charts.tidy import Limits, MapData, Measured
+from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["map_chart", "to_png", "to_svg"]
+__all__ = ["map_chart", "overlay_chart", "to_png", "to_svg"]
 
-UtilityScale = Literal["auto", "value", "share"]
+Layout = Literal["auto", "together", "apart", "share"]
+Concat = alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 
 _LEFT, _RIGHT = 345, 185
 _TALL, _LOW = 330, 138
+_OVERLAY = (480, 360)
 
 
 def map_chart(
@@ -33,7 +37,7 @@ def map_chart(
     max_risk: Limits = None,
     chosen: Mapping[str, Any] | None = None,
     *,
-    utility: UtilityScale = "auto",
+    layout: Layout = "auto",
 ) -> alt.TopLevelMixin:
     """Draw a map from `RUMap.frame`.
 
@@ -48,87 +52,89 @@ def map_chart(
         The threshold, or one for each risk by its label.
     chosen
         The chosen value of each parameter; it is ringed.
-    utility
-        Draw utilities as they are ("value") or as a share of the unmasked file's ("share"). "auto" takes shares where the
-        utilities are of such different sizes that they cannot share an axis.
+    layout
+        All utilities on one axis ("together"), each on an axis of its own beside the others ("apart"), or together as
+        shares of what the unmasked file has ("share"). "auto" puts them apart where their sizes are so different that
+        they cannot share an axis.
     """
     data = MapData.read(frame, parameters)
-    share = utility == "share" or (utility == "auto" and _sizes_differ(data))
-    data = data.with_shares() if share else data
-    sheet = Sheet(data, data.limits(max_risk), chosen or {}, share)
-    return themed(heat_chart(sheet) if len(data.parameters) == 2 else _page(sheet))
+    if layout == "share":
+        data = data.with_shares()
+    sheet = Sheet(data, data.limits(max_risk), chosen or {}, layout == "share")
+    if len(data.parameters) == 2:
+        return themed(heat_chart(sheet))
+    if layout == "apart" or (layout == "auto" and _sizes_differ(data)):
+        return themed(_apart(sheet))
+    return themed(_together(sheet))
 
 
 def _sizes_differ(data: MapData) -> bool:
-    return len(data.utilities) > 1 and data.has_shares and wants_log((u.unmasked for u in data.utilities), 8)
+    sizes = [u.unmasked for u in data.utilities] if data.has_shares else [float(u.judged[0, 0]) for u in data.utilities]
+    return len(sizes) > 1 and wants_log(sizes, 8)
 
 
-def _page(sheet: Sheet) -> alt.ConcatChart | alt.HConcatChart | alt.VConcatChart:
+def _together(sheet: Sheet) -> Concat:
     risks = sheet.data.risks
     if not sheet.single:
-        return alt.vconcat(*(Plane(sheet, r, WIDTH - 140, _TALL).chart() for r in risks))
+        return _own_colours(alt.vconcat(*(_plane(sheet, r, WIDTH - 140, _TALL) for r in risks)))
     if len(risks) == 1:
-        above, below = _risk_panel(sheet, risks[0], _LOW, titled=False), _utility_panel(sheet, _RIGHT, _LOW)
-        return alt.hconcat(Plane(sheet, risks[0], _LEFT, _TALL).chart(), alt.vconcat(above, below, spacing=12))
-    rows = [alt.hconcat(Plane(sheet, r, _LEFT, 230).chart(), _risk_panel(sheet, r, 230)) for r in risks]
-    return alt.vconcat(*rows, _utility_panel(sheet, _LEFT, _LOW), spacing=16)
+        above, below = risk_panel(sheet, risks[0], _RIGHT, _LOW, titled=False), utility_panel(sheet, _RIGHT, _LOW)
+        return _own_colours(alt.hconcat(_plane(sheet, risks[0], _LEFT, _TALL), alt.vconcat(above, below, spacing=12)))
+    panels = [panel for r in risks for panel in (_plane(sheet, r, _LEFT, 230), risk_panel(sheet, r, _RIGHT, 230))]
+    return _own_colours(alt.concat(*panels, utility_panel(sheet, _LEFT, _LOW), columns=2))
 
 
-# -- against the parameter
+def _apart(sheet: Sheet) -> Concat:
+    """Draw a panel for each utility, up to three in a row, and last the parameter; all share the risk's axis."""
+    utilities = sheet.data.utilities
+    across = min(len(utilities), 3)
+    width = (WIDTH - 80) // (across + sheet.single) - 22
+    rows = []
+    for risk in sheet.data.risks:
+        for start in range(0, len(utilities), across):
+            row: list[Any] = []
+            for u in utilities[start : start + across]:
+                row.append(lettered(Plane((Trace(sheet.only(u), risk),), width, 270, not row, u.label)))
+            if sheet.single and start + across >= len(utilities):
+                row.append(risk_panel(sheet, risk, width, 270, inner=True))
+            rows.append(alt.hconcat(*row, spacing=14))
+    return _own_colours(alt.vconcat(*rows))
 
 
-def _risk_panel(sheet: Sheet, risk: Measured, height: int, titled: bool = True) -> alt.LayerChart:
-    """Draw a risk against the parameter, with its threshold and the chosen value."""
-    axis = sheet.r_axis(risk)
-    x = marks.x_axis("t", sheet.t_axis, sheet.t_title if titled else "", 5)
-    y = marks.y_axis("value", axis, "R (log scale)" if axis.log else "R", 5 if height < 200 else 7)
-    layers = _chosen_line(sheet, x)
-    if risk.label in sheet.limits:
-        threshold = marks.reference([{"value": sheet.limits[risk.label], "what": "threshold"}], y=y)
-        layers.append(threshold.encode(color=alt.value(INK)))
-    layers += _against(sheet, [risk], x, y, alt.value(INK))
-    return alt.layer(*layers).properties(width=_RIGHT, height=height)
+def _plane(sheet: Sheet, risk: Measured, width: int, height: int) -> alt.LayerChart:
+    return lettered(Plane((Trace(sheet, risk),), width, height))
 
 
-def _utility_panel(sheet: Sheet, width: int, height: int) -> alt.LayerChart:
-    """Draw every utility against the parameter, with what the unmasked file has."""
-    x = marks.x_axis("t", sheet.t_axis, sheet.t_title, 5)
-    y = marks.y_axis("value", sheet.u_axis, "U (share)" if sheet.share else "U", 5, **sheet.u_options)
-    colour = marks.series_colour(sheet.labels, None)
-    shown = [u for u in sheet.data.utilities if sheet.u_axis.shows(u.unmasked)]
-    layers = _chosen_line(sheet, x)
-    if shown:
-        ends = [{"value": u.unmasked, "series": u.label, "what": "unmasked"} for u in shown]
-        layers.append(marks.reference(ends, y=y, color=colour))
-    layers += _against(sheet, sheet.data.utilities, x, y, colour)
-    return alt.layer(*layers).properties(width=width, height=height)
+def _own_colours(chart: Concat) -> Concat:
+    """Return the page with a legend in the panel that asks for one, not in all or none."""
+    return chart.resolve_scale(color="independent", shape="independent")
 
 
-def _chosen_line(sheet: Sheet, x: alt.X) -> list[alt.Chart]:
-    if not sheet.t_axis.shows(sheet.chosen_t):
-        return []
-    line = marks.rows([{"t": sheet.chosen_t, "what": "chosen"}]).mark_rule(strokeWidth=1, color=INK, clip=True)
-    return [line.encode(x=x)]
+def overlay_chart(
+    maps: Mapping[str, pd.DataFrame],
+    parameters: Sequence[str],
+    max_risk: float | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> alt.TopLevelMixin:
+    """Draw several maps over the same parameter on the same axes: colour tells the utility, the dash the map.
 
+    Each map has one risk, in the same unit as the others'. Unmasked utilities are dotted; `chosen` is ringed on every curve.
 
-def _against(sheet: Sheet, measures: Sequence[Measured], x: alt.X, y: alt.Y, colour: Any) -> list[alt.Chart]:
-    """Draw measures against the parameter: formulas as lines, replications as points with intervals."""
-    lines, points = [], []
-    for m in measures:
-        for p, t in enumerate(sheet.grid):
-            if t <= 0 and sheet.log_t:
-                continue
-            lines.append({"t": t, "series": m.label, "value": m.curve[p]})
-            if m.empirical is not None:
-                value, low, high = m.empirical[p]
-                points.append({"t": t, "series": m.label, "value": value, "low": low, "high": high})
-    smooth = all(m.analytic is not None for m in measures)
-    style: dict[str, Any] = {"strokeWidth": 1.6} if smooth else {"strokeWidth": 1, "opacity": 0.45}
-    made = [marks.rows(lines).mark_line(clip=True, **style).encode(x=x, y=y, color=colour)]
-    if points:
-        bars = marks.rows(points).mark_rule(strokeWidth=1, opacity=0.55, clip=True)
-        made.append(bars.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour))
-        dots = marks.rows(points).mark_point(filled=True, size=12, opacity=1, clip=True)
-        shape = marks.series_shape(sheet.labels, None) if len(measures) > 1 else alt.value("circle")
-        made.append(dots.encode(x=x, y=y, color=colour, shape=shape))
-    return made
+    Examples
+    --------
+    >>> from sfumato.rumap import figure2
+    >>> pair = {"R² = 0.3": figure2(r2=0.3).frame, "R² = 0.5": figure2(r2=0.5).frame}
+    >>> chart = overlay_chart(pair, ["kim_noise.lambda2"], chosen={"kim_noise.lambda2": 0.15})
+    """
+    if not maps or len(tuple(parameters)) != 1:
+        raise ParameterError("an overlay needs at least one map, and one parameter.")
+    read = {name: MapData.read(frame, parameters) for name, frame in maps.items()}
+    if crowded := [name for name, data in read.items() if len(data.risks) > 1]:
+        raise ParameterError(f"an overlay shows one risk, but these maps have several: {', '.join(crowded)}.")
+    risks = [v for d in read.values() for v in finite(d.risks[0])] + ([] if max_risk is None else [max_risk])
+    u_axis = utility_axis(v for d in read.values() for u in d.utilities for v in (*finite(u), u.unmasked))
+    labels = tuple(dict.fromkeys(u.label for d in read.values() for u in d.utilities))
+    axes = (Axis.over(risks, all(v > 0 for v in risks)), u_axis)
+    sheets = {n: Sheet(d, d.limits(max_risk), chosen or {}, fixed=axes, among=labels) for n, d in read.items()}
+    traces = tuple(Trace(s, s.data.risks[0], name) for name, s in sheets.items())
+    return themed(lettered(Plane(traces, *_OVERLAY)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import altair as alt
@@ -30,6 +30,8 @@ class Sheet:
     """Whether utilities are shares of the unmasked file's."""
     fixed: tuple[Axis, Axis] | None = None
     """Axes of risk and utility that are shared with other maps."""
+    among: tuple[str, ...] = ()
+    """All labels that colours are given to, where this sheet shows only some of them."""
 
     @property
     def single(self) -> bool:
@@ -45,6 +47,15 @@ class Sheet:
     def labels(self) -> list[str]:
         """The utilities' labels."""
         return [u.label for u in self.data.utilities]
+
+    @property
+    def palette(self) -> list[str]:
+        """The labels that colours are given to."""
+        return list(self.among) or self.labels
+
+    def only(self, utility: Measured) -> Sheet:
+        """Return the sheet of one utility; colours and the risks' axes stay as they are."""
+        return replace(self, data=replace(self.data, utilities=(utility,)), among=tuple(self.palette))
 
     # -- axes
 
@@ -108,11 +119,6 @@ class Sheet:
         return len(ends) <= _MANY and all(map(self.u_axis.shows, ends)) and not self.share and len(set(ends)) == len(ends)
 
     @property
-    def legend(self) -> alt.Legend | None:
-        """The legend for curves that are not labelled directly."""
-        return None if self.direct else alt.Legend(orient="top", direction="vertical", columns=1, offset=6)
-
-    @property
     def chosen_t(self) -> float:
         """The chosen value of the only parameter; NaN if there is none."""
         return float(self.chosen.get(self.data.parameters[0], math.nan)) if self.single else math.nan
@@ -125,11 +131,11 @@ class Sheet:
     # -- places
 
     def places(self, t: float, risk: Measured) -> list[dict[str, Any]]:
-        """Return where a parameter value lies on each curve as drawn, leftmost first."""
+        """Return where a parameter value lies among each utility's points, on straight lines as drawn, leftmost first."""
         r_axis, u_axis = self.r_axis(risk), self.u_axis
-        r = along(t, self.grid, risk.curve, self.log_t, r_axis.log)
+        r = along(t, self.grid, risk.judged[:, 0], self.log_t, r_axis.log)
         found = [
-            {"t": t, "series": u.label, "u": along(t, self.grid, u.curve, self.log_t, u_axis.log), "r": r}
+            {"t": t, "series": u.label, "u": along(t, self.grid, u.judged[:, 0], self.log_t, u_axis.log), "r": r}
             for u in self.data.utilities
         ]
         return sorted((f for f in found if r_axis.shows(r) and u_axis.shows(f["u"])), key=lambda f: float(f["u"]))
@@ -147,7 +153,9 @@ class Sheet:
     # -- curves
 
     def line_rows(self, risk: Measured) -> marks.Rows:
-        """Return the curves of risk against utility; points with an infinite risk are off the axis."""
+        """Return the curves of risk against utility, if there is one parameter; an infinite risk has no place on them."""
+        if not self.single:
+            return []
         log = self.r_axis(risk).log
         made = [
             {"t": t, "series": u.label, "u": float(u.curve[p]), "r": float(risk.curve[p])}
@@ -156,20 +164,23 @@ class Sheet:
         ]
         return [row for row in made if drawable(row, log)]
 
+    def has_points(self, risk: Measured) -> bool:
+        """Whether points are drawn: there are replications, not only formulas, or no curve to draw."""
+        replicated = risk.empirical is not None or any(u.empirical is not None for u in self.data.utilities)
+        return replicated or not self.single or len(self.grid) == 1
+
     def point_rows(self, risk: Measured) -> marks.Rows:
-        """Return the replicated points with their intervals."""
+        """Return the points with their intervals, where points are drawn."""
+        if not self.has_points(risk):
+            return []
         log = self.r_axis(risk).log
         made = []
         for u in self.data.utilities:
             for p, t in enumerate(self.grid):
                 (value, low, high), (r, r_low, r_high) = u.judged[p], risk.judged[p]
-                row = {"t": t, "series": u.label, "u": value, "u_low": low, "u_high": high, "r": r, "r_low": r_low}
-                made.append({**row, "r_high": r_high})
+                row = {"t": t, "series": u.label, "u": value, "u_low": low, "u_high": high, "r": r}
+                made.append({**row, "r_low": r_low, "r_high": r_high})
         return [row for row in made if drawable(row, log)]
-
-    def replicated(self, risk: Measured) -> bool:
-        """Whether there are replicated points to draw, not only formulas."""
-        return risk.empirical is not None or any(u.empirical is not None for u in self.data.utilities)
 
     def smooth(self, risk: Measured) -> bool:
         """Whether the curves are formulas."""

@@ -29,7 +29,9 @@ class Measured:
     empirical: Numbers | None
     analytic: Numbers | None
     unmasked: float
-    """For the file as it is; NaN if not known."""
+    """For the file as it is: by replication where there is any, else by formula; NaN if not known."""
+    formula: float | None = None
+    """For the file as it is, by formula."""
 
     @property
     def judged(self) -> Numbers:
@@ -45,15 +47,14 @@ class Measured:
         assert best is not None  # noqa: S101
         return best[:, 0]
 
-    def divided(self, by: float) -> Measured:
-        """Return the measure in multiples of a number."""
-
-        def part(values: Numbers | None) -> Numbers | None:
-            return None if values is None else values / by
-
+    def as_share(self) -> Measured:
+        """Return the measure as a share of the unmasked file's: replications of replicated, formulas of formula."""
+        formula = self.unmasked if self.formula is None else self.formula
         return replace(
-            self, empirical=part(self.empirical), analytic=part(self.analytic), unmasked=self.unmasked / by
-        )
+            self, unmasked=1.0, formula=None if self.formula is None else 1.0,
+            empirical=None if self.empirical is None else self.empirical / self.unmasked,
+            analytic=None if self.analytic is None else self.analytic / formula,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class MapData:
 
     def with_shares(self) -> MapData:
         """Return the map with every utility as a share of the unmasked file's."""
-        return replace(self, utilities=tuple(u.divided(u.unmasked) for u in self.utilities))
+        return replace(self, utilities=tuple(u.as_share() for u in self.utilities))
 
     @property
     def has_shares(self) -> bool:
@@ -138,7 +139,8 @@ def _measures(side: str, found: Mapping[tuple[str, str, str], Mapping[str, Numbe
         empirical, analytic = tables.get("empirical"), tables.get("analytic")
         last = empirical if empirical is not None else analytic
         unmasked = float(last[-1, 0]) if last is not None else math.nan
-        out.append(Measured(label, measure, _points(empirical), _points(analytic), unmasked))
+        formula = None if analytic is None else float(analytic[-1, 0])
+        out.append(Measured(label, measure, _points(empirical), _points(analytic), unmasked, formula))
     return tuple(out)
 
 

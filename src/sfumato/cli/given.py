@@ -177,10 +177,14 @@ def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: l
         except ValueError:
             value = math.nan
         if not 0 < value < math.inf:
-            raise ParameterError(f"{option} must be a number above 0, such as {'0.04' if max_risk else '5'}; got '{rest}'.")
+            raise ParameterError(
+                f"{option} must be a number above 0, such as {'0.04' if max_risk else '5'}; got '{rest}'."
+            )
         found.update(dict.fromkeys(fitting, value if max_risk else 1 / value**2))
     if found and (absent := [r.label() for r in risks if r.label() not in found]):
-        raise ParameterError(f"{option} gives no threshold for {listing(absent)}; write {option} COLUMN=VALUE for each.")
+        raise ParameterError(
+            f"{option} gives no threshold for {listing(absent)}; write {option} COLUMN=VALUE for each."
+        )
     return found
 
 
@@ -221,4 +225,4 @@ def _weights(text: str, columns: list[str]) -> dict[str, float]:
         if name not in columns or not isinstance(value, float) or name in weights:
             return {}
         weights[name] = -value if sign == "-" else value
-    return weights if len(parts) > 2 or parts and "*" in parts[1] else {}
+    return weights if len(parts) > 2 or (parts and "*" in parts[1]) else {}

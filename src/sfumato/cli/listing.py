@@ -14,12 +14,12 @@ def risk_measures() -> dict[str, type[Measure]]:
     """Return every risk measure that looks at one column, by name."""
     from sfumato.contract import Combination, Measure, Side, registered
 
-    found: dict[str, type[Measure]] = {}
-    for name, cls in registered("measure").items():
-        if issubclass(cls, Measure) and not issubclass(cls, Combination) and cls.side is Side.RISK:
-            if "column" in cls.parameters():
-                found[name] = cls
-    return found
+    classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
+    return {
+        name: cls
+        for name, cls in classes.items()
+        if not issubclass(cls, Combination) and cls.side is Side.RISK and "column" in cls.parameters()
+    }
 
 
 def masks() -> dict[str, type[Parametric]]:

@@ -31,6 +31,13 @@ def load(screen: Screen, path: Path, schema: Path | None, read: list[str] | None
     return data
 
 
+def load_guessed(path: Path, read: list[str] | None) -> Microdata:
+    """Read a file whose schema is to be guessed."""
+    from sfumato.microdata import Microdata
+
+    return Microdata.read(path, **_reading(read))
+
+
 _HOW = "`sfumato schema FILE --out schema.toml` writes them to a file that you can correct."
 
 
@@ -56,9 +63,12 @@ def _like(original: Microdata, path: Path, read: list[str] | None) -> Microdata:
     from sfumato.schema import Schema
 
     masked = Microdata.read(path, **_reading(read))
-    attributes = [original.schema[a.name] if a.name in original.schema else a for a in masked.schema]
+    known = {a.name: a for a in original.schema}
+    attributes = [known.get(a.name, a) for a in masked.schema]
     names = {a.name for a in attributes}
-    return masked.with_schema(Schema(tuple(a if a.follows in names else a.with_(follows=None) for a in attributes)))
+    return masked.with_schema(
+        Schema(tuple(a if a.follows is None or a.follows in names else a.with_(follows=None) for a in attributes))
+    )
 
 
 def _reading(read: list[str] | None) -> dict[str, Any]:

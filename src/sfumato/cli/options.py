@@ -24,8 +24,10 @@ def measure_names(incomplete: str) -> list[str]:
     return [name for name in risk_measures() if name.startswith(incomplete)]
 
 
-Original = Annotated[Path, typer.Argument(help="The confidential file, before masking.", show_default=False)]
-Masked = Annotated[Path, typer.Argument(help="The masked file.", show_default=False)]
+Original = Annotated[
+    Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
+]
+Masked = Annotated[Path, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
@@ -47,12 +49,8 @@ Read = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout instead of text.", rich_help_panel=OUTPUT)
 ]
-Replace = Annotated[
-    bool, typer.Option("--replace", help="Replace what is there already.", rich_help_panel=OUTPUT)
-]
-RecipeFile = Annotated[
-    Path | None, typer.Option("--recipe", help="A recipe in TOML.", rich_help_panel=METHOD)
-]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace what is there already.", rich_help_panel=OUTPUT)]
+RecipeFile = Annotated[Path | None, typer.Option("--recipe", help="A recipe in TOML.", rich_help_panel=METHOD)]
 MaskName = Annotated[
     str | None,
     typer.Option(
@@ -97,9 +95,7 @@ Knows = Annotated[
         rich_help_panel=SNOOPER,
     ),
 ]
-Published = Annotated[
-    bool, typer.Option("--published", help="The noise level is published.", rich_help_panel=SNOOPER)
-]
+Published = Annotated[bool, typer.Option("--published", help="The noise level is published.", rich_help_panel=SNOOPER)]
 
 
 def snooper_of(strategy: str | None, match_probability: float, knows: str | None, published: bool) -> Any:

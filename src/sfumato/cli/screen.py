@@ -74,7 +74,12 @@ class Screen:
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         current: dict[str, Any] = {}
         with Progress(
             *columns, console=self._err, transient=True, redirect_stdout=False, redirect_stderr=False

@@ -6,7 +6,7 @@ from sfumato.contract.mask import Mask, Method, Scope, draw_ids, numeric_targets
 from sfumato.contract.measure import Design, Measure, Need, reciprocal
 from sfumato.contract.model import NoiseModel, check_covariance
 from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
-from sfumato.contract.recipe import Recipe, Step
+from sfumato.contract.recipe import Recipe, Step, run_steps
 from sfumato.contract.release import Guarantee, Release
 from sfumato.contract.score import Score, Side
 from sfumato.contract.section import Figure, Section, Table
@@ -16,5 +16,5 @@ __all__ = [
     "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel",
     "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table",
     "Weighted", "Worst", "build", "check_covariance", "draw_ids", "find", "learned", "numeric_targets", "param",
-    "reciprocal", "registered",
+    "reciprocal", "registered", "run_steps",
 ]  # fmt: skip

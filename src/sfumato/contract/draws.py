@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 import secrets
 import tomllib
 from collections.abc import Callable
@@ -36,8 +35,8 @@ class Draws:
 
     __slots__ = ("_key", "_memory", "_path")
 
-    def __init__(self, seed: int | str | bytes) -> None:
-        seed = operator.index(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else seed
+    def __init__(self, seed: int | str | bytes | np.integer[Any]) -> None:
+        seed = int(seed) if isinstance(seed, np.integer) else seed
         if isinstance(seed, bool) or not isinstance(seed, int | str | bytes):
             raise ParameterError("a seed is a whole number, a text or bytes. For a secret one use Draws.secret().")
         raw = seed if isinstance(seed, bytes) else f"{type(seed).__name__}:{seed}".encode()

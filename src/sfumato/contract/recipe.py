@@ -158,20 +158,8 @@ class Recipe:
             raise ParameterError(
                 "randomness must be given as Draws: Draws.secret() for a release, Draws(2024) for a test."
             )
-        fitted: list[Step] = []
-        guarantees: list[Guarantee] = []
-        current = data
-        for step in self.steps:
-            own = draws.child(step.name)
-            try:
-                mask = step.mask if step.mask.is_fitted else step.mask.fit(current, own)
-                after = _transformed(mask, current, own)
-                guarantees += mask.guarantees(current, after, step.name)
-            except SfumatoError as error:
-                raise type(error)(f"step '{step.name}': {error}") from None
-            fitted.append(Step(step.name, mask))
-            current = after
-        return replace(self, steps=tuple(fitted)), current, tuple(guarantees)
+        steps, masked, guarantees = run_steps(self.steps, data, draws)
+        return replace(self, steps=steps), masked, guarantees
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that some step changes or needs."""
@@ -265,6 +253,28 @@ def _step(table: dict[str, Any], number: int) -> Step:
         return Step(name, build("mask", fields))
     except SfumatoError as error:
         raise RecipeError(f"step '{name}': {error}") from None
+
+
+def run_steps(
+    steps: Iterable[Step], data: Microdata, draws: Draws, verify: bool = True
+) -> tuple[tuple[Step, ...], Microdata, tuple[Guarantee, ...]]:
+    """Run masks one after the other: return them fitted, what they make of the data, and what they guarantee.
+
+    A map masks thousands of times and publishes none of it: it does not ask for guarantees (`verify`).
+    """
+    fitted: list[Step] = []
+    guarantees: list[Guarantee] = []
+    for step in steps:
+        own = draws.child(step.name)
+        try:
+            mask = step.mask if step.mask.is_fitted else step.mask.fit(data, own)
+            after = _transformed(mask, data, own)
+            guarantees += mask.guarantees(data, after, step.name) if verify else ()
+        except SfumatoError as error:
+            raise type(error)(f"step '{step.name}': {error}") from None
+        fitted.append(Step(step.name, mask))
+        data = after
+    return tuple(fitted), data, tuple(guarantees)
 
 
 def _transformed(mask: Mask, data: Microdata, draws: Draws) -> Microdata:

@@ -60,14 +60,19 @@ class Column:
     def from_numbers(cls, values: NDArray[Any], null: NDArray[np.bool_] | None = None, integer: bool = False) -> Column:
         """Make a number column from an array; `null` marks the missing ones; `integer` stores whole numbers."""
         values = np.asarray(values, np.float64)
+        if null is not None and null.any():
+            values = np.where(null, np.nan, values)
         if not integer:
             column = cls(None, values)
             column._null = null
             return column
         import pyarrow as pa
 
-        mask = np.isnan(values) if null is None else null | np.isnan(values)
-        whole = np.where(mask, 0, np.round(np.where(mask, 0, values))).astype(np.int64)
+        mask = np.isnan(values)
+        filled = np.round(np.where(mask, 0, values))
+        if not (np.abs(filled) < 2.0**63).all():
+            raise DataError("some values are infinite or too large to be stored as whole numbers.")
+        whole = filled.astype(np.int64)
         return cls(pa.array(whole, mask=mask if mask.any() else None))
 
     _null: NDArray[np.bool_] | None = None
@@ -134,6 +139,7 @@ class Column:
         if pa.types.is_dictionary(arrow.type):
             arrow = arrow.cast(arrow.type.value_type)
         if pa.types.is_floating(arrow.type):
+            arrow = pc.add(arrow.cast(pa.float64()), 0.0)  # -0.0 becomes 0.0, the same value
             arrow = pc.if_else(pc.is_nan(arrow), None, arrow)
         encoded = arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
         encoded = encoded.dictionary_encode()
@@ -159,6 +165,8 @@ class Column:
         """A 63-bit number per value, the same on every engine and in every run; 1 and 1.0 hash alike; missing is 0."""
         if self.kind is Kind.NUMBER:
             return np.where(self.missing, 0, (mix64(self._bits()) >> np.uint64(1)).astype(np.int64))
+        if self.kind is Kind.OTHER:  # lists and the like, which cannot be sorted into codes
+            return np.array([0 if v is None else _hash(v) for v in self.arrow.to_pylist()], np.int64)
         codes, values = self.codes
         table = np.array([_hash(v) for v in values] + [0], np.int64)
         return table[codes]
@@ -166,11 +174,12 @@ class Column:
     def _bits(self) -> NDArray[np.uint64]:
         import pyarrow as pa
 
-        if self._arrow is not None and pa.types.is_signed_integer(self._arrow.type):
+        if self._arrow is not None and pa.types.is_integer(self._arrow.type):
             whole = self._arrow.fill_null(0).to_numpy(zero_copy_only=False)
-            return np.asarray(whole, np.int64).view(np.uint64)
+            signed = pa.types.is_signed_integer(self._arrow.type)
+            return np.asarray(whole, np.int64).view(np.uint64) if signed else np.asarray(whole, np.uint64)
         numbers = np.where(self.missing, 0.0, self.numbers)
-        is_whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+        is_whole = (np.abs(numbers) < 2.0**63) & (numbers == np.floor(numbers))
         whole = np.where(is_whole, numbers, 0.0).astype(np.int64)
         return np.where(is_whole, whole.view(np.uint64), numbers.view(np.uint64))
 
@@ -202,6 +211,8 @@ class Column:
 
         def flat(column: Column) -> pa.Array:
             arrow = column.arrow
+            if pa.types.is_dictionary(arrow.type):  # the same categories may stand in another order
+                arrow = arrow.cast(arrow.type.value_type)
             return arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
 
         a, b = flat(self), flat(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -35,7 +35,8 @@ def open_frame(frame: Any) -> Engine:
 
         return SparkEngine.from_frame(frame)
     eager = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
-    return LocalEngine.from_arrow(_to_arrow(eager), _to_native(eager))
+    table = _to_arrow(eager)
+    return LocalEngine.from_arrow(table, _to_native(eager, table.schema))
 
 
 def _names_of(frame: Any) -> Iterable[object]:
@@ -74,9 +75,12 @@ def _pandas_to_arrow(frame: Any) -> pa.Table:
 
     columns = {}
     for name in frame.columns:
+        series = frame[name]
+        if hasattr(series, "cat") and series.cat.categories.inferred_type in ("interval", "period"):
+            series = series.cat.rename_categories(str)  # the bands that pandas.cut makes
         try:  # the index is dropped: row labels mean nothing here, and must not leak into a release
-            columns[str(name)] = pa.array(frame[name], from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+            columns[str(name)] = pa.array(series, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError):
             raise DataError(
                 f"column '{name}' mixes kinds of values (for example numbers and text). Make it one kind first, "
                 f"for example with frame['{name}'].astype(str) or pandas.to_numeric."
@@ -84,7 +88,7 @@ def _pandas_to_arrow(frame: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def _to_native(frame: nw.DataFrame[Any]) -> Callable[[pa.Table], Any]:
+def _to_native(frame: nw.DataFrame[Any], came: pa.Schema) -> Callable[[pa.Table], Any]:
     implementation = frame.implementation
     if implementation.is_pyarrow():
         return lambda table: table
@@ -92,4 +96,18 @@ def _to_native(frame: nw.DataFrame[Any]) -> Callable[[pa.Table], Any]:
         import polars
 
         return lambda table: polars.from_arrow(table)
-    return lambda table: table.to_pandas()
+    dtypes = {str(n): d for n, d in frame.to_native().dtypes.items() if hasattr(d, "__from_arrow__")}
+    return lambda table: _to_pandas(table, {n: d for n, d in dtypes.items() if _holds(table.schema, came.field(n))})
+
+
+def _holds(schema: pa.Schema, field: pa.Field) -> bool:
+    return field.name in schema.names and schema.field(field.name).type == field.type
+
+
+def _to_pandas(table: pa.Table, dtypes: Mapping[str, Any]) -> Any:
+    """Return a pandas frame, with these columns as pandas' own nullable types: whole numbers with gaps stay whole."""
+    frame = table.to_pandas()
+    for name, dtype in dtypes.items():
+        if frame[name].dtype != dtype:
+            frame[name] = dtype.__from_arrow__(table.column(name))
+    return frame

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, draw_ids, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
+from sfumato.kernels.linear import add_scaled
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Level, Schema
@@ -119,7 +120,7 @@ class AdditiveNoise(Mask, abstract=True):
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
-    return batch.numbers(name) + level * unit
+    return add_scaled(batch.numbers(name), level, unit)
 
 
 def _check_spread(moments: Moments) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Snooper
+from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Snooper, run_steps
 from sfumato.engines import Kind
 from sfumato.errors import SfumatoError
 from sfumato.microdata import Microdata
@@ -81,10 +81,9 @@ class Evaluator:
     def _replication(self, points: Sequence[Settings], draws: Draws) -> list[list[Numbers]]:
         found: list[list[Numbers]] = [[np.empty(0)] * len(self.measures) for _ in points]
         for design in dict.fromkeys(m.design for m in self.measures):
-            data = self._data(design, draws)
-            fitted: Recipe | None = None
+            runner = _Runner(self.recipe, self._data(design, draws), draws, points)
             for p, settings in enumerate(points):
-                release, fitted = self._release(data, settings, fitted, draws)
+                release = runner.release(settings)
                 for i, measure in enumerate(self.measures):
                     if measure.design == design:
                         found[p][i] = measure.observe(release, self.snooper)
@@ -96,15 +95,6 @@ class Evaluator:
         if design == "file":
             return self.source
         return self.source.take(draws.generator("resample").integers(0, len(self.source), len(self.source)))
-
-    def _release(
-        self, data: Microdata, settings: Settings, fitted: Recipe | None, draws: Draws
-    ) -> tuple[Release, Recipe | None]:
-        """Mask at one point; what an earlier point of the replication learned from the same data is used again."""
-        if settings is UNMASKED:
-            return Release(data, (data,), self.recipe.with_none()), fitted
-        fitted = self.recipe.with_(settings).fit(data, draws) if fitted is None else fitted
-        return replace(fitted.with_(settings).apply(data, draws), recipe=self.recipe.with_(settings)), fitted
 
     # -- formulas
 
@@ -134,6 +124,29 @@ class Evaluator:
                 value = measure.analytic(here, self.snooper)
                 values[i][p] = np.nan if value is None else value
         return values
+
+
+class _Runner:
+    """Masks the same data at many points: what does not change between points is done once."""
+
+    def __init__(self, recipe: Recipe, data: Microdata, draws: Draws, points: Sequence[Settings]) -> None:
+        swept = {path.split(".")[0] for settings in points if settings is not UNMASKED for path in settings}
+        names = [s.name for s in recipe.steps]
+        self.first = min((names.index(n) for n in swept if n in names), default=0)
+        self.data, self.draws, self.recipe = data, draws, recipe
+        head, self.start, _ = run_steps(recipe.steps[: self.first], data, draws, verify=False)
+        self.recipe = replace(recipe, steps=(*head, *recipe.steps[self.first :]))
+
+    def release(self, settings: Settings) -> Release:
+        """Mask at one point; what an earlier point learned from the same data is used again."""
+        if settings is UNMASKED:
+            return Release(self.data, (self.data,), self.recipe.with_none())
+        recipe = self.recipe.with_(settings)
+        tail, masked, _ = run_steps(recipe.steps[self.first :], self.start, self.draws, verify=False)
+        recipe = replace(recipe, steps=(*recipe.steps[: self.first], *tail))
+        if not all(s.mask.is_fitted for s in self.recipe.steps):
+            self.recipe = recipe
+        return Release(self.data, (masked,), recipe)
 
 
 UNMASKED: Settings = {"unmasked": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -52,6 +52,7 @@ class Level(StrEnum):
     HOUSEHOLD = "household"
 
 
+_EXAMPLES = {"values": "{'low': 1, 'high': 2}", "labels": "{'1': 'male', '2': 'female'}"}
 _DESIGN_ROLES = (Role.WEIGHT, Role.HOUSEHOLD, Role.STRATUM, Role.CONTRIBUTOR)
 
 
@@ -115,9 +116,13 @@ class Attribute:
         for field, kind in (("role", Role), ("scale", Scale), ("level", Level)):
             object.__setattr__(self, field, self._choice(field, kind))
         object.__setattr__(self, "bounds", self._checked_bounds())
-        object.__setattr__(self, "missing", tuple(self.missing))
-        object.__setattr__(self, "values", dict(self.values))
-        object.__setattr__(self, "labels", {str(k): str(v) for k, v in self.labels.items()})
+        object.__setattr__(self, "missing", self._checked_missing())
+        object.__setattr__(self, "values", {k: _number(v) for k, v in self._checked_map("values").items()})
+        object.__setattr__(self, "labels", {k: str(v) for k, v in self._checked_map("labels").items()})
+        if wrong := [k for k, v in self.values.items() if v is None]:
+            raise SchemaError(f"the values of '{self.name}' must be numbers, but that of '{wrong[0]}' is not.")
+        if not isinstance(self.integer, bool):
+            raise SchemaError(f"integer of '{self.name}' must be true or false.")
         if self.hierarchy is not None and not isinstance(self.hierarchy, Hierarchy):
             raise SchemaError(f"the hierarchy of '{self.name}' must be a Hierarchy.")
         if self.scale is Scale.PARTIALLY_ORDERED and self.hierarchy is None:
@@ -141,9 +146,26 @@ class Attribute:
             raise SchemaError(
                 f"the bounds of '{self.name}' must be two numbers, such as (0, None) for 'not negative'."
             ) from None
+        if any(b is not None and math.isnan(b) for b in (low, high)):
+            raise SchemaError(f"a bound of '{self.name}' is NaN; leave it out (None) for 'no bound'.")
         if low is not None and high is not None and not low <= high:
             raise SchemaError(f"the bounds of '{self.name}' are {low:g} and {high:g}: the lower one must come first.")
         return low, high
+
+    def _checked_missing(self) -> tuple[float | str, ...]:
+        given: Any = self.missing
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            given = (given,)
+        codes = tuple(code if isinstance(code, str) else _number(code) for code in given)
+        if None in codes:
+            raise SchemaError(f"the missing codes of '{self.name}' must be numbers or texts, such as 99 or 'unknown'.")
+        return tuple(code for code in codes if code is not None)
+
+    def _checked_map(self, field: str) -> dict[str, Any]:
+        given = getattr(self, field)
+        if not isinstance(given, Mapping):
+            raise SchemaError(f"the {field} of '{self.name}' must be a mapping, such as {_EXAMPLES[field]}.")
+        return {str(k): v for k, v in given.items()}
 
     def __hash__(self) -> int:
         return hash((self.name, self.role, self.scale))
@@ -186,8 +208,12 @@ class Attribute:
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Attribute:
         """Build from a TOML table; the inverse of `to_dict`."""
+        if not isinstance(table, Mapping):
+            raise SchemaError("every [[attribute]] is a table with a name and a role.")
         fields = dict(table)
         name = str(fields.get("name", "?"))
+        if "bounds" in fields:
+            raise SchemaError(f"write the bounds of '{name}' as minimum = … and maximum = …, each on a line of its own.")
         fields["bounds"] = (fields.pop("minimum", None), fields.pop("maximum", None))
         if isinstance(fields.get("hierarchy"), Mapping):
             fields["hierarchy"] = Hierarchy.from_dict(fields["hierarchy"])
@@ -198,3 +224,10 @@ class Attribute:
         if "name" not in fields:
             raise SchemaError("every [[attribute]] needs a name.")
         return cls(**fields)
+
+
+def _number(value: object) -> float | None:
+    """Return a plain finite number, also from NumPy; None for anything else."""
+    value = value.item() if hasattr(value, "item") else value
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if good else None  # type: ignore[return-value]

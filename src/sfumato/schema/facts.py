@@ -12,9 +12,8 @@ from sfumato.errors import DataError, listing
 
 NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values", "values of another kind"
 
-_CODES = [float(sign * int(digit * width)) for sign in (1, -1) for digit in "789" for width in range(1, 8)]
-_CODES += [float(sign * (10**width - k)) for sign in (1, -1) for width in range(2, 8) for k in (2, 3, 4)]
-_CODES += [-1.0]
+_CODES = [-1, *(sign * int(digit * width) for sign in (1, -1) for digit in "789" for width in range(1, 8))]
+_CODES += [sign * (10**width - k) for sign in (1, -1) for width in range(2, 8) for k in (2, 3, 4)]
 """Numbers that surveys use for "no answer": 7, 8, 9, 77, 97, 98, 99, 999, …, also negative; and -1."""
 
 _NO_ANSWER = (
@@ -112,14 +111,15 @@ def facts_of(frame: object) -> list[ColumnFacts]:
     if isinstance(wrapped, nw.DataFrame):
         return [_local_facts(wrapped, name) for name in wrapped.columns]
     schema = wrapped.collect_schema()
-    kinds = [_kind(dtype) for dtype in schema.values()]
+    dtypes = list(schema.values())
+    kinds = [_kind(dtype) for dtype in dtypes]
     names = schema.names()
     if wrapped.implementation.is_spark_like():  # Spark reads "a.b" as a field b inside a column a
         names = [f"column_{i}" for i in range(len(names))]
         wrapped = nw.from_native(wrapped.to_native().toDF(*names))
     asked = {"records": nw.len().alias("records")}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        asked |= {f"{fact}_{i}": e.alias(f"{fact}_{i}") for fact, e in _expressions(nw.col(name), kind).items()}
+        asked |= {f"{fact}_{i}": e.alias(f"{fact}_{i}") for fact, e in _expressions(name, kind, dtypes[i]).items()}
     answers = wrapped.select(*asked.values()).collect().rows(named=True)[0]
     found = []
     for i, (name, kind) in enumerate(zip(schema.names(), kinds, strict=True)):
@@ -160,11 +160,12 @@ def _local_facts(frame: nw.DataFrame[Any], name: str) -> ColumnFacts:
         except Exception:  # what Arrow raises quotes values
             return ColumnFacts(name, OTHER, len(frame), column.null_count())
     kind = _kind(column.dtype)
-    gaps = column.to_frame().select(_expressions(nw.col(name), kind)["missing"].alias("missing")).item()
+    expressions = _expressions(name, kind, column.dtype)
+    gaps = column.to_frame().select(expressions["missing"].alias("missing")).item()
     if kind == OTHER:
         return ColumnFacts(name, kind, len(frame), int(gaps or 0))
     different = column.unique().to_frame()
-    expressions = _expressions(nw.col(name), kind) | {"distinct": nw.len()}
+    expressions["distinct"] = nw.len()
     answers = different.select(*(e.alias(key) for key, e in expressions.items())).rows(named=True)[0]
     answers["distinct"] -= answers.pop("missing")  # null and NaN
     return _facts(name, kind, len(frame), int(gaps or 0), answers)
@@ -191,16 +192,18 @@ def _kind(dtype: Any) -> str:
     return TEXT if dtype in (nw.String, nw.Categorical, nw.Enum) else OTHER
 
 
-def _expressions(column: nw.Expr, kind: str) -> dict[str, nw.Expr]:
+def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
     """Return what to ask of a column: each expression gives one value."""
+    column = nw.col(name)
     if kind == NUMBERS:
-        numbers = column.cast(nw.Float64)
-        numbers = nw.when(~numbers.is_nan()).then(numbers)
-        plain = nw.when(~numbers.is_in(_CODES)).then(numbers)
+        numbers, codes = column, [code for code in _CODES if _fits(code, dtype)]
+        if not dtype.is_integer():  # not cast for the rest: whole numbers beyond 2^53 have no exact float
+            numbers = column.cast(nw.Float64)
+            numbers = nw.when(~numbers.is_nan()).then(numbers)
+        plain = nw.when(~numbers.is_in(codes)).then(numbers)
         return {
             "missing": numbers.null_count(),
-            # whole numbers beyond 2^53 are told apart as they are, not as floats
-            "distinct": nw.when(~column.cast(nw.Float64).is_nan()).then(column).n_unique(),
+            "distinct": numbers.n_unique(),
             "whole": (numbers % 1 == 0).all(),
             "low": numbers.min(),
             "high": numbers.max(),
@@ -222,3 +225,9 @@ def _expressions(column: nw.Expr, kind: str) -> dict[str, nw.Expr]:
             "no_answer": ((text == "") | text.str.to_lowercase().is_in(_NO_ANSWER.split("|"))).any(),
         }
     return asked
+
+
+def _fits(code: int, dtype: Any) -> bool:
+    """Whether a column of this type could hold the code; some engines refuse to look for what it cannot hold."""
+    bits = {nw.Int8: 7, nw.UInt8: 8, nw.Int16: 15, nw.UInt16: 16}.get(type(dtype), 31)
+    return abs(code) < 2**bits and (code > 0 or not dtype.is_unsigned_integer())

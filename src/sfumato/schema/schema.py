@@ -69,7 +69,9 @@ class Schema:
     def names(self, *, role: str) -> tuple[str, ...]: ...
     def names(self, *, role: str | None = None) -> tuple[str, ...]:
         """Return the column names, or those of one role."""
-        return tuple(a.name for a in self.attributes if role is None or a.role == Role(role))
+        if role is not None and role not in (allowed := [r.value for r in Role]):
+            raise SchemaError(unknown_name("role", role, allowed, "the list of roles"))
+        return tuple(a.name for a in self.attributes if role is None or a.role == role)
 
     def one(self, role: str) -> str | None:
         """Return the column that has this role, or ``None`` (for weight, household and the like)."""
@@ -132,6 +134,8 @@ class Schema:
             return cls.from_toml(Path(path).read_text("utf-8"))
         except FileNotFoundError:
             raise SchemaError(f"there is no schema file at {path}. `sfumato schema DATA` writes one.") from None
+        except UnicodeDecodeError:
+            raise SchemaError(f"{path} is not a schema: it is not UTF-8 text.") from None
 
     # -- guessing
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import NoiseModel, Parametric, param
 from sfumato.errors import DataError, ParameterError
+from sfumato.kernels.linear import regression_sums
 from sfumato.microdata import Microdata, check_numeric
 from sfumato.schema import Schema
 
@@ -70,7 +71,10 @@ class MeanCombination(Estimator):
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return Σ weight × mean, over the records that have all the columns."""
         batch = data.batch(list(self.weights))
-        total = np.zeros(len(batch))
+        means = [weight * float(batch.numbers(name).mean()) for name, weight in self.weights.items() if len(batch)]
+        if means and not math.isnan(sum(means)):
+            return sum(means)
+        total = np.zeros(len(batch))  # some values are missing: over the records that have all the columns
         for name, weight in self.weights.items():
             total = total + weight * batch.numbers(name)
         return mean_of(total, self.label())
@@ -161,20 +165,15 @@ class Slope(Estimator):
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return the slope over the records that have both columns."""
         batch = data.batch([self.x, self.y])
-        x, y = batch.numbers(self.x), batch.numbers(self.y)
-        both = ~(np.isnan(x) | np.isnan(y))
-        if not both.all():
-            x, y = x[both], y[both]
-        if len(x) <= 3:
+        count, squares, products = regression_sums(batch.numbers(self.x), batch.numbers(self.y))
+        if count <= 3:
             raise DataError(
                 f"a slope of '{self.y}' on '{self.x}' needs more than 3 records that have both; its variance is infinite "
-                f"for 3 or fewer. There are {len(x)}."
+                f"for 3 or fewer. There are {count}."
             )
-        centred = x - x.mean()
-        squares = float(np.einsum("i,i", centred, centred))  # not BLAS: its threads get in the way of ours
         if squares == 0:
             raise DataError(f"'{self.x}' is constant, so it has no slope. Choose another independent variable.")
-        return self._correction(published) * float(np.einsum("i,i", centred, y)) / squares
+        return self._correction(published) * products / squares
 
     def _correction(self, published: Mapping[str, Any]) -> float:
         if self.corrected_by is None:

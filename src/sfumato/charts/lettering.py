@@ -1,0 +1,187 @@
+"""What is written in a panel of risk against utility: names, threshold, the chosen point, parameter values along a curve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import altair as alt
+
+from sfumato.charts import marks
+from sfumato.charts.placing import Box, Clutter, Spot, around, stack, text_width
+from sfumato.charts.plane import Plane, Trace
+from sfumato.charts.scales import readable
+from sfumato.charts.theme import INK, PAPER, SIZE, SOFT
+from sfumato.charts.words import short, symbol
+
+_LABELS = 6
+"""At most so many parameter values stand along a curve,"""
+_APART = 24
+"""so many pixels apart."""
+_CURVE, _RULE, _WORDS = 3.0, 0.5, 5.0
+"""How much it hurts to write over one of these."""
+_SMALL = SIZE - 1
+
+Place = dict[str, Any]
+
+
+def lettered(plane: Plane) -> alt.LayerChart:
+    """Return the panel with its words, each where it covers least; the most important first."""
+    clutter = _clutter(plane)
+    words = [*_threshold(plane, clutter), *_chosen(plane, clutter), *_along(plane, clutter), *_names(plane)]
+    chart: alt.LayerChart = alt.layer(*plane.layers(), *words).properties(width=plane.width, height=plane.height)
+    if not plane.title:
+        return chart
+    colour = marks.colour_in(plane.sheet.palette, plane.sheet.labels[0])
+    return chart.properties(title=alt.Title(plane.title, color=colour, fontWeight="bold", fontSize=SIZE))
+
+
+def _clutter(plane: Plane) -> Clutter:
+    clutter = Clutter(plane.width, plane.height)
+    for trace in plane.traces:
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in trace.sheet.line_rows(trace.risk):
+            curves.setdefault(row["series"], []).append(plane.pixel(row["u"], row["r"]))
+        for curve in curves.values():
+            clutter.add_line(curve, _CURVE)
+        for row in trace.sheet.point_rows(trace.risk):
+            x, y = plane.pixel(row["u"], row["r"])
+            clutter.add(Box(x - 4, y - 4, x + 4, y + 4), _CURVE)
+            ends = [v for v in (row["u_low"], row["u_high"]) if plane.sheet.u_axis.shows(v)]
+            across = [plane.pixel(v, row["r"])[0] for v in ends]
+            clutter.add(Box(min([x, *across]), y - 1, max([x, *across]), y + 1), 2 * _RULE)
+        for place in trace.sheet.chosen_places(trace.risk):
+            x, y = plane.pixel(place["u"], place["r"])
+            clutter.add(Box(x - 8, y - 8, x + 8, y + 8), _CURVE)
+    for end in plane.ends():
+        x = plane.sheet.u_axis.share(end["u"]) * plane.width
+        clutter.add(Box(x - 1, 0, x + 1, plane.height), _RULE)
+    return clutter
+
+
+# -- the threshold
+
+
+def _threshold(plane: Plane, clutter: Clutter) -> list[Any]:
+    limit = plane.sheet.limits.get(plane.risk.label)
+    if limit is None or not plane.outer:
+        return []
+    text = f"largest tolerable risk {short(limit)}"
+    if text_width(text) > plane.width - 8:
+        text = f"at most {short(limit)}"
+    y, wide = plane.pixel(plane.sheet.u_axis.high, limit)[1], text_width(text)
+    spots = []
+    for start, align in ((4.0, "left"), (plane.width - 4 - wide, "right")):
+        for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4)):
+            at = 4 if align == "left" else plane.width - 4
+            spots.append(Spot(Box(start, top, start + wide, top + 13), {"align": align, "baseline": baseline, "dy": dy, "x": at}))
+    clutter.add(Box(0, y - 1, plane.width, y + 1), _RULE)
+    spot, _ = clutter.best(spots)
+    clutter.add(spot.box, _WORDS)
+    style = {k: v for k, v in spot.style.items() if k != "x"}
+    encode = {"x": alt.value(spot.style["x"]), "y": plane.y}
+    return [marks.words([{"r": limit, "text": text, "what": "threshold words"}], encode=encode, **style)]
+
+
+# -- the chosen point
+
+
+def _chosen(plane: Plane, clutter: Clutter) -> list[Any]:
+    """Ring the chosen point on every curve, and write its parameter once, at the rightmost."""
+    rings = [place for t in plane.traces for place in t.sheet.chosen_places(t.risk)]
+    if not rings:
+        return []
+    both = {"x": plane.x, "y": plane.y}
+    made: list[Any] = []
+    if plane.several and all(math.isclose(p["r"], rings[0]["r"], rel_tol=1e-6) for p in rings):
+        level = {"r": rings[0]["r"], "what": "chosen level"}
+        made.append(marks.reference([level], {"strokeDash": [1, 3], "strokeWidth": 1.4}, y=plane.y, color=alt.value(INK)))
+    made.append(marks.ring(rings, **both))
+    text = plane.sheet.chosen_words if plane.sheet.single else "chosen"
+    last = max(rings, key=lambda p: float(p["u"]))
+    sides = ("right down", "left up", "right up", "left down", "right", "left")
+    spot, _ = clutter.best(around(*plane.pixel(last["u"], last["r"]), text, sides, SIZE + 0.5))
+    clutter.add(spot.box, _WORDS)
+    made.append(marks.words([{**last, "text": text}], encode=both, fontWeight="bold", **spot.style))
+    return made
+
+
+# -- parameter values along the leftmost curve
+
+
+def _along(plane: Plane, clutter: Clutter) -> list[Any]:
+    """Mark some readable parameter values on every curve; write them beside the leftmost, where there is room."""
+    kept: list[tuple[list[Place], Spot, str]] = []
+    for t in _candidates(plane):
+        places = _places(plane, t)
+        if not places or len(kept) >= _LABELS:
+            continue
+        x, y = plane.pixel(places[0]["u"], places[0]["r"])
+        near = any(math.hypot(x - a, y - b) < _APART for a, b in (plane.pixel(q[0]["u"], q[0]["r"]) for q, _, _ in kept))
+        text = short(t)
+        spot, cost = clutter.best(around(x, y, text, ("left", "left up", "right down", "right"), _SMALL))
+        if not near and cost < _CURVE:
+            clutter.add(spot.box, _WORDS)
+            kept.append((places, spot, text))
+    if not kept:
+        return []
+    both = {"x": plane.x, "y": plane.y}
+    made: list[Any] = []
+    if not any(t.sheet.has_points(t.risk) for t in plane.traces):
+        dot = {"shape": "circle", "size": 22, "fill": PAPER, "strokeWidth": 1.3, "opacity": 1}
+        stroke = alt.Stroke("series:N", scale=marks.colour_scale(plane.sheet.palette), legend=None)
+        made.append(marks.rows(p for places, _, _ in kept for p in places).mark_point(**dot).encode(stroke=stroke, **both))
+    kept.sort(key=lambda item: float(item[0][0]["t"]))
+    kept[0] = _explained(plane, clutter, kept[0])
+    for style in {tuple(spot.style.items()) for _, spot, _ in kept}:
+        items = [{**places[0], "text": text, "what": "along"} for places, spot, text in kept if tuple(spot.style.items()) == style]
+        made.append(marks.words(items, encode=both, fontSize=_SMALL, color=SOFT, **dict(style)))
+    return made
+
+
+def _candidates(plane: Plane) -> list[float]:
+    """Return parameter values worth writing, the most readable first; none for a single point, or for unlike grids."""
+    sheet = plane.sheet
+    grids = {tuple(t.sheet.grid) for t in plane.traces}
+    if not sheet.single or len(sheet.grid) < 2 or len(grids) > 1:
+        return []
+    values = [t for group in readable(sheet.grid, sheet.log_t) for t in group]
+    return [t for t in dict.fromkeys(values) if not math.isclose(t, sheet.chosen_t, rel_tol=1e-6)]
+
+
+def _places(plane: Plane, t: float) -> list[Place]:
+    found = [place for trace in plane.traces for place in _of_trace(trace, t)]
+    return sorted(found, key=lambda place: float(place["u"]))
+
+
+def _of_trace(trace: Trace, t: float) -> list[Place]:
+    return trace.sheet.places(t, trace.risk)
+
+
+def _explained(plane: Plane, clutter: Clutter, item: tuple[list[Place], Spot, str]) -> tuple[list[Place], Spot, str]:
+    """Return the first label with the parameter's symbol before it, if that fits."""
+    places, spot, text = item
+    long = f"{symbol(plane.sheet.data.parameters[0])} = {text}"
+    clutter.drawn.remove((spot.box, _WORDS))
+    side = {"right": "left", "left": "right"}[spot.style["align"]] + {"bottom": " up", "top": " down", "middle": ""}[spot.style["baseline"]]
+    (found,) = around(*plane.pixel(places[0]["u"], places[0]["r"]), long, (side,), _SMALL)
+    return (places, found, long) if clutter.cost(found.box) < _CURVE else item
+
+
+# -- names
+
+
+def _names(plane: Plane) -> list[alt.Chart]:
+    """Write above each unmasked line whose it is."""
+    if plane.title or not (plane.sheet.direct or plane.several):
+        return []
+    ends = plane.ends()
+    texts = [f"unmasked, {end['map']}" if plane.several else str(end["series"]) for end in ends]
+    spots = [(plane.sheet.u_axis.share(end["u"]) * plane.width, text) for end, text in zip(ends, texts, strict=True)]
+    made = []
+    for end, text, (start, row) in zip(ends, texts, stack(spots, plane.width), strict=True):
+        drawn = marks.rows([{**end, "text": text}]).mark_text(align="left", baseline="bottom", fontWeight="normal" if plane.several else "bold")
+        colour = alt.value(SOFT) if plane.several else plane.colour
+        where = {"x": alt.value(start), "y": alt.value(-6 - (SIZE + 4) * row)}
+        made.append(drawn.encode(**where, text="text:N", color=colour))
+    return made

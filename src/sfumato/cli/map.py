@@ -1,0 +1,208 @@
+"""`sfumato map`: risk against utility over the parameters of a mask, and the best choice that is safe enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.given import estimator, grid, recipe_of, risk_measure, thresholds
+from sfumato.cli.handling import INFEASIBLE
+from sfumato.cli.load import load, refuse_existing
+from sfumato.cli.options import (
+    OUTPUT,
+    Json,
+    Knows,
+    MaskName,
+    MatchProbability,
+    Published,
+    Read,
+    RecipeFile,
+    Replace,
+    SchemaFile,
+    Set,
+    Strategy,
+    measure_names,
+    snooper_of,
+)
+from sfumato.cli.screen import Screen, percent
+from sfumato.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sfumato.microdata import Microdata
+    from sfumato.rumap import Choice, RUMap
+
+_CHARTS = (".svg", ".png")
+
+
+def map_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)],
+    over: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PARAMETER=VALUES",
+            help="What to sweep: noise.lambda2=0.01:1:25 is 25 values from 0.01 to 1 by equal factors, "
+            "noise.lambda2=0.05,0.1,0.2 these three. Give it twice to sweep two parameters.",
+            show_default=False,
+        ),
+    ],
+    risk: Annotated[
+        list[str],
+        typer.Option(
+            help="A column that a snooper wants to know, or with parameters of the measure: 'salary; low=0.99' for the "
+            "top one percent. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    utility: Annotated[
+        list[str],
+        typer.Option(
+            help="What an analyst estimates: a column (its mean), 'income - salary' (of means), 'salary ~ age', or "
+            "'salary ~ age + C(region); age'. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    recipe: RecipeFile = None,
+    mask: MaskName = None,
+    set_: Set = None,
+    measure: Annotated[
+        str, typer.Option(help="Which risk measure; `sfumato risk --list` shows all.", autocompletion=measure_names)
+    ] = "attribute_risk",
+    max_risk: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="R",
+            help="Choose the most useful point with a risk of at most R; COLUMN=R for one of several columns.",
+        ),
+    ] = None,
+    max_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ERROR",
+            help="The same in the column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).",
+        ),
+    ] = None,
+    replications: Annotated[
+        int, typer.Option(help="How often the file is masked at each point; 0 for formulas alone.", min=0)
+    ] = 200,
+    strategy: Strategy = None,
+    match_probability: MatchProbability = 1.0,
+    knows: Knows = None,
+    published: Published = False,
+    schema: SchemaFile = None,
+    read: Read = None,
+    seed: Annotated[
+        int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report (HTML).", rich_help_panel=OUTPUT)] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw the map (.svg or .png).", rich_help_panel=OUTPUT)] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Trace disclosure risk against data utility over the parameters of a mask, and choose.
+
+    With --max-risk or --max-error, the most useful point whose risk stays below is found, between the points too, and
+    confirmed with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
+    """
+    from sfumato.rumap import ru_map
+    from sfumato.utility import EstimatorUtility
+
+    screen = Screen(as_json)
+    for path, what in ((out, "the report"), (chart, "the chart")):
+        if path is not None:
+            refuse_existing(path, replace, what)
+    if chart is not None and chart.suffix.lower() not in _CHARTS:
+        raise ParameterError(f"a chart is drawn as .svg or .png; {chart.name} is neither.")
+    method = recipe_of(recipe, mask, set_)
+    swept = grid(over, method)
+    risks = [risk_measure(text, measure) for text in risk]
+    limits = thresholds(max_risk, max_error, risks)
+    snooper = snooper_of(strategy, match_probability, knows, published)
+    data = load(screen, file, schema, read)
+    utilities = [EstimatorUtility(estimator(text, data.schema.names())) for text in utility]
+    choice: Choice | None = None
+    with screen.progress() as tell:
+        m = ru_map(
+            data, method, swept, risks, utilities, snooper=snooper, replications=replications, draws=seed,
+            progress=lambda done, total: tell("Masking at every point", done, total),
+        )  # fmt: skip
+        if limits:
+            tell("Looking for the best point that is safe", 0, 0)
+            choice = m.choose(limits)
+        _draw(m, choice, limits, data, file, out, chart, tell)
+    _show(screen, m, choice)
+    for label, reason in m.refused.items():
+        screen.note(f"{label}: {reason}")
+    screen.answer(
+        {
+            "file": file,
+            **m.to_dict(),
+            "choice": None if choice is None else choice.to_dict(),
+            "report": out,
+            "chart": chart,
+        }
+    )
+    if choice is not None and not choice.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _draw(
+    m: RUMap,
+    choice: Choice | None,
+    limits: dict[str, float],
+    data: Microdata,
+    file: Path,
+    out: Path | None,
+    chart: Path | None,
+    tell: Any,
+) -> None:
+    """Write the report and the chart."""
+    limit = next(iter(limits.values())) if len(set(limits.values())) == 1 else None
+    if chart is not None:
+        from sfumato.charts.render import to_png, to_svg
+        from sfumato.files import write_text
+
+        tell("Drawing", 0, 0)
+        picture = m.chart(limit, choice)
+        if chart.suffix.lower() == ".svg":
+            write_text(chart, to_svg(picture))
+        else:
+            to_png(picture, chart)
+    if out is not None:
+        from sfumato.reports import Report
+        from sfumato.reports.sections import data_section
+
+        tell("Writing the report", 0, 0)
+        Report(f"R-U map of {file.name}", [data_section(data), m.report(limit, choice)]).write(out)
+
+
+def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
+    how = f"{m.replications:,} replications" if m.replications else "by formula"
+    screen.say(f"The snooper {m.evaluator.snooper.describe()}. {len(m.points):,} points, {how}.")
+    screen.say()
+    labels = [f"{'R' if measure.side == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
+    rows: list[list[object]] = []
+    for p, settings in enumerate(m.points):
+        rows.append(
+            [*(float(settings[name]) for name in m.parameters), *(m.estimate(i, p)[0] for i in range(len(labels)))]
+        )
+    last = ["unmasked", *[""] * (len(m.parameters) - 1)]
+    rows.append([*last, *(m.unmasked(i) for i in range(len(labels)))])
+    heads = [*m.parameters, *labels]
+    screen.table(heads, rows, range(len(heads)))
+    screen.say("R: lower is safer. U = 1 / mean squared error: higher is more useful. 95 % intervals: --json or --out.")
+    if choice is None:
+        return
+    screen.say()
+    screen.say(str(choice), strong=True)
+    for score in (*choice.risks, *choice.utilities) if choice.feasible else ():
+        screen.say(f"  {score.measure}: {score.words}{_kept(m, score)}")
+
+
+def _kept(m: RUMap, score: Any) -> str:
+    """Return how much of the unmasked file's utility is left."""
+    if score.side == "risk":
+        return ""
+    whole = m.unmasked(m.position(score.side, score.measure))
+    return f" ({percent(score.value / whole)} of the unmasked file's precision)" if 0 < whole < float("inf") else ""

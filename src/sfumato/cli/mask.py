@@ -1,0 +1,142 @@
+"""`sfumato mask`: mask a file and write what may be published."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.given import recipe_of
+from sfumato.cli.listing import masks, show
+from sfumato.cli.load import load
+from sfumato.cli.options import METHOD, OUTPUT, READING, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
+from sfumato.cli.screen import Screen
+from sfumato.errors import DataError
+
+if TYPE_CHECKING:
+    from sfumato.contract import Draws, Release
+
+
+def mask(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)
+    ] = None,
+    recipe: RecipeFile = None,
+    mask: MaskName = None,
+    set_: Set = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show every mask with its parameters, and stop.", rich_help_panel=METHOD)
+    ] = False,
+    schema: SchemaFile = None,
+    read: Read = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="memory|duckdb",
+            help="duckdb works on large CSV and Parquet files in pieces.",
+            rich_help_panel=READING,
+        ),
+    ] = "memory",
+    out: Annotated[Path | None, typer.Option(help="Folder for what may be published.", rich_help_panel=OUTPUT)] = None,
+    seed_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to keep the secret seed, outside the folder. Whoever has it can subtract the noise.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    seed_from: Annotated[
+        Path | None,
+        typer.Option(help="Use the seed in this file, to make an earlier release again.", rich_help_panel=OUTPUT),
+    ] = None,
+    form: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="csv, parquet, sav, dta, xlsx, ...; may be repeated. csv and parquet if not given.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Mask a file, and write what may be published to a folder.
+
+    The folder gets the masked data, schema.toml and recipe.toml. Identifiers are always removed first.
+    """
+    screen = Screen(as_json)
+    if list_:
+        show(screen, masks(), "masks")
+        return
+    if file is None:
+        raise typer.BadParameter("name the file to mask, or --list to see the masks.", param_hint="'FILE'")
+    if out is None:
+        raise typer.BadParameter("say which folder gets what may be published.", param_hint="'--out'")
+    chosen = recipe_of(recipe, mask, set_)
+    draws, secret = _seed(seed_file, seed_from, replace)
+    _check_out(out, file, secret, replace)
+    data = load(screen, file, schema, read, engine)
+    with screen.progress() as tell:
+        tell(f"Masking {file.name}", 0, 0)
+        release = chosen.apply(data, draws)
+        release.write(
+            out, draws, secret, forms=[f.lower().lstrip(".") for f in form or ("csv", "parquet")], replace=replace
+        )
+    _show(screen, release, out, secret)
+
+
+def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tuple[Draws, Path]:
+    """Return the randomness, and where its seed is kept."""
+    from sfumato.contract import Draws
+
+    if seed_from is not None:
+        return Draws.read(seed_from), seed_file or seed_from
+    if seed_file is None:
+        raise typer.BadParameter(
+            "say where to keep the secret seed (outside the folder), or which one to use again (--seed-from).",
+            param_hint="'--seed-file'",
+        )
+    if seed_file.exists() and not replace:
+        raise DataError(
+            f"{seed_file} is there already, and a new seed would take the place of an old one. To use that seed again: "
+            f"--seed-from {seed_file}. To make a new one: another name, or --replace."
+        )
+    return Draws.secret(), seed_file
+
+
+def _check_out(out: Path, file: Path, secret: Path, replace: bool) -> None:
+    """Refuse to put the seed among what is published, or to replace a folder that holds anything else."""
+    from sfumato.demo import PUBLISHED
+    from sfumato.files import check_replaceable
+
+    folder = out.resolve()
+    if folder in (secret.resolve(), *secret.resolve().parents):
+        raise DataError(f"the seed must be kept apart from what is published: choose a place outside {out} for it.")
+    if folder in file.resolve().parents:
+        raise DataError(f"the original, {file}, lies in {out}: choose another folder for what may be published.")
+    if folder.is_dir() and any(folder.iterdir()) and not replace:
+        raise DataError(f"the folder {out} already holds files. Choose another one, or add --replace.")
+    check_replaceable(folder, PUBLISHED)
+
+
+def _show(screen: Screen, release: Release, out: Path, secret: Path) -> None:
+    files = sorted(p.name for p in out.iterdir())
+    steps = list(release.recipe.describe()) if release.recipe is not None else []
+    screen.say(f"Masked {len(release.masked):,} records.", strong=True)
+    screen.say()
+    screen.table(("step", "mask", "parameters"), steps)
+    screen.say()
+    rows = [(g.step, g.says, g.verified) for g in release.guarantees]
+    screen.table(("step", "what holds", "how that is known"), rows)
+    screen.say()
+    screen.say(f"Wrote {out}{os.sep}: {', '.join(files)}.")
+    screen.say(f"The seed is in {secret}. Never publish it: whoever has it can subtract the noise.")
+    screen.say("Next: sfumato risk ORIGINAL MASKED --align rows tells what a snooper learns from it.")
+    screen.answer(
+        {
+            "records": len(release.masked), "columns": list(release.masked.schema.names()), "folder": out, "files": files,
+            "seed_file": secret, "steps": [{"name": n, "mask": m, "parameters": p} for n, m, p in steps],
+            "guarantees": [{"step": g.step, "says": g.says, "verified": g.verified} for g in release.guarantees],
+        }
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""`sfumato papers`: what the papers behind sfumato say, and what implements it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sfumato.cli.options import Json
+from sfumato.cli.screen import Screen
+from sfumato.errors import ParameterError, unknown_name
+
+
+def paper_names(incomplete: str) -> list[str]:
+    """Complete the name of a paper."""
+    from sfumato.papers import ORDER
+
+    return [name for name in ORDER if name.startswith(incomplete)]
+
+
+def papers(
+    paper: Annotated[
+        str | None,
+        typer.Option(help="One paper: ru_map, matrix_masking, rta, mas or global_risk.", autocompletion=paper_names),
+    ] = None,
+    status: Annotated[str | None, typer.Option(metavar="built|planned", help="Only rows of this status.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the five papers behind sfumato state, row by row, and what implements and tests it."""
+    from sfumato.papers import papers as read_papers
+
+    screen = Screen(as_json)
+    known = {p.key: p for p in read_papers()}
+    if paper is not None and paper not in known:
+        raise ParameterError(unknown_name("paper", paper, known, "the list of papers"))
+    if status not in (None, "built", "planned"):
+        raise ParameterError(f"status is built or planned; got '{status}'.")
+    chosen = [known[paper]] if paper else list(known.values())
+    rows = [row for p in chosen for row in p.rows if status in (None, row.status)]
+    for p in chosen:
+        year = "" if p.year is None else f", {p.year}"
+        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.built} of {len(p.rows)} rows built.")
+    screen.say()
+    screen.table(
+        ("id", "where", "what it says", "status", "function"),
+        [(r.id, r.where, r.says, r.status, r.by or "") for r in rows],
+    )
+    screen.answer(
+        {
+            "papers": [
+                {"key": p.key, "title": p.title, "authors": p.authors, "year": p.year, "rows": len(p.rows), "built": p.built}
+                for p in chosen
+            ],
+            "rows": [
+                {
+                    "id": r.id, "paper": r.paper, "where": r.where, "kind": r.kind, "says": r.says, "erratum": r.erratum,
+                    "status": r.status, "by": r.by, "tests": r.tests,
+                }
+                for r in rows
+            ],
+        }
+    )  # fmt: skip

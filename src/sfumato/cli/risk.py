@@ -1,0 +1,176 @@
+"""`sfumato risk`: what a snooper learns from a masked file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.given import settings
+from sfumato.cli.listing import risk_measures, show
+from sfumato.cli.load import load_release
+from sfumato.cli.options import (
+    Json,
+    Knows,
+    MatchProbability,
+    Published,
+    Read,
+    SchemaFile,
+    Strategy,
+    measure_names,
+    snooper_of,
+)
+from sfumato.cli.screen import Screen, percent
+from sfumato.errors import DataError, NotApplicable, ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    from sfumato.contract import Measure, Release, Score, Snooper
+
+
+def risk(
+    original: Annotated[
+        Path | None, typer.Argument(metavar="ORIGINAL", help="The confidential file.", show_default=False)
+    ] = None,
+    masked: Annotated[
+        Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)
+    ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            metavar="rows|COLUMN",
+            help="Which masked record is whose: rows, if both files list the same records in the same order, "
+            "or a column of both files that is unique.",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the snooper wants to know; may be repeated. Every confidential column of numbers if not given."
+        ),
+    ] = None,
+    measure: Annotated[
+        str, typer.Option(help="Which measure; --list shows all.", autocompletion=measure_names)
+    ] = "attribute_risk",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of the measure, such as low=0.99. May be repeated."
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show every measure with its parameters, and stop.")] = False,
+    strategy: Strategy = None,
+    match_probability: MatchProbability = 1.0,
+    knows: Knows = None,
+    published: Published = False,
+    schema: SchemaFile = None,
+    read: Read = None,
+    as_json: Json = False,
+) -> None:
+    """Tell how closely a snooper can know a person's value from a masked file.
+
+    R = 1 / (mean squared error of his guess), so lower is safer; the error in the column's own unit stands beside it.
+    """
+    screen = Screen(as_json)
+    if list_:
+        show(screen, risk_measures(), "measures")
+        return
+    if original is None or masked is None:
+        raise typer.BadParameter("name the original file and the masked file.", param_hint="'ORIGINAL MASKED'")
+    if align is None:
+        raise typer.BadParameter(
+            "say which masked record is whose: --align rows if both files list the same records in the same order, "
+            "or --align COLUMN for a column of both files that is unique.",
+            param_hint="'--align'",
+        )
+    snooper = snooper_of(strategy, match_probability, knows, published)
+    cls = _class(measure)
+    facts = settings(cls, set_ or ())
+    cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
+    release = load_release(screen, original, masked, schema, read, align)
+    scores, refused = _scores(release, cls, facts, column or [], snooper)
+    _show(screen, release, snooper, scores, refused)
+
+
+def _class(name: str) -> type[Measure]:
+    known = risk_measures()
+    if name not in known:
+        raise ParameterError(unknown_name("measure", name, known, "the list of risk measures"))
+    return known[name]
+
+
+def _scores(
+    release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
+) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
+    """Return (column, score, error / standard deviation), the worst first, and why columns were left out."""
+    from sfumato.engines import Kind
+
+    named = bool(columns)
+    before, after = release.original, release.masked.engine.kinds
+    columns = columns or [n for n in before.schema.names(role="confidential") if before.kind(n) is Kind.NUMBER]
+    if not columns:
+        raise DataError(
+            "there is no confidential column of numbers. Name one with --column, or give one the role "
+            "'confidential' in a schema."
+        )
+    scores, refused = [], {}
+    for name in dict.fromkeys(columns):
+        before.kind(name)  # refuses an unknown name
+        try:
+            if name not in after:
+                raise NotApplicable(f"column '{name}' is not in the masked file, so nothing is released of it.")
+            score = cls.from_dict({"column": name, **facts}).score(release, snooper)
+        except NotApplicable as reason:
+            if named:
+                raise
+            refused[name] = str(reason)
+        else:
+            spread = math.sqrt(float(before.moments([name]).covariance[0, 0]))
+            scores.append((name, score, _error(score) / spread if spread > 0 else math.nan))
+    if not scores:
+        raise NotApplicable(" ".join(refused.values()))
+    return sorted(scores, key=lambda s: (math.isnan(s[2]), s[2])), refused
+
+
+def _error(score: Score) -> float:
+    return 1 / math.sqrt(score.value) if score.value > 0 else math.inf
+
+
+def _show(
+    screen: Screen,
+    release: Release,
+    snooper: Snooper,
+    scores: list[tuple[str, Score, float]],
+    refused: dict[str, str],
+) -> None:
+    name, worst, share = scores[0]
+    relative = "" if math.isnan(share) else f", {percent(share)} of the column's standard deviation"
+    screen.say(f"For {name} {worst.words}{relative}.", strong=True)
+    screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
+    screen.say()
+    schema = release.original.schema
+    rows = [
+        (n, s.value, _interval(s), _error(s), schema[n].unit, None if math.isnan(r) else percent(r))
+        for n, s, r in scores
+    ]
+    heads = ("column", "risk R", "95 % interval", "typical error", "unit", "of the standard deviation")
+    screen.table(heads, rows, (1, 3, 5))
+    if len(scores) > 1:
+        screen.say("The column that a snooper knows best, for its spread, stands first; R itself depends on the unit.")
+    for column, reason in refused.items():
+        screen.note(f"{column}: {reason}")
+    screen.answer(
+        {
+            "records": len(release.masked),
+            "snooper": {"words": snooper.describe(), **snooper.to_dict()},
+            "scores": [
+                {"column": n, **s.to_dict(), "typical_error": _error(s), "error_over_sd": r} for n, s, r in scores
+            ],
+            "not_applicable": refused,
+        }
+    )
+
+
+def _interval(score: Score) -> str:
+    return "–" if score.interval is None else f"{score.interval[0]:.4g} to {score.interval[1]:.4g}"
