@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("sfumato", deadline=None)  # the first call of a kernel compiles it
+settings.load_profile("sfumato")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -46,6 +46,9 @@ def convert(parameter: Parameter | None, text: str) -> Any:
         return {name.strip(): _number(value) for name, _, value in pairs}
     if parameter.numeric:
         return _number(text)
+    parts = [_number(part) for part in text.split(",")]
+    if len(parts) > 1 and all(isinstance(part, float) for part in parts):
+        return tuple(parts)
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

@@ -35,9 +35,9 @@ def show(screen: Screen, classes: dict[str, type[Any]], what: str) -> None:
     for entry in described:
         screen.say(str(entry["name"]), strong=True)
         screen.say(f"  {entry['summary']}")
-        rows = [(f"  {p['name']}", p["default"], p["allowed"], p["meaning"]) for p in entry["parameters"]]
+        rows = [(p["name"], p["default"], p["allowed"], p["meaning"]) for p in entry["parameters"]]
         if rows:
-            screen.table(("  parameter", "default", "allowed", "meaning"), rows)
+            screen.table(("parameter", "default", "allowed", "meaning"), rows, indent=2)
         screen.say()
     screen.answer({what: described})
 
@@ -49,7 +49,7 @@ def _described(name: str, cls: type[Parametric]) -> dict[str, Any]:
         "name": name,
         "summary": summary,
         "parameters": [
-            {"name": p, "default": _default(defaults[p]), "allowed": _allowed(facts), "meaning": facts.doc}
+            {"name": p, "default": _default(defaults[p]), "allowed": _allowed(facts, defaults[p]), "meaning": facts.doc}
             for p, facts in cls.parameters().items()
         ],
     }
@@ -61,13 +61,13 @@ def _default(value: Any) -> str:
     return "none" if value is None or value == () else str(value)
 
 
-def _allowed(parameter: Parameter) -> str:
+def _allowed(parameter: Parameter, default: Any) -> str:
     if parameter.columns == "many":
         return "columns"
     if parameter.columns == "one":
         return "a column"
     if not (parameter.numeric or parameter.choices):
-        return "text"
+        return "numbers with commas between" if default == () else "text"
     low, high = parameter.low, parameter.high
     plain = dataclasses.replace(
         parameter,

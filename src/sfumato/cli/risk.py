@@ -156,6 +156,10 @@ def _show(
     ]
     heads = ("column", "risk R", "95 % interval", "typical error", "unit", "of the standard deviation")
     screen.table(heads, rows, (1, 3, 5))
+    for n, s, _ in scores:
+        if s.groups:
+            screen.say()
+            screen.table((f"{n}, by group of targets", "risk R"), list(s.groups.items()), (1,))
     if len(scores) > 1:
         screen.say("The column that a snooper knows best, for its spread, stands first; R itself depends on the unit.")
     for column, reason in refused.items():

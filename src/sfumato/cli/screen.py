@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -44,7 +45,9 @@ class Screen:
         """Print a remark that is not part of the answer."""
         _print(self._err, f"note: {text}", "dim")
 
-    def table(self, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = ()) -> None:
+    def table(
+        self, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = (), indent: int = 0
+    ) -> None:
         """Print a table; the columns at the positions `numbers` are set flush right. Nothing is ever cut off."""
         if self.as_json:
             return
@@ -55,9 +58,9 @@ class Screen:
                 table.add_column(Text(head), justify="right" if i in numbers else "left", overflow="fold")
             for line in cells:
                 table.add_row(*map(Text, line))
-            self._out.print(table)
+            self._out.print(Padding(table, (0, 0, 0, indent)))
         else:
-            print("\n".join(plain_table(heads, cells, numbers)))
+            print("\n".join(" " * indent + line for line in plain_table(heads, cells, numbers)))
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Print the JSON document, where one was asked for."""
