@@ -11,7 +11,7 @@ help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	@sh requirements/venv.sh $(PYTHON) $(VENV)
 
 $(VENV)/run.stamp: requirements/run.txt pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what sfumato needs (once)..."

@@ -1,10 +1,13 @@
-"""Teach the reference pages what masks, measures and estimators take: their parameters are declared with `param`."""
+"""Teach the reference pages the habits of the house.
+
+Masks, measures and estimators declare what they take with `param`; short docstrings show an example without a heading.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import griffe
@@ -15,11 +18,16 @@ from sfumato.contract import Parameter, Parametric
 class ParametricClasses(griffe.Extension):
     """Give every class of the house a signature and a list of parameters, read off the class itself."""
 
+    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Put a heading over an example that has none, so that it is set as code."""
+        if obj.docstring is not None and "\nExamples\n---" not in obj.docstring.value:
+            obj.docstring.value = obj.docstring.value.replace("\n>>> ", "\nExamples\n--------\n>>> ", 1)
+
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Visit every class of the package."""
         for shown in _classes(pkg):
             cls = getattr(importlib.import_module(shown.module.path), shown.name, None)
-            if isinstance(cls, type) and issubclass(cls, Parametric) and cls.parameters():
+            if isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, Parametric) and cls.parameters():
                 _describe(shown, cls)
 
 
@@ -58,7 +66,8 @@ def _sentence(parameter: Parameter) -> str:
     also = " It may be a mapping from column to number." if parameter.per_column else ""
     if "1e+300" in allowed:  # that is to say, any
         allowed = ""
-    return f"{parameter.doc[:1].upper()}{parameter.doc[1:]}{f': {allowed}' if allowed else ''}.{also}"
+    first = parameter.doc[:1].upper() if parameter.doc.isascii() or parameter.doc[0] != "λ" else "λ"
+    return f"{first}{parameter.doc[1:]}{f'; {allowed}' if allowed else ''}.{also}"
 
 
 _KIND = griffe.ParameterKind.positional_or_keyword

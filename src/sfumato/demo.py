@@ -17,6 +17,7 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.files import check_replaceable, whole_file, whole_folder
 from sfumato.masks import KimNoise
 from sfumato.rumap import Choice, RUMap, ru_map
+from sfumato.rumap.kept import precision_kept
 from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination
 
 SEED = 2004
@@ -115,7 +116,7 @@ def run_demo(
     tell("Masking and writing", 0, 0)
     release = recipe.with_(choice.settings).apply(data, draws)
     _write(release, m, choice, draws, folder, secret, replace)
-    return DemoResult(m, choice, release, _kept(m, choice), folder, secret, seed is None)
+    return DemoResult(m, choice, release, precision_kept(m, choice), folder, secret, seed is None)
 
 
 def _utilities() -> list[EstimatorUtility]:
@@ -139,7 +140,7 @@ def _check(records: int, replications: int, folder: Path, secret: Path, replace:
         raise DataError(f"{folder} is a file; give the name of a folder to write.")
     for path in (folder, secret):
         if not replace and (any(folder.iterdir()) if path is folder and folder.is_dir() else path.is_file()):
-            raise DataError(f"{path} is there already. Choose another folder, or ask to replace it.")
+            raise DataError(f"{path} is there already. Choose another folder, or replace it (--replace; replace=True in Python).")
     check_replaceable(folder, PUBLISHED)
 
 
@@ -164,16 +165,3 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
             with suppress(OSError):
                 secret.parent.rmdir()
         raise
-
-
-def _kept(m: RUMap, choice: Choice) -> dict[str, float]:
-    """Return the share of each utility that is left: by formula where there is one, else from the map's own points."""
-    level = float(choice.settings[_LAMBDA2])
-    formulas = m.evaluator.analytic([choice.settings])
-    kept = {}
-    for i in m.of_side(EstimatorUtility.side):
-        by_formula = float(formulas[i][0]) / float(m.analytic[i][-1])
-        points = [m.estimate(i, p)[0] for p in range(len(m.points))]
-        replicated = float(np.interp(math.log(level), np.log(LEVELS), points)) / m.unmasked(i)
-        kept[m.measures[i].label()] = replicated if math.isnan(by_formula) else by_formula
-    return kept

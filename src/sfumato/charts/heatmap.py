@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
@@ -39,7 +39,14 @@ class _Cells:
     across: Sequence[float]
     up: Sequence[float]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels; whole pixels per cell, so that no seam shows between them."""
+        across, up = len(self.across), len(self.up)
+        return across * max(1, round(_WIDTH / across)), up * max(1, round(_HEIGHT / up))
+
     def place(self, point: Numbers) -> tuple[int, int]:
+        """Return the cell of a point."""
         return self.across.index(float(point[0])), self.up.index(float(point[1]))
 
     def key(self) -> list[str]:
@@ -63,27 +70,30 @@ class _Cells:
         shown = values[np.isfinite(values)]
         low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.0, 1.0)
         log = log and low > 0 and high > low
-        items = [self._cell(p, float(v), low, high, log) for p, v in enumerate(values)]
+        items = [self._cell(p, float(v), low, high, log, shades) for p, v in enumerate(values)]
         x = self._axis(alt.X, "x", self.across, 0)
         y = self._axis(alt.Y, "y", self.up, 1)
         colour = alt.Color(
             "shade:Q", legend=self._legend(),
             scale=alt.Scale(type="log" if log else "linear", domain=[low, high], range=list(shades), clamp=True),
         )  # fmt: skip
-        cells = marks.rows(items).mark_rect(stroke=PAPER, strokeWidth=0.6).encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=colour)
+        look = {"stroke": PAPER, "strokeWidth": 0.6 if self.roomy else 0}
+        cells = marks.draw("rect", items, look, x=x, x2="x2:Q", y=y, y2="y2:Q", color=colour)
         layers = [cells, *self._words(items), *self._outline(), *self._frame()]
-        chart: alt.LayerChart = alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
-        return chart.resolve_scale(color="independent")
+        width, height = self.size
+        chart = marks.layered(*layers, width=width, height=height, title=title)
+        return cast(alt.LayerChart, chart.resolve_scale(color="independent"))
 
-    def _cell(self, p: int, value: float, low: float, high: float, log: bool) -> dict[str, Any]:
+    def _cell(self, p: int, value: float, low: float, high: float, log: bool, shades: Sequence[str]) -> dict[str, Any]:
         i, j = self.place(self.sheet.data.points[p])
         shade = min(max(value, low), high) if not math.isnan(value) else low
         span = math.log(high / low) if log else high - low
         depth = (math.log(shade / low) if log else shade - low) / span if span else 0.0
+        ink = PAPER if luminance(shades, depth) < 0.3 else INK
         named = {f"parameter_{k + 1}": float(v) for k, v in enumerate(self.sheet.data.points[p])}
         text = f"{100 * value:.0f} %" if self.sheet.share and not log else short(value)
         return {
-            **named, "value": value, "shade": shade, "text": text, "ink": PAPER if depth > 0.5 else INK,
+            **named, "value": value, "shade": shade, "text": text, "ink": ink,
             "x": i, "x2": i + 1, "y": j, "y2": j + 1, "middle": i + 0.5, "centre": j + 0.5,
         }  # fmt: skip
 
@@ -100,16 +110,15 @@ class _Cells:
     def _words(self, items: marks.Rows) -> list[alt.Chart]:
         if not self.roomy:
             return []
-        text = marks.rows(items).mark_text(fontSize=SIZE - 1).encode(
-            x="middle:Q", y="centre:Q", text="text:N", color=alt.Color("ink:N", scale=None)
-        )  # fmt: skip
-        return [text]
+        ink = alt.Color("ink:N", scale=None)
+        return [marks.draw("text", items, {"fontSize": SIZE - 1}, x="middle:Q", y="centre:Q", text="text:N", color=ink)]
 
     def _axis(self, kind: Any, field: str, values: Sequence[float], parameter: int) -> Any:
         every = math.ceil(len(values) / (6 if parameter == 0 else 10))
         ticks = [k + 0.5 for k in range(0, len(values), every)]
         words = json.dumps([short(v) for v in values])
-        axis = alt.Axis(values=ticks, labelExpr=f"{words}[floor(datum.value)]", grid=False, domain=False, labelAngle=0, ticks=False)
+        bare: dict[str, Any] = {"grid": False, "domain": False, "ticks": False, "labelAngle": 0}
+        axis = alt.Axis(values=ticks, labelExpr=f"{words}[floor(datum.value)]", **bare)
         title = parameter_words(self.sheet.data.parameters[parameter])
         return kind(f"{field}:Q", scale=alt.Scale(domain=[0, len(values)], nice=False), axis=axis, title=title)
 
@@ -117,7 +126,8 @@ class _Cells:
         """Draw the border of the feasible region, edge by edge."""
         if not self.sheet.limits:
             return []
-        good = {self.place(pt) for pt, ok in zip(self.sheet.data.points, self.sheet.data.feasible(self.sheet.limits), strict=True) if ok}
+        data = self.sheet.data
+        good = {self.place(point) for point in data.points[data.feasible(self.sheet.limits)]}
         edges = []
         for i, j in sorted(good):
             for beside, edge in (
@@ -128,8 +138,8 @@ class _Cells:
                     edges.append(dict(zip(("x", "y", "x2", "y2"), edge, strict=True)) | {"what": "feasible"})
         if not edges:
             return []
-        border = marks.rows(edges).mark_rule(strokeWidth=2.2, stroke=INK, strokeCap="square")
-        return [border.encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q")]
+        border = {"strokeWidth": 2.2, "stroke": INK, "strokeCap": "square"}
+        return [marks.draw("rule", edges, border, x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q")]
 
     def _frame(self) -> list[alt.Chart]:
         p = self.sheet.data.nearest(self.sheet.chosen)
@@ -138,7 +148,14 @@ class _Cells:
         i, j = self.place(self.sheet.data.points[p])
         item = {"x": i, "x2": i + 1, "y": j, "y2": j + 1, "what": "chosen"}
         places = {"x": "x:Q", "x2": "x2:Q", "y": "y:Q", "y2": "y2:Q"}
-        return [
-            marks.rows([item]).mark_rect(filled=False, stroke=colour, strokeWidth=width, cornerRadius=2).encode(**places)
-            for colour, width in ((PAPER, 5), (CHOSEN, 3))
-        ]
+        frame = {"filled": False, "cornerRadius": 2}
+        looks = ({"stroke": PAPER, "strokeWidth": 5}, {"stroke": CHOSEN, "strokeWidth": 3})
+        return [marks.draw("rect", [item], {**frame, **look}, **places) for look in looks]
+
+
+def luminance(shades: Sequence[str], depth: float) -> float:
+    """Return how bright a range of colours is at a depth from 0 to 1: 0 for black, 1 for white."""
+    at = np.linspace(0, 1, len(shades))
+    parts = np.array([[int(shade[k : k + 2], 16) / 255 for k in (1, 3, 5)] for shade in shades])
+    red, green, blue = (float(np.interp(depth, at, parts[:, k])) ** 2.2 for k in range(3))
+    return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)

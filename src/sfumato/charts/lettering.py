@@ -29,11 +29,13 @@ def lettered(plane: Plane) -> alt.LayerChart:
     """Return the panel with its words, each where it covers least; the most important first."""
     clutter = _clutter(plane)
     words = [*_threshold(plane, clutter), *_chosen(plane, clutter), *_along(plane, clutter), *_names(plane)]
-    chart: alt.LayerChart = alt.layer(*plane.layers(), *words).properties(width=plane.width, height=plane.height)
-    if not plane.title:
-        return chart
-    colour = marks.colour_in(plane.sheet.palette, plane.sheet.labels[0])
-    return chart.properties(title=alt.Title(plane.title, color=colour, fontWeight="bold", fontSize=SIZE))
+    words += _unmasked(plane, clutter)
+    panel: dict[str, Any] = {"width": plane.width, "height": plane.height}
+    if plane.title:
+        colour = marks.colour_in(plane.sheet.palette, plane.sheet.labels[0])
+        text = marks.lines(plane.title, plane.width, SIZE + 1)
+        panel["title"] = alt.Title(text or "", color=colour, fontWeight="bold", fontSize=SIZE, frame="group")
+    return marks.layered(*plane.layers(), *words, **panel)
 
 
 def _clutter(plane: Plane) -> Clutter:
@@ -66,43 +68,45 @@ def _threshold(plane: Plane, clutter: Clutter) -> list[Any]:
     limit = plane.sheet.limits.get(plane.risk.label)
     if limit is None or not plane.outer:
         return []
-    text = f"largest tolerable risk {short(limit)}"
-    if text_width(text) > plane.width - 8:
-        text = f"at most {short(limit)}"
-    y, wide = plane.pixel(plane.sheet.u_axis.high, limit)[1], text_width(text)
-    spots = []
-    for start, align in ((4.0, "left"), (plane.width - 4 - wide, "right")):
-        for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4)):
-            at = 4 if align == "left" else plane.width - 4
-            spots.append(Spot(Box(start, top, start + wide, top + 13), {"align": align, "baseline": baseline, "dy": dy, "x": at}))
-    clutter.add(Box(0, y - 1, plane.width, y + 1), _RULE)
+    y = plane.pixel(plane.sheet.u_axis.high, limit)[1]
+    spots = [
+        Spot(Box(start, top, start + text_width(text), top + 13), {"baseline": baseline, "dy": dy}, text)
+        for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}")
+        for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4))
+        for start in (4.0 + 4 * k for k in range(max(1, int((plane.width - text_width(text)) / 4))))
+    ]
+    clutter.add(Box(0, y - 1, plane.width, y + 1), 3 * _RULE)
     spot, _ = clutter.best(spots)
     clutter.add(spot.box, _WORDS)
-    style = {k: v for k, v in spot.style.items() if k != "x"}
-    encode = {"x": alt.value(spot.style["x"]), "y": plane.y}
-    return [marks.words([{"r": limit, "text": text, "what": "threshold words"}], encode=encode, **style)]
+    item = {"r": limit, "text": spot.text, "what": "threshold words"}
+    return [marks.words([item], {"align": "left", **spot.style}, x=alt.value(spot.box.left), y=plane.y())]
 
 
 # -- the chosen point
 
 
 def _chosen(plane: Plane, clutter: Clutter) -> list[Any]:
-    """Ring the chosen point on every curve, and write its parameter once, at the rightmost."""
+    """Ring the chosen point on every curve, and write its parameter once, at the rightmost that has room."""
     rings = [place for t in plane.traces for place in t.sheet.chosen_places(t.risk)]
     if not rings:
         return []
-    both = {"x": plane.x, "y": plane.y}
+    both = {"x": plane.x(), "y": plane.y()}
     made: list[Any] = []
     if plane.several and all(math.isclose(p["r"], rings[0]["r"], rel_tol=1e-6) for p in rings):
         level = {"r": rings[0]["r"], "what": "chosen level"}
-        made.append(marks.reference([level], {"strokeDash": [1, 3], "strokeWidth": 1.4}, y=plane.y, color=alt.value(INK)))
+        made.append(marks.reference([level], {"strokeDash": [1, 3], "strokeWidth": 1.4}, y=plane.y(), color=alt.value(INK)))
     made.append(marks.ring(rings, **both))
+    if plane.title:  # the panel beside it says so
+        return made
     text = plane.sheet.chosen_words if plane.sheet.single else "chosen"
-    last = max(rings, key=lambda p: float(p["u"]))
     sides = ("right down", "left up", "right up", "left down", "right", "left")
-    spot, _ = clutter.best(around(*plane.pixel(last["u"], last["r"]), text, sides, SIZE + 0.5))
+    tries = []
+    for place in sorted(rings, key=lambda p: -float(p["u"])):
+        spots = around(*plane.pixel(place["u"], place["r"]), text, sides, SIZE + 1, 3)
+        tries.append((place, *clutter.best(spots)))
+    place, spot, _ = min(tries, key=lambda found: found[2])
     clutter.add(spot.box, _WORDS)
-    made.append(marks.words([{**last, "text": text}], encode=both, fontWeight="bold", **spot.style))
+    made.append(marks.words([{**place, "text": text}], {"fontWeight": "bold", **spot.style}, **both))
     return made
 
 
@@ -111,31 +115,30 @@ def _chosen(plane: Plane, clutter: Clutter) -> list[Any]:
 
 def _along(plane: Plane, clutter: Clutter) -> list[Any]:
     """Mark some readable parameter values on every curve; write them beside the leftmost, where there is room."""
-    kept: list[tuple[list[Place], Spot, str]] = []
+    kept: list[tuple[list[Place], Spot]] = []
     for t in _candidates(plane):
         places = _places(plane, t)
         if not places or len(kept) >= _LABELS:
             continue
         x, y = plane.pixel(places[0]["u"], places[0]["r"])
-        near = any(math.hypot(x - a, y - b) < _APART for a, b in (plane.pixel(q[0]["u"], q[0]["r"]) for q, _, _ in kept))
-        text = short(t)
-        spot, cost = clutter.best(around(x, y, text, ("left", "left up", "right down", "right"), _SMALL))
+        near = any(math.hypot(x - a, y - b) < _APART for a, b in (plane.pixel(q[0]["u"], q[0]["r"]) for q, _ in kept))
+        spot, cost = clutter.best(around(x, y, short(t), ("left", "left up", "right down", "right"), _SMALL))
         if not near and cost < _CURVE:
             clutter.add(spot.box, _WORDS)
-            kept.append((places, spot, text))
+            kept.append((places, spot))
     if not kept:
         return []
-    both = {"x": plane.x, "y": plane.y}
+    both = {"x": plane.x(), "y": plane.y()}
     made: list[Any] = []
     if not any(t.sheet.has_points(t.risk) for t in plane.traces):
         dot = {"shape": "circle", "size": 22, "fill": PAPER, "strokeWidth": 1.3, "opacity": 1}
         stroke = alt.Stroke("series:N", scale=marks.colour_scale(plane.sheet.palette), legend=None)
-        made.append(marks.rows(p for places, _, _ in kept for p in places).mark_point(**dot).encode(stroke=stroke, **both))
+        made.append(marks.draw("point", (p for places, _ in kept for p in places), dot, stroke=stroke, **both))
     kept.sort(key=lambda item: float(item[0][0]["t"]))
     kept[0] = _explained(plane, clutter, kept[0])
-    for style in {tuple(spot.style.items()) for _, spot, _ in kept}:
-        items = [{**places[0], "text": text, "what": "along"} for places, spot, text in kept if tuple(spot.style.items()) == style]
-        made.append(marks.words(items, encode=both, fontSize=_SMALL, color=SOFT, **dict(style)))
+    for style in {tuple(spot.style.items()) for _, spot in kept}:
+        items = [{**places[0], "text": spot.text, "what": "along"} for places, spot in kept if tuple(spot.style.items()) == style]
+        made.append(marks.words(items, {"fontSize": _SMALL, "color": SOFT, **dict(style)}, **both))
     return made
 
 
@@ -143,7 +146,7 @@ def _candidates(plane: Plane) -> list[float]:
     """Return parameter values worth writing, the most readable first; none for a single point, or for unlike grids."""
     sheet = plane.sheet
     grids = {tuple(t.sheet.grid) for t in plane.traces}
-    if not sheet.single or len(sheet.grid) < 2 or len(grids) > 1:
+    if not plane.outer or not sheet.single or len(sheet.grid) < 2 or len(grids) > 1:
         return []
     values = [t for group in readable(sheet.grid, sheet.log_t) for t in group]
     return [t for t in dict.fromkeys(values) if not math.isclose(t, sheet.chosen_t, rel_tol=1e-6)]
@@ -158,17 +161,31 @@ def _of_trace(trace: Trace, t: float) -> list[Place]:
     return trace.sheet.places(t, trace.risk)
 
 
-def _explained(plane: Plane, clutter: Clutter, item: tuple[list[Place], Spot, str]) -> tuple[list[Place], Spot, str]:
+def _explained(plane: Plane, clutter: Clutter, item: tuple[list[Place], Spot]) -> tuple[list[Place], Spot]:
     """Return the first label with the parameter's symbol before it, if that fits."""
-    places, spot, text = item
-    long = f"{symbol(plane.sheet.data.parameters[0])} = {text}"
+    places, spot = item
     clutter.drawn.remove((spot.box, _WORDS))
-    side = {"right": "left", "left": "right"}[spot.style["align"]] + {"bottom": " up", "top": " down", "middle": ""}[spot.style["baseline"]]
-    (found,) = around(*plane.pixel(places[0]["u"], places[0]["r"]), long, (side,), _SMALL)
-    return (places, found, long) if clutter.cost(found.box) < _CURVE else item
+    text = f"{symbol(plane.sheet.data.parameters[0])} = {spot.text}"
+    (longer,) = around(*plane.pixel(places[0]["u"], places[0]["r"]), text, (spot.side,), _SMALL)
+    return (places, longer) if clutter.cost(longer.box) < _CURVE else item
 
 
 # -- names
+
+
+def _unmasked(plane: Plane, clutter: Clutter) -> list[Any]:
+    """Say once what the dashed upright lines are, beside the rightmost, if there is room."""
+    if plane.several or not plane.outer or not plane.ends():
+        return []
+    x = plane.sheet.u_axis.share(plane.ends()[-1]["u"]) * plane.width
+    length = text_width("unmasked", _SMALL)
+    for bottom in (plane.height - 6.0, length + 6.0):
+        box = Box(x + 2, bottom - length, x + 13, bottom)
+        if clutter.cost(box) < _RULE:
+            style = {"angle": 270, "align": "left", "baseline": "top", "fontSize": _SMALL, "color": SOFT}
+            where = {"x": alt.value(x + 3), "y": alt.value(bottom)}
+            return [marks.draw("text", [{"text": "unmasked"}], style, **where, text="text:N")]
+    return []
 
 
 def _names(plane: Plane) -> list[alt.Chart]:
@@ -180,8 +197,8 @@ def _names(plane: Plane) -> list[alt.Chart]:
     spots = [(plane.sheet.u_axis.share(end["u"]) * plane.width, text) for end, text in zip(ends, texts, strict=True)]
     made = []
     for end, text, (start, row) in zip(ends, texts, stack(spots, plane.width), strict=True):
-        drawn = marks.rows([{**end, "text": text}]).mark_text(align="left", baseline="bottom", fontWeight="normal" if plane.several else "bold")
+        style = {"align": "left", "baseline": "bottom", "fontWeight": "normal" if plane.several else "bold"}
         colour = alt.value(SOFT) if plane.several else plane.colour
         where = {"x": alt.value(start), "y": alt.value(-6 - (SIZE + 4) * row)}
-        made.append(drawn.encode(**where, text="text:N", color=colour))
+        made.append(marks.draw("text", [{**end, "text": text}], style, **where, text="text:N", color=colour))
     return made

@@ -9,18 +9,20 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from sfumato.charts.placing import text_width
 from sfumato.charts.scales import Axis
-from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SOFT, colour_of, shape_of
+from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SIZE, SOFT, colour_of, shape_of
 
 Rows = list[dict[str, Any]]
-_LONG = 46
-"""Characters in a line of an axis title."""
+Style = Mapping[str, Any]
+"""Mark properties, as Vega-Lite names them."""
 
 
-def rows(items: Iterable[Mapping[str, Any]]) -> alt.Chart:
-    """Return a chart of these rows; numbers that JSON cannot hold become null."""
+def draw(mark: str, items: Iterable[Mapping[str, Any]], style: Style, **encodings: Any) -> alt.Chart:
+    """Draw rows with one kind of mark ("line", "rule", "text" …); numbers that JSON cannot hold become null."""
     clean = [{k: _plain(v) for k, v in item.items()} for item in items]
-    return alt.Chart(alt.InlineData(values=clean))
+    chart: alt.Chart = getattr(alt.Chart(alt.InlineData(values=clean)), f"mark_{mark}")(**style).encode(**encodings)
+    return chart
 
 
 def _plain(value: Any) -> Any:
@@ -29,21 +31,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def x_axis(field: str, axis: Axis, title: str, about: int = 6, **options: Any) -> alt.X:
-    """Return a horizontal axis."""
-    return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=_lines(title))
+def x_axis(field: str, axis: Axis, title: str, wide: int, about: int = 6, **options: Any) -> alt.X:
+    """Return the horizontal axis of a panel so many pixels wide."""
+    return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, wide))
 
 
-def y_axis(field: str, axis: Axis, title: str, about: int = 7, **options: Any) -> alt.Y:
-    """Return a vertical axis."""
-    return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=_lines(title))
+def y_axis(field: str, axis: Axis, title: str, high: int, about: int = 7, **options: Any) -> alt.Y:
+    """Return the vertical axis of a panel so many pixels high."""
+    return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, high))
 
 
-def _lines(title: str) -> str | list[str] | None:
-    """Return a title, in several lines if it is long."""
-    if len(title) <= _LONG:
+def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None:
+    """Return a title, in several lines where it needs more than `room` pixels."""
+    wide = text_width(title, size)
+    if wide <= room + 8:
         return title or None
-    return textwrap.wrap(title, _LONG, break_long_words=False)
+    return textwrap.wrap(title, max(10, int(len(title) * room / wide)), break_long_words=False)
 
 
 def _scale(axis: Axis) -> alt.Scale:
@@ -83,24 +86,29 @@ def series_dash(labels: Sequence[str], legend: alt.Legend | None) -> alt.StrokeD
     return alt.StrokeDash("map:N", scale=scale, legend=legend, title=None)
 
 
-def reference(items: Rows, style: Mapping[str, Any] | None = None, **encodings: Any) -> alt.Chart:
+def reference(items: Rows, style: Style | None = None, **encodings: Any) -> alt.Chart:
     """Draw straight dashed lines: a threshold, the unmasked file."""
-    look = {"strokeDash": RULE_DASH, "strokeWidth": 1, "color": SOFT, "clip": True, **(style or {})}
-    return rows(items).mark_rule(**look).encode(**encodings)
+    look = {"strokeDash": RULE_DASH, "strokeWidth": 1, "color": SOFT, "clip": True}
+    return draw("rule", items, {**look, **(style or {})}, **encodings)
 
 
-def words(items: Rows, field: str = "text", *, encode: Mapping[str, Any], **style: Any) -> alt.LayerChart:
-    """Write text over a white halo, so that lines behind it do not hurt."""
+def words(items: Rows, style: Style, **encodings: Any) -> alt.LayerChart:
+    """Write the rows' "text" over a white halo, so that lines behind it do not hurt."""
     halo = {**style, "stroke": PAPER, "strokeWidth": 3.5, "color": PAPER, "strokeJoin": "round"}
-    plain = {k: v for k, v in encode.items() if k != "color"}
-    text = alt.Text(f"{field}:N")
-    return alt.layer(
-        rows(items).mark_text(**halo).encode(text=text, **plain),
-        rows(items).mark_text(**{"color": INK, **style}).encode(text=text, **encode),
+    plain = {k: v for k, v in encodings.items() if k != "color"}
+    return layered(
+        draw("text", items, halo, text="text:N", **plain),
+        draw("text", items, {"color": INK, **style}, text="text:N", **encodings),
     )
 
 
 def ring(items: Rows, **encodings: Any) -> alt.Chart:
     """Ring the chosen point."""
     style = {"shape": "circle", "size": 150, "filled": False, "stroke": INK, "strokeWidth": 1.8, "opacity": 1}
-    return rows(items).mark_point(**style).encode(**encodings)
+    return draw("point", items, style, **encodings)
+
+
+def layered(*layers: Any, **properties: Any) -> alt.LayerChart:
+    """Put layers over one another; `properties` are those of the panel: width, height, title."""
+    chart: alt.LayerChart = alt.layer(*layers).properties(**properties)  # type: ignore[assignment]
+    return chart

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from sfumato.charts.theme import SIZE
 
-CHARACTER = 0.54
-"""Mean width of a character, in font sizes."""
+_WIDTHS = {**dict.fromkeys("ijl.,:;'|!()[] tfrI", 0.3), **dict.fromkeys("mwMW", 0.82), **dict.fromkeys("0123456789=−+~", 0.57)}
+"""Widths of Arial's characters, in font sizes; others are about half a font size, capitals more."""
 
 
 def text_width(text: str, size: float = SIZE) -> float:
     """Return roughly how many pixels wide a text is."""
-    return len(text) * CHARACTER * size
+    return size * sum(_WIDTHS.get(c, 0.68 if c.isupper() else 0.53) for c in text)
 
 
 class Box(NamedTuple):
@@ -36,22 +36,24 @@ class Spot(NamedTuple):
 
     box: Box
     style: dict[str, Any]
+    text: str
+    side: str = ""
 
 
-def around(x: float, y: float, text: str, sides: Sequence[str], size: float = SIZE) -> list[Spot]:
-    """Return places for a text beside a point: "left", "right up", "left down" and so on."""
+def around(x: float, y: float, text: str, sides: Sequence[str], size: float = SIZE, away: float = 0) -> list[Spot]:
+    """Return places for a text beside a point: "left", "right up", "left down" and so on; `away` pixels further off."""
     wide, high = text_width(text, size), size + 2.0
     spots = []
     for side in sides:
         leftwards, slant = side.startswith("left"), side.partition(" ")[2]
-        gap = 6.0 if slant else 8.0
+        gap, lift = (6.0 if slant else 8.0) + away, 4.0 + away
         left = x - gap - wide if leftwards else x + gap
-        top = {"up": y - 4 - high, "down": y + 4, "": y - high / 2}[slant]
+        top = {"up": y - lift - high, "down": y + lift, "": y - high / 2}[slant]
         style = {
             "align": "right" if leftwards else "left", "dx": -gap if leftwards else gap,
-            "baseline": {"up": "bottom", "down": "top", "": "middle"}[slant], "dy": {"up": -4, "down": 5, "": 0}[slant],
+            "baseline": {"up": "bottom", "down": "top", "": "middle"}[slant], "dy": {"up": -lift, "down": lift + 1, "": 0}[slant],
         }  # fmt: skip
-        spots.append(Spot(Box(left, top, left + wide, top + high), style))
+        spots.append(Spot(Box(left, top, left + wide, top + high), style, text, side))
     return spots
 
 
@@ -80,7 +82,7 @@ class Clutter:
 
     def cost(self, box: Box) -> float:
         """Return how much is covered; the panel's edge counts most. A line met many times counts once for each weight."""
-        outside = box.left < 1 or box.right > self.width + 4 or box.top < -2 or box.bottom > self.height
+        outside = box.left < 4 or box.right > self.width + 4 or box.top < -2 or box.bottom > self.height
         met = {weight for other, weight in self.drawn if box.meets(other)}
         return sum(met) + (20.0 if outside else 0.0)
 
@@ -94,7 +96,7 @@ def stack(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float,
     taken: list[list[tuple[float, float]]] = []
     placed: list[tuple[float, int]] = []
     for pixel, text in spots:
-        wide = text_width(text, SIZE + 0.5)
+        wide = text_width(text, SIZE + 1)
         start = min(max(pixel - wide / 2, 0.0), max(width - wide, 0.0))
         clear = [all(start > end + 10 or start + wide < begin - 10 for begin, end in row) for row in taken]
         row = clear.index(True) if True in clear else len(taken)

@@ -54,18 +54,17 @@ class Plane:
 
     # -- axes
 
-    @property
-    def x(self) -> alt.X:
-        """Utility."""
-        return marks.x_axis("u", self.sheet.u_axis, self.sheet.u_title, max(3, self.width // 55), **self.sheet.u_options)
+    def x(self, field: str = "u") -> alt.X:
+        """Return the axis of utility, for a field of the rows."""
+        about = max(3, self.width // 55)
+        return marks.x_axis(field, self.sheet.u_axis, self.sheet.u_title, self.width, about, **self.sheet.u_options)
 
-    @property
-    def y(self) -> alt.Y:
-        """Risk."""
+    def y(self, field: str = "r") -> alt.Y:
+        """Return the axis of risk, for a field of the rows."""
         axis = self.sheet.r_axis(self.risk)
         if self.outer:
-            return marks.y_axis("r", axis, self.sheet.r_title(self.risk))
-        return marks.y_axis("r", axis, "", labels=False, ticks=False, domain=False)
+            return marks.y_axis(field, axis, self.sheet.r_title(self.risk), self.height)
+        return marks.y_axis(field, axis, "", self.height, labels=False, ticks=False, domain=False)
 
     def pixel(self, u: float, r: float) -> tuple[float, float]:
         """Return where a point stands, from the panel's top left corner."""
@@ -82,9 +81,9 @@ class Plane:
         if self.sheet.direct or self.title:
             return None
         points = any(t.sheet.has_points(t.risk) for t in self.traces)
-        symbol: dict[str, Any] = {} if points else {"symbolType": "stroke", "symbolSize": 250}
+        symbol: dict[str, Any] = {"symbolSize": 50} if points else {"symbolType": "stroke", "symbolSize": 250}
         offset = 24 if self.several else 6  # above the words on the unmasked lines
-        return alt.Legend(orient="top", direction="vertical", columns=1, offset=offset, **symbol)
+        return alt.Legend(orient="top", direction="vertical", columns=1, offset=offset, symbolOpacity=1, **symbol)
 
     # -- lines
 
@@ -103,33 +102,32 @@ class Plane:
         if not ends:
             return []
         if self.several:  # dashes tell the maps apart, so these lines are dotted
-            return [marks.reference(ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x, color=alt.value(SOFT))]
-        return [marks.reference(ends, x=self.x, color=self.colour)]
+            return [marks.reference(ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x(), color=alt.value(SOFT))]
+        return [marks.reference(ends, x=self.x(), color=self.colour)]
 
     def _threshold(self) -> list[alt.Chart]:
         limit = self.sheet.limits.get(self.risk.label)
         if limit is None:
             return []
-        return [marks.reference([{"r": limit, "what": "threshold"}], y=self.y, color=alt.value(INK))]
+        return [marks.reference([{"r": limit, "what": "threshold"}], y=self.y(), color=alt.value(INK))]
 
     def _curves(self) -> list[alt.Chart]:
         lines = [{**row, "map": t.name} for t in self.traces for row in t.sheet.line_rows(t.risk)]
         if not lines:
             return []
         smooth = all(t.sheet.smooth(t.risk) for t in self.traces)
-        style = {"strokeWidth": 2.0} if smooth else {"strokeWidth": 1.2, "opacity": 0.5}
+        style = {"clip": True, "strokeWidth": 2.0} if smooth else {"clip": True, "strokeWidth": 1.2, "opacity": 0.5}
         dash = {"strokeDash": marks.series_dash([t.name for t in self.traces], self.legend)} if self.several else {}
-        drawn = marks.rows(lines).mark_line(clip=True, **style)
-        return [drawn.encode(x=self.x, y=self.y, color=self.colour, order=alt.Order("t:Q"), **dash)]
+        return [marks.draw("line", lines, style, x=self.x(), y=self.y(), color=self.colour, order=alt.Order("t:Q"), **dash)]
 
     def _points(self) -> list[alt.Chart]:
         points = [row for t in self.traces for row in t.sheet.point_rows(t.risk)]
         if not points:
             return []
         thin = {"strokeWidth": 1, "opacity": 0.55, "clip": True}
-        across = {"x": alt.X("u_low:Q", title=None), "x2": "u_high:Q", "y": self.y}
-        upright = {"x": self.x, "y": alt.Y("r_low:Q", title=None), "y2": "r_high:Q"}
-        bars = [marks.rows(points).mark_rule(**thin).encode(**way, color=self.colour) for way in (across, upright)]
-        dots = marks.rows(points).mark_point(filled=True, size=26, opacity=1, clip=True)
+        across = {"x": self.x("u_low"), "x2": "u_high:Q", "y": self.y()}
+        upright = {"x": self.x(), "y": self.y("r_low"), "y2": "r_high:Q"}
+        bars = [marks.draw("rule", points, thin, **way, color=self.colour) for way in (across, upright)]
+        dot = {"filled": True, "size": 26, "opacity": 1, "clip": True}
         shape = marks.series_shape(self.sheet.palette, self.legend)
-        return [*bars, dots.encode(x=self.x, y=self.y, color=self.colour, shape=shape)]
+        return [*bars, marks.draw("point", points, dot, x=self.x(), y=self.y(), color=self.colour, shape=shape)]

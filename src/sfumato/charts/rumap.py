@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import altair as alt
 
@@ -107,7 +107,7 @@ def _plane(sheet: Sheet, risk: Measured, width: int, height: int) -> alt.LayerCh
 
 def _own_colours(chart: Concat) -> Concat:
     """Return the page with a legend in the panel that asks for one, not in all or none."""
-    return chart.resolve_scale(color="independent", shape="independent")
+    return cast(Concat, chart.resolve_scale(color="independent", shape="independent"))
 
 
 def overlay_chart(
@@ -132,7 +132,7 @@ def overlay_chart(
     if crowded := [name for name, data in read.items() if len(data.risks) > 1]:
         raise ParameterError(f"an overlay shows one risk, but these maps have several: {', '.join(crowded)}.")
     risks = [v for d in read.values() for v in finite(d.risks[0])] + ([] if max_risk is None else [max_risk])
-    u_axis = utility_axis(v for d in read.values() for u in d.utilities for v in (*finite(u), u.unmasked))
+    u_axis = utility_axis(u for d in read.values() for u in d.utilities)
     labels = tuple(dict.fromkeys(u.label for d in read.values() for u in d.utilities))
     axes = (Axis.over(risks, all(v > 0 for v in risks)), u_axis)
     sheets = {n: Sheet(d, d.limits(max_risk), chosen or {}, fixed=axes, among=labels) for n, d in read.items()}

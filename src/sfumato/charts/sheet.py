@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import altair as alt
 import numpy as np
 
 from sfumato.charts import marks
@@ -16,7 +15,9 @@ from sfumato.charts.tidy import MapData, Measured, Numbers, along
 from sfumato.charts.words import parameter_words, short, symbol
 
 _MANY = 3
-"""Up to so many curves are labelled where they are; more get a legend."""
+"""Up to so many curves are labelled where they are; more get a legend,"""
+_LONG = 48
+"""and so do names of more characters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ class Sheet:
         """The utilities' axis."""
         if self.fixed is not None:
             return self.fixed[1]
-        return utility_axis(v for u in self.data.utilities for v in (*finite(u), u.unmasked))
+        return utility_axis(self.data.utilities)
 
     @property
     def u_title(self) -> str:
@@ -116,7 +117,8 @@ class Sheet:
     def direct(self) -> bool:
         """Whether curves are labelled where they are: few of them, each with an unmasked line of its own."""
         ends = [u.unmasked for u in self.data.utilities]
-        return len(ends) <= _MANY and all(map(self.u_axis.shows, ends)) and not self.share and len(set(ends)) == len(ends)
+        few = len(ends) <= _MANY and max(map(len, self.labels)) <= _LONG
+        return few and not self.share and all(map(self.u_axis.shows, ends)) and len(set(ends)) == len(ends)
 
     @property
     def chosen_t(self) -> float:
@@ -134,7 +136,7 @@ class Sheet:
         """Return where a parameter value lies among each utility's points, on straight lines as drawn, leftmost first."""
         r_axis, u_axis = self.r_axis(risk), self.u_axis
         r = along(t, self.grid, risk.judged[:, 0], self.log_t, r_axis.log)
-        found = [
+        found: marks.Rows = [
             {"t": t, "series": u.label, "u": along(t, self.grid, u.judged[:, 0], self.log_t, u_axis.log), "r": r}
             for u in self.data.utilities
         ]
@@ -147,7 +149,8 @@ class Sheet:
         p = self.data.nearest(self.chosen)
         if p is None or not self.r_axis(risk).shows(float(risk.judged[p, 0])):
             return []
-        found = [{"series": u.label, "u": float(u.judged[p, 0]), "r": float(risk.judged[p, 0])} for u in self.data.utilities]
+        r = float(risk.judged[p, 0])
+        found: marks.Rows = [{"series": u.label, "u": float(u.judged[p, 0]), "r": r} for u in self.data.utilities]
         return sorted((f for f in found if self.u_axis.shows(f["u"])), key=lambda f: float(f["u"]))
 
     # -- curves
@@ -193,13 +196,18 @@ def finite(measure: Measured) -> list[float]:
     return [float(v) for t in tables for v in t.ravel() if math.isfinite(v)]
 
 
-def utility_axis(values: Iterable[float]) -> Axis:
-    """Return an axis for utilities: from zero, unless all of them lie far from it or spread over orders of magnitude."""
-    shown = [v for v in values if math.isfinite(v)]
+def utility_axis(utilities: Iterable[Measured]) -> Axis:
+    """Return an axis for utilities: from zero, unless all lie far from it, or over orders of magnitude.
+
+    Where the unmasked file's utility is infinite, utility grows like 1/λ²: then a log axis soon reads better.
+    """
+    measures = list(utilities)
+    ends = [u.unmasked for u in measures if math.isfinite(u.unmasked)]
+    shown = [*(v for u in measures for v in finite(u)), *ends]
     if not shown:
         return Axis(0.0, 1.0, False)
     low, high = min(shown), max(shown)
-    if low > 0 and high > 200 * low:
+    if low > 0 and high > (200 if ends else 20) * low:
         return Axis.over(shown, True)
     if low < 0 or low > 0.75 * high:
         room = (high - low) or abs(high) * 0.1 or 1.0

@@ -14,6 +14,7 @@ SIZE = 11
 
 INK = "#222222"
 SOFT = "#5c5c5c"
+FAINT = "#9a9a9a"
 GRID = "#ececec"
 PAPER = "#ffffff"
 
@@ -28,7 +29,7 @@ CHOSEN = "#e0b400"
 
 RULE_DASH = [4, 3]
 
-_Any = TypeVar("_Any", bound=alt.TopLevelMixin)
+Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 
 
 def config() -> dict[str, Any]:
@@ -50,9 +51,9 @@ def config() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def themed(chart: _Any) -> _Any:
+def themed(chart: Chart) -> Chart:
     """Return the chart with the theme in its own specification, so that it looks the same wherever it is drawn."""
-    dressed = chart.copy(deep=False)
+    dressed: Chart = chart.copy(deep=False)  # type: ignore[attr-defined]
     dressed.config = alt.Config.from_dict(config())  # type: ignore[attr-defined]
     return dressed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 _SYMBOLS = {"lambda2": "λ²"}
 _AXES = {"lambda2": "noise level λ²"}
@@ -49,3 +50,27 @@ def short(value: float) -> str:
     if 1000 <= abs(value) < 1e7:
         return f"{float(f'{value:.3g}'):,.0f}".replace("-", "−")
     return f"{value:.3g}".replace("-", "−") if "e" not in f"{value:.3g}" else f"{value:.3g}"
+
+
+def spoken(items: Iterable[str]) -> str:
+    """Return things as a sentence lists them.
+
+    >>> spoken(["age", "sex", "zip"])
+    'age, sex and zip'
+    """
+    words = list(items)
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "record"), counted(30000, "record")
+    ('1 record', '30,000 records')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def first_line(documented: object) -> str:
+    """Return the first line of a docstring, without its full stop: what the thing is, in one sentence."""
+    return (documented.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -43,10 +43,8 @@ def demo(
 def _show(screen: Screen, result: DemoResult) -> None:
     n = len(result.release.original)
     screen.say(
-        f"{n:,} teachers, generated: nobody's real data. Salary and household income get correlated noise, with λ²"
-    )
-    screen.say(
-        "times their own variance. The most useful λ² that keeps a snooper at least 5 thousand dollars off a salary:"
+        f"{n:,} teachers, generated: nobody's real data. Their salary and household income get noise with λ² times the "
+        "variance of the data. This is the most useful λ² that keeps a snooper at least 5 thousand dollars off a salary."
     )
     screen.say()
     rows = [

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from sfumato.cli.handling import Misuse
 from sfumato.errors import ParameterError, listing, unknown_name
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     """Split NAME=VALUE."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
-        raise typer.BadParameter(f"'{text}' is not NAME=VALUE, such as {example}.", param_hint=f"'{option}'")
+        raise Misuse(f"{option} takes NAME=VALUE, such as {example}; got '{text}'.")
     return name.strip(), value.strip()
 
 
@@ -62,7 +61,8 @@ def _number(text: str) -> Any:
 def settings(cls: type[Parametric], given: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """Return the parameters of a class from NAME=VALUE texts."""
     known = cls.parameters()
-    pairs = (pair(text, option, f"{next(iter(known), 'name')}=...") for text in given)
+    example = next((f"{name}={p.low:g}" for name, p in known.items() if p.low is not None and abs(p.low) < 1e300), "")
+    pairs = (pair(text, option, example or f"{next(iter(known), 'name')}=...") for text in given)
     return {name: convert(known.get(name), value) for name, value in pairs}
 
 
@@ -73,7 +73,7 @@ def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) ->
 
     if (recipe is None) == (mask is None):
         both = "not both" if recipe else "for example --mask kim_noise --set lambda2=0.15"
-        raise typer.BadParameter(f"give a recipe file (--recipe) or a mask (--mask), {both}.", param_hint="'--recipe'")
+        raise Misuse(f"give a recipe file (--recipe) or a mask (--mask), {both}.")
     if recipe is None:
         cls = find("mask", str(mask))
         return cls.from_dict(settings(cls, given or ())).as_recipe()  # type: ignore[attr-defined, no-any-return]
@@ -166,7 +166,7 @@ def risk_measure(text: str, measure: str) -> Measure:
 def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: list[Measure]) -> dict[str, float]:
     """Return the largest risk allowed per measure, from "0.04", "salary=0.04", or an error of 5 (R = 1/5²)."""
     if max_risk and max_error:
-        raise typer.BadParameter("give --max-risk or --max-error, not both.", param_hint="'--max-risk'")
+        raise Misuse("give --max-risk or --max-error, not both.")
     option = "--max-risk" if max_risk else "--max-error"
     found: dict[str, float] = {}
     for text in max_risk or max_error or ():

@@ -20,6 +20,10 @@ EXIT_CODES = (
 )
 
 
+class Misuse(SfumatoError):  # noqa: N818 - the command was written wrongly
+    """Something is missing from the command, or stands where it cannot; the exit code is 2."""
+
+
 class Commands(TyperGroup):
     """The group of all commands: whatever goes wrong inside one is told here, without a record's value."""
 
@@ -30,6 +34,13 @@ class Commands(TyperGroup):
             args = ["--debug", *(a for i, a in enumerate(args) if i >= own or a != "--debug")]
         return super().parse_args(ctx, args)
 
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """Read what stands before the command's name."""
+        try:
+            return super().make_context(*args, **more)
+        except typer.TyperException as error:
+            _misused(error)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
@@ -37,8 +48,10 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
             finally:
                 sys.stdout.flush()
-        except (typer.Exit, typer.Abort, typer.TyperException):
+        except (typer.Exit, typer.Abort):
             raise
+        except typer.TyperException as error:
+            _misused(error)
         except BrokenPipeError:
             # whoever read our output has left; Python must not complain when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,12 +63,24 @@ class Commands(TyperGroup):
             _fail(error, debug=bool(ctx.params.get("debug")))
 
 
+def _misused(error: typer.TyperException) -> NoReturn:
+    """Tell in one sentence what is wrong with the command; typer's own boxes do not fit every screen."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        raise error  # the help has been shown
+    said = error.format_message().replace("Value error, ", "")
+    said += "" if said.endswith((".", "?")) else "."
+    where = context.command_path if context is not None else "sfumato"
+    print(f"sfumato: {said[:1].lower()}{said[1:]} See {where} -h", file=sys.stderr)
+    raise typer.Exit(USAGE) from None
+
+
 def _fail(error: Exception, debug: bool) -> NoReturn:
     if debug:
         print("The last line below may quote data: read it before you send it to anyone.", file=sys.stderr)
         traceback.print_exception(error)  # no local variables: they hold records
     print(f"sfumato: {sentence(error, debug)}", file=sys.stderr)
-    raise typer.Exit(ERROR) from None
+    raise typer.Exit(USAGE if isinstance(error, Misuse) else ERROR) from None
 
 
 def sentence(error: Exception, debug: bool = False) -> str:

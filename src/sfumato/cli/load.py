@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.given import pair
 from sfumato.cli.screen import Screen
-from sfumato.errors import DataError, SfumatoError, listing
+from sfumato.errors import DataError, SfumatoError, did_you_mean, listing
 
 if TYPE_CHECKING:
     from sfumato.contract import Release
@@ -21,11 +22,10 @@ _LISTS = ("null_values", "text", "names")
 
 def load(screen: Screen, path: Path, schema: Path | None, read: list[str] | None, engine: str = "memory") -> Microdata:
     """Read a file with its schema; where none is given it is guessed, and the guess is told."""
-    from sfumato.microdata import Microdata
     from sfumato.schema import Schema
 
     known = None if schema is None else toml_file("schema", schema, Schema.read)
-    data = Microdata.read(path, known, engine=engine, **_reading(read))
+    data = _read(path, read, known, engine)
     if known is None:
         screen.note(f"no --schema, so the roles of the columns are guesses: {roles_in_words(data.schema)}. {_HOW}")
     return data
@@ -33,9 +33,24 @@ def load(screen: Screen, path: Path, schema: Path | None, read: list[str] | None
 
 def load_guessed(path: Path, read: list[str] | None) -> Microdata:
     """Read a file whose schema is to be guessed."""
+    return _read(path, read)
+
+
+def _read(path: Path, read: list[str] | None, schema: Schema | None = None, engine: str = "memory") -> Microdata:
     from sfumato.microdata import Microdata
 
-    return Microdata.read(path, **_reading(read))
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the name of a file.")
+    if not path.exists():
+        near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
+        raise DataError(f"there is no file {path}.{near}")
+    options = _reading(read)
+    try:
+        return Microdata.read(path, schema, engine=engine, **options)
+    except SfumatoError as error:
+        if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):
+            raise type(error)(f"{error} (On the command line: --read NAME=VALUE.)") from None
+        raise
 
 
 _HOW = "`sfumato schema FILE --out schema.toml` writes them to a file that you can correct."
@@ -55,14 +70,33 @@ def load_release(
 
     before = load(screen, original, schema, read)
     after = _like(before, masked, read if masked.suffix.lower() == original.suffix.lower() else None)
-    return Release.of(before, after, align)
+    release = Release.of(before, after, align)
+    if align == "rows" and (name := _shuffled(before, after)):
+        screen.note(
+            f"'{name}' has the same values in both files, but in another order, and no column agrees row by row. Unless it was "
+            "swapped, --align rows does not hold: the risk would look smaller than it is."
+        )
+    return release
+
+
+def _shuffled(before: Microdata, after: Microdata) -> str:
+    """Return a column that speaks against the rows being in the same order, if none speaks for it."""
+    import numpy as np
+
+    suspect = ""
+    for name in (n for n in after.engine.kinds if n in before.engine.kinds):
+        x, y = (data.batch([name]).column(name).hashes for data in (before, after))
+        if len(np.unique(x)) > 1 and np.array_equal(x, y):
+            return ""
+        if not suspect and np.array_equal(np.sort(x), np.sort(y)) and len(np.unique(x)) > 1:
+            suspect = name
+    return suspect
 
 
 def _like(original: Microdata, path: Path, read: list[str] | None) -> Microdata:
-    from sfumato.microdata import Microdata
     from sfumato.schema import Schema
 
-    masked = Microdata.read(path, **_reading(read))
+    masked = _read(path, read)
     known = {a.name: a for a in original.schema}
     attributes = [known.get(a.name, a) for a in masked.schema]
     names = {a.name for a in attributes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -193,16 +194,15 @@ def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     screen.table(heads, rows, range(len(heads)))
     screen.say("R: lower is safer. U = 1 / mean squared error: higher is more useful. 95 % intervals: --json or --out.")
     if choice is None:
+        screen.say("Add --max-error or --max-risk to choose the most useful point that is safe enough.")
         return
     screen.say()
     screen.say(str(choice), strong=True)
-    for score in (*choice.risks, *choice.utilities) if choice.feasible else ():
-        screen.say(f"  {score.measure}: {score.words}{_kept(m, score)}")
+    if choice.feasible:
+        from sfumato.rumap.kept import precision_kept
 
-
-def _kept(m: RUMap, score: Any) -> str:
-    """Return how much of the unmasked file's utility is left."""
-    if score.side == "risk":
-        return ""
-    whole = m.unmasked(m.position(score.side, score.measure))
-    return f" ({percent(score.value / whole)} of the unmasked file's precision)" if 0 < whole < float("inf") else ""
+        kept = precision_kept(m, choice)
+        for score in (*choice.risks, *choice.utilities):
+            share = kept.get(score.measure, math.nan)
+            more = "" if math.isnan(share) else f" ({percent(share)} of the unmasked file's precision)"
+            screen.say(f"  {score.measure}: {score.words}{more}")

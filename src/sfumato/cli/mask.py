@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sfumato.cli.given import recipe_of
+from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import masks, show
 from sfumato.cli.load import load
 from sfumato.cli.options import METHOD, OUTPUT, READING, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
 from sfumato.cli.screen import Screen
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 
 if TYPE_CHECKING:
     from sfumato.contract import Draws, Release
+
+_FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "zsav", "por", "xpt", "xlsx")
 
 
 def mask(
@@ -32,9 +37,8 @@ def mask(
     schema: SchemaFile = None,
     read: Read = None,
     engine: Annotated[
-        str,
+        Literal["memory", "duckdb"],
         typer.Option(
-            metavar="memory|duckdb",
             help="duckdb works on large CSV and Parquet files in pieces.",
             rich_help_panel=READING,
         ),
@@ -70,9 +74,12 @@ def mask(
         show(screen, masks(), "masks")
         return
     if file is None:
-        raise typer.BadParameter("name the file to mask, or --list to see the masks.", param_hint="'FILE'")
+        raise Misuse("the name of the file to mask is missing. To see the masks: sfumato mask --list")
     if out is None:
-        raise typer.BadParameter("say which folder gets what may be published.", param_hint="'--out'")
+        raise Misuse("--out is missing: the folder that gets what may be published.")
+    forms = [f.lower().lstrip(".") for f in form or ("csv", "parquet")]
+    if unknown := [f for f in forms if f not in _FORMS]:
+        raise ParameterError(unknown_name("form", unknown[0], _FORMS, "the list of forms that can be written"))
     chosen = recipe_of(recipe, mask, set_)
     draws, secret = _seed(seed_file, seed_from, replace)
     _check_out(out, file, secret, replace)
@@ -80,10 +87,8 @@ def mask(
     with screen.progress() as tell:
         tell(f"Masking {file.name}", 0, 0)
         release = chosen.apply(data, draws)
-        release.write(
-            out, draws, secret, forms=[f.lower().lstrip(".") for f in form or ("csv", "parquet")], replace=replace
-        )
-    _show(screen, release, out, secret)
+        _write(release, out, draws, secret, forms, replace)
+    _show(screen, release, file, out, secret)
 
 
 def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tuple[Draws, Path]:
@@ -93,9 +98,9 @@ def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tupl
     if seed_from is not None:
         return Draws.read(seed_from), seed_file or seed_from
     if seed_file is None:
-        raise typer.BadParameter(
-            "say where to keep the secret seed (outside the folder), or which one to use again (--seed-from).",
-            param_hint="'--seed-file'",
+        raise Misuse(
+            "--seed-file is missing: where to keep the secret seed, outside the folder of --out. (Or --seed-from, to use the "
+            "seed of an earlier release again.)"
         )
     if seed_file.exists() and not replace:
         raise DataError(
@@ -120,7 +125,16 @@ def _check_out(out: Path, file: Path, secret: Path, replace: bool) -> None:
     check_replaceable(folder, PUBLISHED)
 
 
-def _show(screen: Screen, release: Release, out: Path, secret: Path) -> None:
+def _write(release: Release, out: Path, draws: Draws, secret: Path, forms: list[str], replace: bool) -> None:
+    try:
+        release.write(out, draws, secret, forms=forms, replace=replace)
+    except SfumatoError as error:  # it names the hidden folder that files are first written to
+        folder = out.resolve()
+        hidden = re.escape(str(folder.with_name(f".{folder.name}."))) + rf"[^{re.escape(os.sep)}]+"
+        raise type(error)(re.sub(hidden, lambda _: str(out), str(error))) from None
+
+
+def _show(screen: Screen, release: Release, file: Path, out: Path, secret: Path) -> None:
     files = sorted(p.name for p in out.iterdir())
     steps = list(release.recipe.describe()) if release.recipe is not None else []
     screen.say(f"Masked {len(release.masked):,} records.", strong=True)
@@ -132,7 +146,9 @@ def _show(screen: Screen, release: Release, out: Path, secret: Path) -> None:
     screen.say()
     screen.say(f"Wrote {out}{os.sep}: {', '.join(files)}.")
     screen.say(f"The seed is in {secret}. Never publish it: whoever has it can subtract the noise.")
-    screen.say("Next: sfumato risk ORIGINAL MASKED --align rows tells what a snooper learns from it.")
+    masked = next(out / name for name in files if name.startswith("masked"))
+    command = shlex.join(["sfumato", "risk", str(file), str(masked), "--align", "rows"])
+    screen.say(f"Next, what a snooper learns from it: {command}")
     screen.answer(
         {
             "records": len(release.masked), "columns": list(release.masked.schema.names()), "folder": out, "files": files,

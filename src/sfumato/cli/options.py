@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+
+from sfumato.cli.handling import Misuse
 
 SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
 
@@ -71,10 +73,9 @@ Set = Annotated[
     ),
 ]
 Strategy = Annotated[
-    str | None,
+    Literal["naive", "bayes"] | None,
     typer.Option(
         "--strategy",
-        metavar="naive|bayes",
         help="naive takes the released value as it is; bayes also uses what else he knows. "
         "naive if not given, bayes with --knows or --published.",
         rich_help_panel=SNOOPER,
@@ -98,19 +99,20 @@ Knows = Annotated[
 Published = Annotated[bool, typer.Option("--published", help="The noise level is published.", rich_help_panel=SNOOPER)]
 
 
-def snooper_of(strategy: str | None, match_probability: float, knows: str | None, published: bool) -> Any:
+def snooper_of(
+    strategy: Literal["naive", "bayes"] | None, match_probability: float, knows: str | None, published: bool
+) -> Any:
     """Build the snooper; one who knows more than the released value is taken to use it."""
     from sfumato.contract import Snooper
 
     covariates = tuple(name.strip() for name in knows.split(",") if name.strip()) if knows else ()
     if strategy == "naive" and (covariates or published):
-        raise typer.BadParameter(
+        raise Misuse(
             "a naive snooper takes the released value as it is, so --knows and --published would change nothing. "
-            "Leave them out, or use --strategy bayes.",
-            param_hint="'--strategy'",
+            "Leave them out, or use --strategy bayes."
         )
     return Snooper(
-        strategy=strategy or ("bayes" if covariates or published else "naive"),  # type: ignore[arg-type]
+        strategy=strategy or ("bayes" if covariates or published else "naive"),
         match_probability=match_probability,
         covariates=covariates,
         parameter_published=published,

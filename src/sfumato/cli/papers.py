@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,7 +23,7 @@ def papers(
         str | None,
         typer.Option(help="One paper: ru_map, matrix_masking, rta, mas or global_risk.", autocompletion=paper_names),
     ] = None,
-    status: Annotated[str | None, typer.Option(metavar="built|planned", help="Only rows of this status.")] = None,
+    status: Annotated[Literal["built", "planned"] | None, typer.Option(help="Only rows of this status.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what the five papers behind sfumato state, row by row, and what implements and tests it."""
@@ -33,8 +33,6 @@ def papers(
     known = {p.key: p for p in read_papers()}
     if paper is not None and paper not in known:
         raise ParameterError(unknown_name("paper", paper, known, "the list of papers"))
-    if status not in (None, "built", "planned"):
-        raise ParameterError(f"status is built or planned; got '{status}'.")
     chosen = [known[paper]] if paper else list(known.values())
     rows = [row for p in chosen for row in p.rows if status in (None, row.status)]
     for p in chosen:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.given import settings
+from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import risk_measures, show
 from sfumato.cli.load import load_release
 from sfumato.cli.options import (
@@ -22,7 +23,7 @@ from sfumato.cli.options import (
     measure_names,
     snooper_of,
 )
-from sfumato.cli.screen import Screen, percent
+from sfumato.cli.screen import Screen, percent, shown
 from sfumato.errors import DataError, NotApplicable, ParameterError, unknown_name
 
 if TYPE_CHECKING:
@@ -77,12 +78,11 @@ def risk(
         show(screen, risk_measures(), "measures")
         return
     if original is None or masked is None:
-        raise typer.BadParameter("name the original file and the masked file.", param_hint="'ORIGINAL MASKED'")
+        raise Misuse("two files are needed: the original, then the masked one.")
     if align is None:
-        raise typer.BadParameter(
-            "say which masked record is whose: --align rows if both files list the same records in the same order, "
-            "or --align COLUMN for a column of both files that is unique.",
-            param_hint="'--align'",
+        raise Misuse(
+            "--align is missing: say --align rows if both files list the same records in the same order, or name a column "
+            "that both files have and in which no value stands twice."
         )
     snooper = snooper_of(strategy, match_probability, knows, published)
     cls = _class(measure)
@@ -144,9 +144,7 @@ def _show(
     scores: list[tuple[str, Score, float]],
     refused: dict[str, str],
 ) -> None:
-    name, worst, share = scores[0]
-    relative = "" if math.isnan(share) else f", {percent(share)} of the column's standard deviation"
-    screen.say(f"For {name} {worst.words}{relative}.", strong=True)
+    screen.say(_verdict(*scores[0]), strong=True)
     screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
     screen.say()
     schema = release.original.schema
@@ -176,5 +174,14 @@ def _show(
     )
 
 
+def _verdict(column: str, score: Score, share: float) -> str:
+    if score.value == math.inf:
+        return f"{column} is released as it was: a snooper who finds the record knows the value exactly."
+    relative = "" if math.isnan(share) else f", {percent(share)} of the column's standard deviation"
+    return f"For {column} {score.words}{relative}."
+
+
 def _interval(score: Score) -> str:
-    return "–" if score.interval is None else f"{score.interval[0]:.4g} to {score.interval[1]:.4g}"
+    if score.interval is None or not math.isfinite(score.value):
+        return "–"
+    return f"{shown(score.interval[0])} to {shown(score.interval[1])}"

@@ -33,7 +33,8 @@ def schema(
         refuse_existing(out, replace, "the schema")
     data = load_guessed(file, read)
     rows = [(a.name, a.role.value, a.scale.value, a.reason) for a in data.schema]
-    screen.say(f"{len(data):,} records, {len(rows):,} columns. These are guesses; you know the data.")
+    size = f"{len(data):,} record{'s' * (len(data) != 1)}, {len(rows):,} column{'s' * (len(rows) != 1)}"
+    screen.say(f"{size}. These are guesses; you know the data.")
     screen.say()
     screen.table(("column", "role", "scale", "reason"), rows)
     screen.say()

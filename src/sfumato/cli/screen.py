@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.contract.score import number
+from sfumato.contract.score import digits, number
 from sfumato.version import VERSION
 
 Tell = Callable[[str, int, int], None]
@@ -75,26 +75,30 @@ class Screen:
         if not self._err.is_terminal or self._err.is_dumb_terminal:
             yield _plain_progress()
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        current: dict[str, Any] = {}
+        columns = [TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[count]")]
+        task: Any = None
+        stage_now = ""
         with Progress(
-            *columns, console=self._err, transient=True, redirect_stdout=False, redirect_stderr=False
+            columns[0],
+            BarColumn(),
+            columns[1],
+            TimeElapsedColumn(),
+            console=self._err,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         ) as bars:
 
             def tell(stage: str, done: int, total: int) -> None:
-                if stage not in current:
-                    for task in current.values():
+                nonlocal task, stage_now
+                count = f"{done:,} of {total:,}" if total else ""
+                if stage != stage_now:
+                    if task is not None:
                         bars.remove_task(task)
-                    current.clear()
-                    current[stage] = bars.add_task(stage, total=total or None)
-                bars.update(current[stage], completed=done, total=total or None)
+                    task, stage_now = bars.add_task(stage, total=total or None, count=count), stage
+                bars.update(task, completed=done, total=total or None, count=count)
 
             yield tell
 
@@ -154,9 +158,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        if math.isnan(value):
-            return "–"
-        return f"{value:.4g}" if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+        return digits(value, 4)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,7 +37,7 @@ def utility(
         ),
     ],
     target: Annotated[
-        str, typer.Option(metavar="file", help="What the estimate is held against: the original file's own.")
+        Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
     ] = "file",
     align: Annotated[
         str | None,
@@ -95,11 +95,12 @@ def _error(e: Estimator, release: Release) -> tuple[float, float]:
         after = e.estimate(release.masked, {})
     except SfumatoError as error:
         raise type(error)(f"in the masked file: {error}") from None
-    return after - before, (after - before) / abs(before) if before else math.nan
+    error = after - before if abs(after - before) > 1e-12 * abs(before) else 0.0  # less is the computer's rounding
+    return error, error / abs(before) if before else math.nan
 
 
 def _furthest(label: str, count: int) -> str:
-    return f"Furthest off is {label}:" if count > 1 else f"{label[:1].upper()}{label[1:]} from the masked file:"
+    return f"Furthest off is {label}:" if count > 1 else f"From the masked file, {label}:"
 
 
 def _off(error: float, share: float, unit: str) -> str:

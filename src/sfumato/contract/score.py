@@ -70,3 +70,17 @@ def number(value: float) -> float | str | None:
     if math.isnan(value):
         return None
     return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+
+
+def digits(value: float, count: int = 3) -> str:
+    """Return a number for people: so many digits, thousands apart, ∞ and – where there is none.
+
+    >>> digits(5.0149), digits(11_093_000.0), digits(8.1e-15), digits(float("inf"))
+    ('5.01', '11,100,000', '8.1e-15', '∞')
+    """
+    if math.isnan(value):
+        return "–"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    rounded = float(f"{value:.{count}g}")
+    return f"{rounded:,.0f}" if 10.0**count <= abs(rounded) < 1e15 else f"{rounded:.{count}g}"

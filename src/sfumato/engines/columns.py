@@ -200,7 +200,12 @@ class Column:
         if self._arrow is None:
             assert self._numbers is not None  # noqa: S101
             return Column.from_numbers(self._numbers[rows], None if self._null is None else self._null[rows])
-        taken = Column(self._arrow.take(rows))
+        import pyarrow as pa
+
+        arrow = self._arrow
+        if arrow.type == pa.string_view():  # Arrow cannot take from it
+            arrow = arrow.cast(pa.string())
+        taken = Column(arrow.take(rows))
         if self._numbers is not None:
             taken._numbers = self._numbers[rows]
         return taken
@@ -215,9 +220,9 @@ class Column:
                 arrow = arrow.cast(arrow.type.value_type)
             return arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
 
-        a, b = flat(self), flat(other)
-        if a.type != b.type or len(a) != len(b):
+        if self.arrow.type != other.arrow.type or len(self) != len(other):
             return False
+        a, b = flat(self), flat(other)
         if pa.types.is_floating(a.type):
             same_null = bool(np.array_equal(self.null, other.null))
             return same_null and bool(np.array_equal(self.numbers, other.numbers, equal_nan=True))

@@ -29,12 +29,13 @@ def complete(matrix: Numbers) -> Numbers:
 def first_pass(matrix: Numbers) -> Numbers:
     """Return count and sums of the complete rows, shape (1 + k,)."""
     rows = complete(matrix)
-    return np.concatenate([[len(rows)], rows.sum(axis=0)])
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge values: for the caller to refuse
+        return np.concatenate([[len(rows)], rows.sum(axis=0)])
 
 
 def centred_products(matrix: Numbers, mean: Numbers) -> Numbers:
     """Return the cross-products of the complete rows about a given mean, shape (k, k)."""
-    with np.errstate(invalid="ignore"):  # an infinite value: the products are NaN, for the caller to refuse
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge values: for the caller to refuse
         rows = complete(matrix) - mean
         return rows.T @ rows
 

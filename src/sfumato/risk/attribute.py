@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sfumato.contract import Measure, Need, NoiseModel, Release, Score, Side, Snooper, learned, param, reciprocal
+from sfumato.contract.score import digits
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.linear import mean_square_difference
 from sfumato.microdata import Microdata, check_numeric
-from sfumato.risk.prediction import Prediction, candidates, model_error, record_errors, spread_between
+from sfumato.risk.prediction import candidates, joint_moments, model_error, naive, record_errors, spread_between
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -39,6 +40,7 @@ class AttributeRisk(Measure):
         default=(), doc="quantiles between which the score is also given by group of targets"
     )
     range_: Any = learned("column", "low", "high", default=None)
+    population: Any = learned("column", default=None)
 
     def validate(self) -> None:
         """The range of targets must not be empty."""
@@ -71,7 +73,9 @@ class AttributeRisk(Measure):
         check_numeric(data, self.column)
         if model is not None:
             centre, sd = model.mean[model.at(self.column)], math.sqrt(model.covariance[(model.at(self.column),) * 2])
-            return self.learn(range_=(centre + sd * float(ndtri(self.low)), centre + sd * float(ndtri(self.high))))
+            return self.learn(
+                range_=(centre + sd * float(ndtri(self.low)), centre + sd * float(ndtri(self.high))), population=model
+            )
         known = data.numbers(self.column)
         known = known[~np.isnan(known)]
         if not len(known):
@@ -79,14 +83,26 @@ class AttributeRisk(Measure):
         ends = np.quantile(known, [self.low, self.high])
         return self.learn(range_=(float(ends[0]), float(ends[1])))
 
+    @property
+    def everyone(self) -> bool:
+        """Whether every record is a target."""
+        return (self.low, self.high) == (0.0, 1.0)
+
+    @property
+    def size(self) -> int:
+        """One number if every record is a target; else two, since the number of targets may vary."""
+        return 1 if self.everyone else 2
+
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
-        """Return the mean squared error over the targets, shape (1,)."""
-        if snooper.strategy == "naive" and snooper.match_probability == 1 and (self.low, self.high) == (0.0, 1.0):
+        """Return the mean squared error, shape (1,); of some targets: their squared errors and number per record, (2,)."""
+        if snooper.strategy == "naive" and snooper.match_probability == 1 and self.everyone:
             mean = mean_square_difference(*outcome.pair(self.column))
             if not math.isnan(mean):
                 return np.array([mean])
         errors = self._errors(outcome, snooper)
-        return np.array([float(errors.mean() if not np.isnan(errors.sum()) else np.nanmean(errors))])
+        if self.everyone:
+            return np.array([float(errors.mean() if not np.isnan(errors.sum()) else np.nanmean(errors))])
+        return np.array([np.nansum(errors), np.count_nonzero(~np.isnan(errors))]) / len(errors)
 
     def _errors(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the expected squared error of each matched record, NaN for those that are no target, shape (r,)."""
@@ -97,25 +113,40 @@ class AttributeRisk(Measure):
             raise NotApplicable(f"no record has '{self.column}' both before and after masking.")
         if not both.all():
             errors = np.full(len(x), np.nan)
-            errors[both] = self._known_errors(x[both], y[both], z[both], snooper)
+            errors[both] = self._known_errors(outcome, np.column_stack([x, y, z])[both], snooper)
         else:
-            errors = self._known_errors(x, y, z, snooper)
-        if (self.low, self.high) == (0.0, 1.0):
+            errors = self._known_errors(outcome, np.column_stack([x, y, z]), snooper)
+        if self.everyone:
             return errors
-        target = (x >= self.range_[0]) & (x <= self.range_[1])
-        if not (target & both).any():
-            raise NotApplicable(f"no record of '{self.column}' lies between quantiles {self.low:g} and {self.high:g}.")
-        return np.where(target, errors, np.nan)
+        return np.where((x >= self.range_[0]) & (x <= self.range_[1]), errors, np.nan)
 
-    def _known_errors(self, x: Numbers, y: Numbers, z: Numbers, snooper: Snooper) -> Numbers:
-        needs_moments = snooper.strategy != "naive"
-        joint = np.cov(np.column_stack([x, y, z]), rowvar=False, bias=True) if needs_moments else np.eye(2 + z.shape[1])
-        choices = [record_errors(p, x, y, z, snooper.match_probability) for p in candidates(snooper, joint)]
+    def _known_errors(self, outcome: Release, known: Numbers, snooper: Snooper) -> Numbers:
+        """Return the errors of records without gaps; `known` has columns x, y, z..., shape (n, 2 + q)."""
+        x, y, z, m = known[:, 0], known[:, 1], known[:, 2:], snooper.match_probability
+        if snooper.strategy == "naive":
+            return record_errors(naive(z.shape[1]), x, y, z, m, np.zeros(known.shape[1]))
+        if m == 1 and np.array_equal(x, y):
+            return np.zeros(len(x))  # not masked: known exactly, whatever rounding says of a regression
+        mean, joint = self._moments(outcome, known, snooper)
+        choices = [record_errors(p, x, y, z, m, mean) for p in candidates(snooper, joint)]
         return min(choices, key=lambda e: float(e.mean()))
+
+    def _moments(self, outcome: Release, known: Numbers, snooper: Snooper) -> tuple[Numbers, Numbers]:
+        """Return mean and covariance of (x, y, z...): the population's where it is known, else the file's own."""
+        if self.population is not None and outcome.recipe is not None:
+            model = self.population
+            noise = outcome.recipe.noise(model.names, model.covariance, outcome.original.schema)
+            found = None if noise is None else joint_moments(model, noise, (self.column, *snooper.covariates))
+            if found is not None:
+                return found
+        return known.mean(axis=0), np.cov(known, rowvar=False, bias=True)
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""
-        return reciprocal(means[..., 0])
+        if means.shape[-1] == 1:
+            return reciprocal(means[..., 0])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(means[..., 1] / means[..., 0])
 
     def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
         """Measure one release; the interval comes from the records, the per-record vector is 1 / squared error."""
@@ -123,6 +154,8 @@ class AttributeRisk(Measure):
         ready = self.prepare(outcome.original)
         errors = ready._errors(outcome, snooper or Snooper())
         known = errors[~np.isnan(errors)]
+        if not len(known):
+            raise NotApplicable(f"no record of '{self.column}' lies between quantiles {self.low:g} and {self.high:g}.")
         score = ready.to_score(known[:, None], outcome.original.schema)
         return replace(
             score,
@@ -145,29 +178,17 @@ class AttributeRisk(Measure):
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the risk under the normal model: (4.8) for the naive snooper, corrected by ERRATA 0.3 for the Bayes one."""
-        wanted = (self.column, *snooper.covariates)
-        if any(name not in model.names for name in wanted):
+        found = joint_moments(model, model.noise, (self.column, *snooper.covariates))
+        if found is None:
             return None
-        x, *z = (model.at(name) for name in wanted)
-        if any(model.noise[i].any() for i in z):
-            return None
-        joint = np.block(
-            [
-                [model.covariance[x, x], model.covariance[x, x], model.covariance[x, z]],
-                [model.covariance[x, x], model.released[x, x], model.covariance[x, z]],
-                [model.covariance[z, x][:, None], model.covariance[z, x][:, None], model.covariance[np.ix_(z, z)]],
-            ]
-        ) if z else np.array([[model.covariance[x, x]] * 2, [model.covariance[x, x], model.released[x, x]]])  # fmt: skip
+        _, joint = found
         if not joint[0, 0] > 0:
             return math.inf  # a constant is known without looking (ERRATA 0.18)
-        spread = 1.0 if (self.low, self.high) == (0.0, 1.0) else spread_between(self.low, self.high)
-
-        def error(p: Prediction) -> float:
-            return model_error(p, joint, snooper.match_probability, spread)
-
-        choices = candidates(snooper, joint)
-        best = min(choices, key=lambda p: model_error(p, joint, snooper.match_probability, 1.0))
-        return float(reciprocal(np.asarray(max(error(best), 0.0))))
+        spread = 1.0 if self.everyone else spread_between(self.low, self.high)
+        m = snooper.match_probability
+        best = min(candidates(snooper, joint), key=lambda p: model_error(p, joint, m, 1.0))
+        error = model_error(best, joint, m, spread)
+        return float(reciprocal(np.asarray(error if error > 1e-14 * joint[0, 0] else 0.0)))  # less is rounding
 
 
 def covariates(outcome: Release, snooper: Snooper) -> Numbers:
@@ -185,7 +206,8 @@ def covariates(outcome: Release, snooper: Snooper) -> Numbers:
             codes, values = column.codes
             left, _ = outcome.matched
             codes = codes if left is None else codes[left]
-            parts.append(np.asarray(codes[:, None] == np.arange(1, len(values)), np.float64))
+            levels = np.arange(-1 if (codes < 0).any() else 0, len(values))  # not answering is a category of its own
+            parts.append(np.asarray(codes[:, None] == levels[1:], np.float64))
     return np.column_stack(parts)
 
 
@@ -194,6 +216,8 @@ def typical_error(lead: str, value: float, schema: Schema, column: str) -> str:
     unit = schema[column].unit if column in schema else ""
     if value == math.inf:
         return f"{lead} nothing at all"
+    if math.isnan(value):
+        return "there is no target to measure"
     if not value > 0:
         return f"{lead} more than any amount"
-    return f"{lead} {1 / math.sqrt(value):.3g}{f' {unit}' if unit else ''}"
+    return f"{lead} {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sfumato.contract import Snooper
+from sfumato.contract import NoiseModel, Snooper
 
 Numbers = NDArray[np.float64]
 
@@ -69,11 +69,30 @@ def candidates(snooper: Snooper, covariance: Numbers) -> list[Prediction]:
     return [naive(q), without_release(covariance)]
 
 
-def record_errors(p: Prediction, x: Numbers, y: Numbers, z: Numbers, m: float) -> Numbers:
-    """Return each record's expected squared error over the linkage, shape (n,); z has shape (n, q)."""
-    rest = (z - z.mean(axis=0)) @ p.c - x if z.shape[1] else -x
-    shift = y.mean() if p.centred else 0.0
-    rest = rest + (x.mean() if p.centred else 0.0)
+def joint_moments(model: NoiseModel, noise: Numbers, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
+    """Return mean (2 + q,) and covariance (2 + q, 2 + q) of (x, y, z...) under a normal model with this noise.
+
+    `names` are the masked column and the covariates; None if the model lacks one, or the noise touches a covariate.
+    """
+    if any(name not in model.names for name in names):
+        return None
+    x, *z = (model.at(name) for name in names)
+    if any(noise[i].any() for i in z):
+        return None
+    where = [x, x, *z]
+    covariance = model.covariance[np.ix_(where, where)]
+    covariance[1, 1] += noise[x, x]
+    return model.mean[where], covariance
+
+
+def record_errors(p: Prediction, x: Numbers, y: Numbers, z: Numbers, m: float, mean: Numbers) -> Numbers:
+    """Return each record's expected squared error over the linkage, shape (n,).
+
+    z has shape (n, q); `mean` holds the means of (x, y, z...), shape (2 + q,), which the naive snooper does not use.
+    """
+    rest = (z - mean[2:]) @ p.c - x if z.shape[1] else -x
+    shift = mean[1] if p.centred else 0.0
+    rest = rest + (mean[0] if p.centred else 0.0)
     linked = p.b * (y - shift)
     right = (rest + linked) ** 2
     if m == 1 or len(x) < 2:

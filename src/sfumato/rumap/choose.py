@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.contract import Score, Side
-from sfumato.errors import ParameterError, listing, unknown_name
+from sfumato.contract import Parameter, Score, Side
+from sfumato.errors import ParameterError, listing
 from sfumato.rumap.evaluate import Settings
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Choice:
     def __str__(self) -> str:
         if not self.feasible:
             return f"infeasible: {self.reason}"
-        named = ", ".join(f"{k} = {v:.4g}" for k, v in self.settings.items())
-        return f"{named}: {self.reason}"
+        return f"{_named(self.settings)}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choice for machines."""
@@ -62,6 +61,8 @@ def choose(
     parameter the search goes on between grid points. The winner is estimated again with `confirm` replications from fresh
     seeds; if its risk does not hold there, the search steps back towards less risk.
     """
+    if m.replications and confirm < 2:
+        raise ParameterError("confirm must be at least 2: the winner's risk needs an interval of its own.")
     task = _Task(m, _thresholds(m, max_risk), utility)
     grid = task.judge(*m.points) if not m.replications else [task.at(p) for p in range(len(m.points))]
     safe = [p for p, (excess, _) in enumerate(grid) if excess <= 1]
@@ -75,21 +76,25 @@ def choose(
 
 
 def _thresholds(m: RUMap, max_risk: float | Mapping[str, float]) -> dict[int, float]:
-    labels = {m.measures[i].label(): i for i in m.of_side(Side.RISK)}
-    asked = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(labels, max_risk)
-    for label, r in asked.items():
-        if label not in labels:
-            raise ParameterError(unknown_name("risk measure", label, labels, "the map"))
-        if not (isinstance(r, int | float) and r > 0):
+    risks = m.of_side(Side.RISK)
+    asked = max_risk if isinstance(max_risk, Mapping) else {m.titles[i]: max_risk for i in risks}
+    found = {m.position(Side.RISK, label): r for label, r in asked.items()}  # refuses an unknown name
+    for r in found.values():
+        if isinstance(r, bool) or not (isinstance(r, int | float) and r > 0):
             raise ParameterError(f"max_risk must be a number above 0; got {r!r}. For an error of 5 it is 1/5² = 0.04.")
-    if absent := [label for label in labels if label not in asked]:
+    if absent := [m.titles[i] for i in risks if i not in found]:
         raise ParameterError(f"max_risk gives no threshold for {listing(absent)}.")
-    return {labels[label]: float(r) for label, r in asked.items()}
+    return {i: float(r) for i, r in found.items()}
 
 
 def _is_continuous(m: RUMap) -> bool:
-    step, name = m.parameters[0].split(".")[:2]
-    return not m.evaluator.recipe.parameters()[f"{step}.{name}"].integer and len(m.points) > 1
+    parameter = _parameter(m, m.parameters[0])
+    numbers = all(isinstance(p[m.parameters[0]], int | float) for p in m.points)  # not, say, levels by column
+    return parameter.numeric and not parameter.integer and numbers and len(m.points) > 1
+
+
+def _parameter(m: RUMap, path: str) -> Parameter:
+    return m.evaluator.recipe.parameters()[".".join(path.split(".")[:2])]
 
 
 class _Task:
@@ -109,10 +114,16 @@ class _Task:
                     f"say which utility to maximise (utility=...), or combine them. The map has: {names}."
                 )
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Threshold by the risk's name."""
+        return {self.m.titles[i]: r for i, r in self.thresholds.items()}
+
     def _verdict(self, values: dict[int, tuple[float, float]]) -> tuple[float, float]:
         """Return (largest upper risk / threshold, smallest utility / anchor) from value and upper limit by measure."""
-        excess = max(values[i][1] / r for i, r in self.thresholds.items())
-        return excess, min(values[i][0] / a for i, a in self.anchors.items())
+        excess = float(np.max([values[i][1] / r for i, r in self.thresholds.items()]))  # NaN, if one is not known
+        gain = float(np.min([values[i][0] / a for i, a in self.anchors.items()]))
+        return excess, -math.inf if math.isnan(gain) else gain
 
     def at(self, point: int) -> tuple[float, float]:
         """Judge a point of the grid."""
@@ -138,7 +149,7 @@ class _Task:
         asked = tuple(self.m.measures[i] for i in self.thresholds)
         observed = replace(self.m.evaluator, measures=asked).observe([settings], self.m.replications)
         uppers = (_upper(measure.estimate(o[0]))[1] for measure, o in zip(asked, observed, strict=True))
-        return max(upper / r for upper, r in zip(uppers, self.thresholds.values(), strict=True))
+        return float(np.max([upper / r for upper, r in zip(uppers, self.thresholds.values(), strict=True)]))
 
     def refine(self, best: int, grid: list[tuple[float, float]]) -> dict[str, Any]:
         """Search between the best grid point and its neighbours: first the edge of what is safe, then the top of U."""
@@ -211,7 +222,6 @@ class _Task:
         for attempt in range(_TRIES):
             risks, utilities, excess = self._scores(settings, replications, attempt)
             if excess <= 1:
-                labels = {self.m.measures[i].label(): r for i, r in self.thresholds.items()}
                 how = f"confirmed with {replications:,} fresh replications" if replications else "by formula"
                 return Choice(
                     True,
@@ -219,7 +229,7 @@ class _Task:
                     f"the most useful release within the risk threshold, {how}",
                     risks,
                     utilities,
-                    labels,
+                    self.limits,
                 )
             back = self._step_back(settings, excess)
             if back is None:
@@ -227,7 +237,7 @@ class _Task:
             settings = back
         return Choice(
             False, settings, "the risk of the best point did not hold with fresh seeds; sweep a wider grid or use more "
-            "replications.", risks, utilities,
+            "replications.", risks, utilities, self.limits,
         )  # fmt: skip
 
     def _scores(
@@ -252,10 +262,10 @@ class _Task:
         """Return the nearest safer settings: a little along the parameter, or the next best safe grid point."""
         if len(self.m.parameters) == 1 and _is_continuous(self.m):
             name = self.m.parameters[0]
-            here = self.excess(settings)
-            for candidate in ({name: settings[name] * excess * 1.002}, {name: settings[name] / (excess * 1.002)}):
-                if self.excess(candidate) < here:
-                    return candidate
+            here, parameter = self.excess(settings), _parameter(self.m, name)
+            for value in (settings[name] * excess * 1.002, settings[name] / (excess * 1.002)):
+                if _allows(parameter, value) and self.excess({name: value}) < here:
+                    return {name: value}
         safer = [
             (gain, p) for p, (level, gain) in enumerate(self.at(q) for q in range(len(self.m.points)))
             if level <= 1 / excess and dict(self.m.points[p]) != dict(settings)
@@ -265,7 +275,21 @@ class _Task:
 
 def _upper(estimate: tuple[float, tuple[float, float] | None]) -> tuple[float, float]:
     value, interval = estimate
-    return value, value if interval is None else interval[1]
+    return value, math.inf if interval is None else interval[1]
+
+
+def _allows(parameter: Parameter, value: float) -> bool:
+    low, high = parameter.low, parameter.high
+    above = low is None or value > low or (value == low and not parameter.above)
+    return math.isfinite(value) and above and (high is None or value <= high)
+
+
+def _named(settings: Settings) -> str:
+    return ", ".join(f"{k} = {_shown(v)}" for k, v in settings.items())
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
 def _between(a: float, b: float, share: float = 0.5) -> float:
@@ -275,22 +299,29 @@ def _between(a: float, b: float, share: float = 0.5) -> float:
 
 def _infeasible(task: _Task, grid: list[tuple[float, float]]) -> Choice:
     m = task.m
-    least = min(range(len(grid)), key=lambda p: grid[p][0])
-    at = ", ".join(f"{k} = {v:.4g}" for k, v in m.points[least].items())
-    swept = "; ".join(
-        f"{name} from {min(p[name] for p in m.points):.4g} to {max(p[name] for p in m.points):.4g}"
-        for name in m.parameters
+    least = min(range(len(grid)), key=lambda p: math.inf if math.isnan(grid[p][0]) else grid[p][0])
+    what = "upper limit of the risk" if m.replications else "risk"
+    limits = ", ".join(
+        f"{_upper(m.estimate(i, least))[1]:.4g} for {m.titles[i]}, where {r:.4g} is allowed"
+        for i, r in task.thresholds.items()
     )
-    closest = f"The smallest upper limit of the risk, at {at}, is {grid[least][0]:.4g} times the threshold."
+    closest = f"The smallest {what}, at {_named(m.points[least])}, is {limits}."
     more = _beyond(task) if len(m.parameters) == 1 else ""
-    labels = {m.measures[i].label(): r for i, r in task.thresholds.items()}
-    return Choice(False, {}, f"no value of {swept} reaches the threshold. {closest}{more}", max_risk=labels)
+    swept = "; ".join(_swept(m, name) for name in m.parameters)
+    return Choice(False, {}, f"no value of {swept} reaches the threshold. {closest}{more}", max_risk=task.limits)
+
+
+def _swept(m: RUMap, name: str) -> str:
+    values = [p[name] for p in m.points]
+    if all(isinstance(v, int | float) for v in values):
+        return f"{name} from {min(values):.4g} to {max(values):.4g}"
+    return f"{name} among {listing(dict.fromkeys(map(str, values)))}"
 
 
 def _beyond(task: _Task) -> str:
     """Say whether the parameter's own limit would reach the threshold."""
     name = task.m.parameters[0]
-    parameter = task.m.evaluator.recipe.parameters()[".".join(name.split(".")[:2])]
+    parameter = _parameter(task.m, name)
     swept = [p[name] for p in task.m.points]
     for end in (parameter.high, parameter.low):
         if end is None or end in swept or (parameter.above and end == parameter.low):

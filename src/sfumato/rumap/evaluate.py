@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Snooper, run_steps
 from sfumato.engines import Kind
-from sfumato.errors import SfumatoError
 from sfumato.microdata import Microdata
 from sfumato.rumap.population import NormalPopulation
 
@@ -31,6 +30,8 @@ class Evaluator:
     snooper: Snooper
     draws: Draws
     workers: int = 2
+    moments: dict[Any, NoiseModel] = field(default_factory=dict, repr=False)
+    """Moments of the file by the columns that were asked for: a search for a parameter asks again and again."""
 
     @classmethod
     def make(
@@ -61,10 +62,11 @@ class Evaluator:
         seeds: another name, fresh seeds.
         """
         draws = self.draws.child(stream)
+        fitted = self._fitted(points)
         done = 0
 
         def one(number: int) -> list[list[Numbers]]:
-            return self._replication(points, draws.replicate(number).remembering())
+            return self._replication(points, fitted, draws.replicate(number).remembering())
 
         results: list[list[list[Numbers]]] = []
         with ThreadPoolExecutor(self.workers) as pool:
@@ -78,16 +80,28 @@ class Evaluator:
             for m in range(len(self.measures))
         ]
 
-    def _replication(self, points: Sequence[Settings], draws: Draws) -> list[list[Numbers]]:
+    def _replication(
+        self, points: Sequence[Settings], fitted: Sequence[Recipe | None], draws: Draws
+    ) -> list[list[Numbers]]:
         found: list[list[Numbers]] = [[np.empty(0)] * len(self.measures) for _ in points]
-        for design in dict.fromkeys(m.design for m in self.measures):
-            runner = _Runner(self.recipe, self._data(design, draws), draws, points)
+        for design in dict.fromkeys(map(self._design, self.measures)):
+            runner = _Runner(fitted[0] or self.recipe, self._data(design, draws), draws, points)
             for p, settings in enumerate(points):
-                release = runner.release(settings)
+                release = runner.release(settings, fitted[p])
                 for i, measure in enumerate(self.measures):
-                    if measure.design == design:
+                    if self._design(measure) == design:
                         found[p][i] = measure.observe(release, self.snooper)
         return found
+
+    def _design(self, measure: Measure) -> str:
+        return "population" if isinstance(self.source, NormalPopulation) else measure.design
+
+    def _fitted(self, points: Sequence[Settings]) -> list[Recipe | None]:
+        """Return the recipe of each point with noise fitted to the population's own moments; None for a file."""
+        if not isinstance(self.source, NormalPopulation):
+            return [None] * len(points)
+        shared: dict[Any, Any] = {}
+        return [self.source.fit(self.recipe.with_({} if s is UNMASKED else s), shared) for s in points]
 
     def _data(self, design: str, draws: Draws) -> Microdata:
         if isinstance(self.source, NormalPopulation):
@@ -98,31 +112,39 @@ class Evaluator:
 
     # -- formulas
 
-    def model(self) -> NoiseModel:
-        """Return the moments of the numeric columns, without noise."""
+    def model(self, measure: Measure) -> NoiseModel | None:
+        """Return the moments of the numbers that a measure and the recipe look at, without noise; None if there are none.
+
+        n is the number of records that have all of the measure's columns: what its estimator can use.
+        """
         if isinstance(self.source, NormalPopulation):
             return self.source.model()
-        names = tuple(n for n, kind in self.source.engine.kinds.items() if kind is Kind.NUMBER)
-        moments = self.source.moments(names)
-        return NoiseModel(names, moments.mean, moments.covariance, np.zeros_like(moments.covariance), len(self.source))
+        source, own = self.source, measure.columns(self.source.schema)
+        if own is None:
+            return None
+        wanted = {*own, *self.recipe.touches(source.schema), *self.snooper.covariates}
+        names = tuple(n for n, kind in source.engine.kinds.items() if kind is Kind.NUMBER and n in wanted)
+        used = [n for n in names if n in own]
+        if not used:
+            return None
+        if (names, *used) not in self.moments:
+            found, count = source.moments(names), source.moments(used).count
+            self.moments[names, *used] = NoiseModel(names, found.mean, found.covariance, 0 * found.covariance, count)
+        return self.moments[names, *used]
 
     def analytic(self, points: Sequence[Settings]) -> list[Numbers]:
         """Return for each measure its values by formula at every point, NaN where there is none; shape (points,)."""
         values = [np.full(len(points), np.nan) for _ in self.measures]
-        try:
-            model = self.model()
-        except SfumatoError:
-            return values
-        schema = self.source.schema
-        for p, settings in enumerate(points):
-            recipe = self.recipe.with_none() if settings is UNMASKED else self.recipe.with_(settings)
-            noise = recipe.noise(model.names, model.covariance, schema)
-            if noise is None:
+        recipes = [self.recipe.with_none() if s is UNMASKED else self.recipe.with_(s) for s in points]
+        for measure, found in zip(self.measures, values, strict=True):
+            model = self.model(measure)
+            if model is None:
                 continue
-            here = replace(model, noise=noise, published=recipe.settings())
-            for i, measure in enumerate(self.measures):
-                value = measure.analytic(here, self.snooper)
-                values[i][p] = np.nan if value is None else value
+            for p, recipe in enumerate(recipes):
+                noise = recipe.noise(model.names, model.covariance, self.source.schema)
+                if noise is not None:
+                    value = measure.analytic(replace(model, noise=noise, published=recipe.settings()), self.snooper)
+                    found[p] = np.nan if value is None else value
         return values
 
 
@@ -137,11 +159,11 @@ class _Runner:
         head, self.start, _ = run_steps(recipe.steps[: self.first], data, draws, verify=False)
         self.recipe = replace(recipe, steps=(*head, *recipe.steps[self.first :]))
 
-    def release(self, settings: Settings) -> Release:
-        """Mask at one point; what an earlier point learned from the same data is used again."""
+    def release(self, settings: Settings, fitted: Recipe | None = None) -> Release:
+        """Mask at one point, with the recipe as `fitted` elsewhere, or with what an earlier point learned from the data."""
         if settings is UNMASKED:
             return Release(self.data, (self.data,), self.recipe.with_none())
-        recipe = self.recipe.with_(settings)
+        recipe = self.recipe.with_(settings) if fitted is None else fitted
         tail, masked, _ = run_steps(recipe.steps[self.first :], self.start, self.draws, verify=False)
         recipe = replace(recipe, steps=(*recipe.steps[: self.first], *tail))
         if not all(s.mask.is_fitted for s in self.recipe.steps):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.errors import ParameterError
+
 Numbers = NDArray[np.float64]
 
 
@@ -23,7 +25,8 @@ def attenuation(lambda2: ArrayLike) -> Numbers:
 
 def utility_mean(lambda2: ArrayLike, variance: float, n: int) -> Numbers:
     """Return U of a mean: n / ((1+λ²) σ²); for c'μ put c'Σc for σ² (section 5, ERRATA 0.8)."""
-    return n / ((1 + _array(lambda2)) * variance)
+    with np.errstate(divide="ignore"):
+        return n / ((1 + _array(lambda2)) * variance)
 
 
 def variance_slope_case1(residual: float, variance: float, n: int) -> float:
@@ -37,8 +40,10 @@ def expected_slope_case2(beta: float, lambda2: ArrayLike) -> Numbers:
 
 
 def variance_slope_case2(lambda2: ArrayLike, beta: float, variance: float, residual: float, n: int) -> Numbers:
-    """Return Var(β̂₂) (4.4)."""
+    """Return Var(β̂₂) (4.4); infinite for n ≤ 3 (ERRATA 0.17)."""
     k = 1 + _array(lambda2)
+    if n <= 3:
+        return np.full_like(k, np.inf)
     return (beta**2 * variance * (1 - 1 / k) + residual) / ((n - 3) * variance * k)
 
 
@@ -57,15 +62,23 @@ def utility_slope_case2(lambda2: ArrayLike, beta: float, r2: float, n: int) -> N
 
 
 def best_lambda2_case2(r2: float, n: int) -> float:
-    """Return the λ² at which U of (4.5) is largest: 0 if R² ≥ 1/2, else (c-k)/(2-k-c) (ERRATA 0.4)."""
+    """Return the λ² at which U of (4.5) is largest: 0 if R² ≥ 1/2, else (c-k)/(2-k-c) (ERRATA 0.4).
+
+    Infinite for so few records, and so weak a relation, that the slope 0 beats every estimate (k + c ≥ 2).
+    """
+    if n <= 3 or r2 >= 0.5:
+        return 0.0  # for n ≤ 3 U is 0 whatever λ² is
     k = 1 / (n - 3)
     c = k * (1 - r2) / r2
-    return max(0.0, (c - k) / (2 - k - c))
+    return (c - k) / (2 - k - c) if k + c < 2 else float("inf")
 
 
 def variance_slope_case3(lambda2: ArrayLike, beta: float, variance: float, residual: float, n: int) -> Numbers:
-    """Return Var(β̂₃) when only the dependent variable is masked (Case 3)."""
-    return (_array(lambda2) * (beta**2 * variance + residual) + residual) / ((n - 3) * variance)
+    """Return Var(β̂₃) when only the dependent variable is masked (Case 3); infinite for n ≤ 3."""
+    level = _array(lambda2)
+    if n <= 3:
+        return np.full_like(level, np.inf)
+    return (level * (beta**2 * variance + residual) + residual) / ((n - 3) * variance)
 
 
 def utility_slope_case3(lambda2: ArrayLike, beta: float, r2: float, n: int) -> Numbers:
@@ -96,7 +109,7 @@ def linkage_risk(lambda2: ArrayLike, variance: float, m: float) -> Numbers:
 def bayes_risk(lambda2: ArrayLike, variance: float, rho: float = 0.0) -> Numbers:
     """Return R of the snooper who shrinks: 1/(σ²(1-ρ²)) + 1/(λ²σ²) (ERRATA 0.3; ρ with an unmasked covariate)."""
     with np.errstate(divide="ignore"):
-        return 1 / (variance * (1 - rho**2)) + 1 / (_array(lambda2) * variance)
+        return 1 / (_array(variance) * (1 - rho**2)) + 1 / (_array(lambda2) * variance)
 
 
 def lambda2_for_error(error: float, variance: float, strategy: str = "naive", rho: float = 0.0) -> float:
@@ -104,9 +117,14 @@ def lambda2_for_error(error: float, variance: float, strategy: str = "naive", rh
 
     "naive" inverts (4.8), "bayes" its correction; "mean absolute" reads the error as E|X - Y| (ERRATA 0.2).
     """
+    if strategy not in ("naive", "bayes", "mean absolute"):
+        raise ParameterError(f"strategy must be 'naive', 'bayes' or 'mean absolute'; got '{strategy}'.")
+    if error == 0 or variance == 0:
+        return 0.0 if error == 0 else float("inf")
+    needed = error**2 / variance
     if strategy == "mean absolute":
-        return float(np.pi / 2 * error**2 / variance)
+        return float(np.pi / 2 * needed)
     if strategy == "naive":
-        return error**2 / variance
-    left = 1 / error**2 - 1 / (variance * (1 - rho**2))
-    return 1 / (variance * left) if left > 0 else float("inf")
+        return needed
+    left = 1 - needed / (1 - rho**2) if rho**2 < 1 else 0.0
+    return needed / left if left > 0 else float("inf")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -115,13 +116,19 @@ class RUMap:
         ]
         return pd.DataFrame(rows).sort_values("risk", ignore_index=True)
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """A name for each measure that no other has: its label, with the variant where a label stands twice."""
+        return titles(self.measures)
+
     def position(self, side: Side, label: str | None) -> int:
-        """Return which measure a label names; the first of its side if none is named."""
-        known = {self.measures[i].label(): i for i in self.of_side(side)}
+        """Return which measure a title or label names; the first of its side if none is named."""
+        own = self.of_side(side)
         if label is None:
-            return next(iter(known.values()))
+            return own[0]
+        known = {self.measures[i].label(): i for i in reversed(own)} | {self.titles[i]: i for i in own}
         if label not in known:
-            raise ParameterError(unknown_name(f"{side} measure", label, known, "the map"))
+            raise ParameterError(unknown_name(f"{side} measure", label, [self.titles[i] for i in own], "the map"))
         return known[label]
 
     def chart(self, max_risk: float | None = None, choice: Choice | None = None) -> alt.TopLevelMixin:
@@ -189,11 +196,15 @@ def ru_map(
     """
     recipe = method if isinstance(method, Recipe) else method.as_recipe()
     grid = _grid(recipe, over)
-    if replications < 0 or replications == 1:
+    if not isinstance(replications, int) or replications < 0 or replications == 1:
         raise ParameterError("replications must be 0 (formulas alone), or at least 2 so that there is an interval.")
     source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
     measures = [*(_risk(r) for r in _several(risk)), *(_utility(u) for u in _several(utility))]
     measures, refused = _applicable(data, recipe, measures)
+    if twice := sorted(t for t, count in Counter(titles(measures)).items() if count > 1):
+        raise ParameterError(
+            f"two measures are called '{twice[0]}'. Leave one out, or give it a name of its own (title=)."
+        )
     evaluator = replace(Evaluator.make(data, recipe, measures, snooper or Snooper(), source), workers=max(1, workers))
     points: tuple[Settings, ...] = tuple(
         dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
@@ -209,23 +220,28 @@ def ru_map(
     return RUMap(evaluator, tuple(grid), points, replications, tuple(observed), tuple(formulas), refused)
 
 
+def titles(measures: Sequence[Measure]) -> tuple[str, ...]:
+    """Return each measure's label, with the variant where a label stands more than once."""
+    count = Counter(m.label() for m in measures)
+    return tuple(f"{m.label()} ({m.variant})" if count[m.label()] > 1 else m.label() for m in measures)
+
+
 def _applicable(
     data: Microdata | NormalPopulation, recipe: Recipe, measures: list[Measure]
 ) -> tuple[list[Measure], dict[str, str]]:
     """Tell the measures that apply from those that do not, with the reason, before anything is run."""
-    if isinstance(data, NormalPopulation):
-        return measures, {}
-    outcome = Release(data, (data,), recipe)
+    outcome = None if isinstance(data, NormalPopulation) else Release(data, (data,), recipe)
     kept, refused = [], {}
     for measure in measures:
         try:
-            measure.check(outcome)
+            if outcome is not None:
+                measure.check(outcome)
             kept.append(measure)
         except NotApplicable as reason:
             refused[measure.label()] = str(reason)
     for side in Side:
         if not any(m.side is side for m in kept):
-            raise NotApplicable(f"no {side} measure applies. " + " ".join(refused.values()))
+            raise NotApplicable(" ".join([f"no {side} measure applies; a map needs one.", *refused.values()]))
     return kept, refused
 
 
@@ -239,11 +255,14 @@ def _grid(recipe: Recipe, over: str | Mapping[str, Sequence[float]]) -> dict[str
         step, field_ = (*path.split("."), "")[:2]
         if f"{step}.{field_}" not in known:
             raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
-        if not len(values):
+        if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
+            raise ParameterError(f"give a list of values for {path}, such as [0.05, 0.1, 0.2].")
+        listed = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+        if not listed:
             raise ParameterError(f"no values are given for {path}.")
-        for value in values:
+        for value in listed:
             recipe.with_({path: value})  # refuses a value out of range
-        grid[path] = tuple(values)
+        grid[path] = listed
     return grid
 
 

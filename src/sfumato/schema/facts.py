@@ -196,10 +196,12 @@ def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
     """Return what to ask of a column: each expression gives one value."""
     column = nw.col(name)
     if kind == NUMBERS:
-        numbers, codes = column, [code for code in _CODES if _fits(code, dtype)]
+        numbers: nw.Expr = column
+        codes: list[int] | list[float] = [code for code in _CODES if _fits(code, dtype)]
         if not dtype.is_integer():  # not cast for the rest: whole numbers beyond 2^53 have no exact float
             numbers = column.cast(nw.Float64)
             numbers = nw.when(~numbers.is_nan()).then(numbers)
+            codes = [float(code) for code in _CODES]
         plain = nw.when(~numbers.is_in(codes)).then(numbers)
         return {
             "missing": numbers.null_count(),

@@ -69,10 +69,11 @@ def _named(facts: ColumnFacts, columns: Sequence[ColumnFacts]) -> Hint | None:
     if first_hint(name, [CONTRIBUTOR]) and repeats and not _categories(facts) and not _amounts(facts):
         return CONTRIBUTOR
     if facts.kind == NUMBERS and first_hint(name, [WEIGHT]):
-        # "weight" beside "height" is a body's
-        if first_hint(name, [BODY]) or any(first_hint(other.name, [TALL]) for other in columns):
+        # "weight" beside "height" is a body's, "sampling_weight" is not
+        bare = words(name) in ("weight", "wt", "gewicht", "poids", "peso")
+        if first_hint(name, [BODY]) or (bare and any(first_hint(other.name, [TALL]) for other in columns)):
             return BODY
-        if (facts.low or 0) >= 0:
+        if ((facts.plain_low if facts.stands_apart else facts.low) or 0) >= 0:
             return WEIGHT
     if first_hint(name, [STRATUM]):
         return STRATUM

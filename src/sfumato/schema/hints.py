@@ -111,7 +111,8 @@ BODY = _hint(
 TALL = _hint(
     Role.KEY,
     "the height of a body",
-    "height bmi body_mass~ korpergrosse grosse taille estatura talla",
+    "height bmi body_mass~ korpergrosse estatura",
+    "^(grosse|taille|talla)$",
     shape="ordered",
 )
 STRATUM = _hint(Role.STRATUM, "a sampling stratum", "strat(um|a|e|es|ums) schicht~ estratos?")

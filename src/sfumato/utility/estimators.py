@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import NoiseModel, Parametric, param
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.kernels.linear import regression_sums
 from sfumato.microdata import Microdata, check_numeric
 from sfumato.schema import Schema
@@ -178,7 +178,9 @@ class Slope(Estimator):
     def _correction(self, published: Mapping[str, Any]) -> float:
         if self.corrected_by is None:
             return 1.0
-        level = published.get(self.corrected_by, 0.0)
+        if published and self.corrected_by not in published:
+            raise ParameterError(unknown_name("parameter", self.corrected_by, published, "what is published"))
+        level = published.get(self.corrected_by, 0.0)  # nothing is published of an unmasked file
         if isinstance(level, Mapping):
             level = level.get(self.x, 0.0)
         return 1.0 + float(level)
@@ -218,7 +220,10 @@ class Slope(Estimator):
 
 
 class Function(Estimator):
-    """A function of one's own: takes a frame of the kind that came in, returns a number. It cannot be written as TOML."""
+    """A function of one's own: takes a frame, returns a number. It cannot be written as TOML.
+
+    The frame is of the kind that came in; in a map of data that live in DuckDB or Spark, it is an Arrow table.
+    """
 
     function: Callable[[Any], float] = param(doc="a Python function from a frame to a number")
     title: str = param(default="", doc="a few words for a legend")
@@ -232,11 +237,14 @@ class Function(Estimator):
         """Return the function's value; its own errors are not shown, since they may quote data."""
         try:
             value = float(self.function(data.to_native()))
-        except Exception as error:
+            reason = "returned NaN" if math.isnan(value) else ""
+        except Exception as error:  # its text may quote data, so it must not even be the context of ours
+            value, reason = math.nan, f"failed with {type(error).__name__}"
+        if reason:
             raise DataError(
-                f"the estimator '{self.label()}' failed with {type(error).__name__}. Try it on the original data; it must "
-                "take a frame and return one number."
-            ) from None
+                f"the estimator '{self.label()}' {reason}. Try it on the original data; it must take a frame and return "
+                "one number."
+            )
         return value
 
     def label(self) -> str:

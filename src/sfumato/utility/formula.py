@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import param
+from sfumato.contract import NoiseModel, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError, listing, unknown_name
 from sfumato.microdata import Batch, Microdata
 from sfumato.utility.estimators import Estimator
 
 Numbers = NDArray[np.float64]
+Term = tuple[tuple[str, str], ...]
 TRANSFORMS = {
     "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square, "exp": np.exp,
 }  # fmt: skip
@@ -35,21 +36,20 @@ def parse(formula: str) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], .
         raise ParameterError(f"'{formula}' is not a formula. Write it like 'salary ~ age + C(region)'.") from None
     if len(left) != 1 or len(left[0].factors) != 1:
         raise ParameterError(f"the formula '{formula}' must have one variable on the left, as in 'salary ~ age'.")
-    terms = [tuple(_factor(f.expr, formula) for f in t.factors) for t in right]
-    slopes = tuple(t for t in terms if t != (("", "1"),))
-    return _factor(left[0].factors[0].expr, formula), slopes, len(slopes) < len(terms)
+    terms = [tuple(_factor(f, formula) for f in t.factors if f.eval_method.value != "literal") for t in right]
+    slopes = tuple(t for t in terms if t)
+    return _factor(left[0].factors[0], formula), slopes, len(slopes) < len(terms)
 
 
-def _factor(text: str, formula: str) -> tuple[str, str]:
-    if text == "1":
-        return "", "1"
-    text = text[1:-1] if text.startswith("`") and text.endswith("`") else text
+def _factor(factor: Any, formula: str) -> tuple[str, str]:
+    text = str(factor.expr)
+    if factor.eval_method.value == "lookup":
+        return "", text  # a column, in backticks or not
+    node: ast.expr | None
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:
-        return "", text  # a quoted column name such as `net pay`
-    if isinstance(node, ast.Name):
-        return "", node.id
+        node = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and len(node.args) == 1:
         name, inner = node.func.id, node.args[0]
         if isinstance(inner, ast.Name) and (name == "C" or name in TRANSFORMS):
@@ -63,8 +63,9 @@ def _factor(text: str, formula: str) -> tuple[str, str]:
 class Formula(Estimator):
     """One coefficient of a least-squares regression: ``Formula("salary ~ age + C(region)", term="age")``.
 
-    Terms are columns, ``C(column)`` for categories (the first level is left out; text columns are categories without
-    saying), ``log``, ``log1p``, ``sqrt``, ``square`` or ``exp`` of a column, and their products with ``:`` or ``*``.
+    Terms are columns, ``C(column)`` for categories (the first level is left out where R leaves it out, as in any model
+    with an intercept; text columns are categories without saying), ``log``, ``log1p``, ``sqrt``, ``square`` or ``exp``
+    of a column, and their products with ``:`` or ``*``.
     `term` may be left out if there is only one besides the intercept. A level of a category is ``C(region)[north]``.
     """
 
@@ -107,14 +108,33 @@ class Formula(Estimator):
         batch = data.batch(self._named)
         response, terms, intercept = parse(self.formula)
         blocks, names = [np.ones((len(batch), 1))] if intercept else [], ["Intercept"] if intercept else []
+        margins: set[frozenset[tuple[str, str]]] = {frozenset(t) for t in terms} | (
+            {frozenset()} if intercept else set()
+        )
         for term in terms:
-            block, levels = _term(batch, term)
+            block, levels = _term(batch, term, margins)
+            if len(term) == 1 and _is_category(batch, *term[0]):
+                margins.add(frozenset())  # all levels of a category add up to an intercept
             blocks.append(block)
             names += levels
         if self.term not in names:
             raise DataError(unknown_name("term", str(self.term), names, f"'{self.formula}'"))
         design = np.concatenate([*blocks, _number(batch, response)[:, None]], axis=1)
         return _least_squares(design, names, self.formula)[names.index(self.term)]
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return the population's coefficient, where response and terms are plain columns."""
+        response, terms, intercept = parse(self.formula)
+        factors = [response, *(f for t in terms for f in t)]
+        if len(factors) > 1 + len(terms) or any(f or c not in model.names for f, c in factors):
+            return None
+        y, *x = (model.at(column) for _, column in factors)
+        about = model.covariance if intercept else model.covariance + np.outer(model.mean, model.mean)
+        found = np.linalg.lstsq(about[np.ix_(x, x)], about[x, y], rcond=None)[0]
+        values = dict(zip(map(_title, terms), found, strict=True))
+        if intercept:
+            values["Intercept"] = model.mean[y] - found @ model.mean[x]
+        return float(values[self.term]) if self.term in values else None
 
 
 def _title(term: tuple[tuple[str, str], ...]) -> str:
@@ -126,24 +146,29 @@ def _number(batch: Batch, factor: tuple[str, str]) -> Numbers:
     numbers = batch.numbers(column)
     if not function:
         return numbers
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         out = TRANSFORMS[function](numbers)
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _term(batch: Batch, term: tuple[tuple[str, str], ...]) -> tuple[Numbers, list[str]]:
-    """Return a term's columns (n, k) and their names; products run over the factors' columns."""
-    block, names = _factor_block(batch, *term[0])
-    for function, column in term[1:]:
-        part, levels = _factor_block(batch, function, column)
+def _term(batch: Batch, term: Term, margins: set[frozenset[tuple[str, str]]]) -> tuple[Numbers, list[str]]:
+    """Return a term's columns (n, k) and their names; products run over the factors' columns.
+
+    A category has all its levels where the term without it is not in the model, as in R: y ~ C(g):x has a slope of x
+    for every level of g, y ~ x + C(g):x one for x and differences from the first level's.
+    """
+    whole = [frozenset(term) - {factor} not in margins for factor in term]
+    block, names = _factor_block(batch, *term[0], whole[0])
+    for (function, column), every in zip(term[1:], whole[1:], strict=True):
+        part, levels = _factor_block(batch, function, column, every)
         block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), -1)
         names = [f"{a}:{b}" for a in names for b in levels]
     return block, names
 
 
-def _factor_block(batch: Batch, function: str, column: str) -> tuple[Numbers, list[str]]:
+def _factor_block(batch: Batch, function: str, column: str, every: bool) -> tuple[Numbers, list[str]]:
     if _is_category(batch, function, column):
-        return _dummies(batch, column)
+        return _dummies(batch, column, every)
     return _number(batch, (function, column))[:, None], [_title(((function, column),))]
 
 
@@ -153,17 +178,20 @@ def _is_category(batch: Batch, function: str, column: str) -> bool:
     )
 
 
-def _dummies(batch: Batch, column: str) -> tuple[Numbers, list[str]]:
+def _dummies(batch: Batch, column: str, every: bool) -> tuple[Numbers, list[str]]:
     def make() -> tuple[Numbers, list[str]]:
         codes, values = source.codes
         missing = {str(m) for m in batch.schema[column].missing}
         kept = [i for i, v in enumerate(values) if str(v) not in missing]
         gap = ~np.isin(codes, kept)
-        out = np.where(gap[:, None], np.nan, (codes[:, None] == np.array(kept[1:], int)).astype(float))
-        return out, [f"C({column})[{values[i]}]" for i in kept[1:]]
+        shown = kept if every else kept[1:]
+        out = np.where(gap[:, None], np.nan, (codes[:, None] == np.array(shown, int)).astype(float))
+        return out, [f"C({column})[{values[i]}]" for i in shown]
 
     source = batch.column(column)
-    made: tuple[Numbers, list[str]] = source.remember(("dummies", tuple(map(str, batch.schema[column].missing))), make)
+    made: tuple[Numbers, list[str]] = source.remember(
+        ("dummies", every, tuple(map(str, batch.schema[column].missing))), make
+    )
     return made
 
 

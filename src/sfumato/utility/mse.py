@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Design, Measure, NoiseModel, Release, Side, Snooper, learned, param, reciprocal
+from sfumato.contract import Design, Measure, NoiseModel, Release, Score, Side, Snooper, learned, param, reciprocal
+from sfumato.contract.score import digits
+from sfumato.errors import ParameterError
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 from sfumato.utility.estimators import Estimator, Target, as_estimator
@@ -62,7 +64,7 @@ class EstimatorUtility(Measure):
             return "the estimate is exact"
         if not value > 0:
             return "the estimate is useless"
-        return f"the estimate is typically off by {1 / math.sqrt(value):.3g}{f' {unit}' if unit else ''}"
+        return f"the estimate is typically off by {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"
 
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
         """Return the estimator's columns."""
@@ -73,13 +75,27 @@ class EstimatorUtility(Measure):
         self.estimator.check(data)
         truth = self.truth
         if truth is None and model is not None:
+            if self.target == "file":
+                return self.learn(reference=None)  # every replication has a file of its own
             truth = self.estimator.true_value(model)
+            if truth is None:
+                raise ParameterError(
+                    f"the true value of '{self.label()}' in a normal population is not known to sfumato; give it with "
+                    "EstimatorUtility(..., truth=...)."
+                )
         return self.learn(reference=self.estimator.estimate(data, {}) if truth is None else truth)
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the squared error of the released file's estimate, shape (1,)."""
         estimates = [self.estimator.estimate(data, outcome.published) for data in outcome.implicates]
-        return np.array([(float(np.mean(estimates)) - self.reference) ** 2])
+        reference = self.estimator.estimate(outcome.original, {}) if self.reference is None else self.reference
+        return np.array([(float(np.mean(estimates)) - reference) ** 2])
+
+    def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
+        """Measure one release. Nothing is resampled, so what is measured is the mask's error: target = file."""
+        if self.target == "population" and self.truth is None:
+            return self.with_(target="file").score(outcome, snooper)
+        return super().score(outcome, snooper)
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""

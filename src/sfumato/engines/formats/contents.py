@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class FileContents:
     """A table and its labels; what `read_file` gives and `write_file` takes.
 
+    Labels of columns that the table does not have are allowed, and are not written.
+
     Parameters
     ----------
     table
@@ -26,8 +28,6 @@ class FileContents:
         Column name to the words for its codes, keyed by the text of the code: ``{"sex": {"1": "male"}}``.
     missing
         Column name to the codes that mean "no answer" and stand in the table as ordinary values: ``{"inc": (98, 99)}``.
-
-    Labels of columns that the table does not have are allowed, and are not written.
     """
 
     table: pa.Table

@@ -1,0 +1,112 @@
+"""A report: sections set in type, as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sfumato.charts.render import to_svg
+from sfumato.contract import Figure, Section, Table
+from sfumato.errors import DataError
+from sfumato.files import write_text
+from sfumato.version import VERSION
+
+_NUMBER = re.compile(r"^[<−-]?[\d,.]+( ?%)?( \(.*\))?$|^[–∞]$|^about [\d,]+$")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A title and sections, for a disclosure review board.
+
+    The page holds everything it shows (style and pictures inside, no script, nothing fetched), so that it opens on a
+    computer without a network and prints on A4. The sections that sfumato builds hold no record's value; see
+    `sfumato.reports` for what may go further than the board.
+
+    Examples
+    --------
+    >>> from sfumato.contract import Table
+    >>> table = Table(("column", "missing"), (("salary", "2 %"),), "What is missing.")
+    >>> page = Report("Teachers 2004", [Section("The data", ("There are 5,000 records.",), (table,))]).html()
+    >>> "<script" in page, "There are 5,000 records." in page
+    (False, True)
+    """
+
+    title: str
+    sections: Sequence[Section]
+    subtitle: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sections", tuple(self.sections))
+        object.__setattr__(self, "notes", tuple(self.notes))
+
+    def html(self) -> str:
+        """Return the page."""
+        from jinja2 import Environment, StrictUndefined
+
+        environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        environment.filters["cell"] = cell
+        folder = files("sfumato.reports")
+        template = environment.from_string((folder / "report.html.j2").read_text("utf-8"))
+        style = (folder / "report.css").read_text("utf-8")
+        return template.render(report=self, sections=_set(self.sections), style=style, version=VERSION)
+
+    def write(self, path: str | Path) -> None:
+        """Write the page to a file, whole or not at all."""
+        write_text(path, self.html())
+
+
+def _set(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Return the sections with their tables and figures numbered through the report."""
+    tables = figures = 0
+    out = []
+    for section in sections:
+        items: list[dict[str, Any]] = []
+        for part in section.content:
+            if isinstance(part, Table):
+                tables += 1
+                items.append({"table": part, "number": tables, "numeric": _numeric(part)})
+            else:
+                figures += 1
+                items.append({"figure": part, "number": figures, "svg": picture(part, figures)})
+        out.append({"title": section.title, "sentences": section.sentences, "items": items})
+    return out
+
+
+def picture(figure: Figure, number: int) -> Any:
+    """Return a figure as inline SVG, safe to stand beside others on a page: ids of its own, no outside reference."""
+    from markupsafe import Markup
+
+    svg = to_svg(figure.spec)
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'\s+(version|xmlns(:\w+)?|role|aria-\w+)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="figure-{number}-\1"', svg)
+    svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", rf"url(#figure-{number}-\2)", svg)
+    svg = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', rf'href="#figure-{number}-\1"', svg)
+    if re.search(r'\b(?:src|href)="(?!#)|<script|<foreignObject|url\((?!#)', svg):
+        raise DataError("a figure of the report points outside the page; a report must stand on its own.")
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-labelledby="figure-{number}"', 1))  # noqa: S704 - drawn by Vega, which escapes text
+
+
+def cell(value: Any) -> str:
+    """Return a table cell as text: numbers with thousands separated and four significant digits.
+
+    >>> cell(30000), cell(0.14133), cell(None), cell(True)
+    ('30,000', '0.1413', '–', 'yes')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Return which columns hold numbers, to be set flush right."""
+    return [all(_NUMBER.match(cell(row[k])) for row in table.rows if k < len(row)) for k in range(len(table.heads))]

@@ -1,0 +1,227 @@
+"""An R-U map as a section of a report: what was swept, against whom, the choice in natural units, the points, the figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.charts.tidy import Limits, MapData, along
+from sfumato.charts.words import counted, first_line, parameter_words, short, spoken, symbol
+from sfumato.contract import Figure, Score, Section, Side, Table
+from sfumato.microdata import Microdata
+
+if TYPE_CHECKING:
+    from sfumato.rumap.choose import Choice
+    from sfumato.rumap.rumap import RUMap
+
+Estimate = tuple[float, tuple[float, float] | None]
+
+_ROWS = 10
+"""Points shown in the table, besides the chosen one and the unmasked file."""
+
+
+def map_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = None) -> Section:
+    """Return a map as a section of a report, for a given threshold and what was chosen under it.
+
+    It holds measures and parameters, never a record's value. Nothing is computed anew: run `map.choose` first.
+    """
+    from sfumato.charts.rumap import map_chart
+
+    if max_risk is None and choice is not None:
+        max_risk = dict(choice.max_risk) or None
+    data = MapData.read(map.frame, map.parameters)
+    limits = data.limits(max_risk)
+    settings = choice.settings if choice is not None and choice.feasible else None
+    sentences = [
+        _swept(map), _replicated(map), *_measured(map), _snooper(map), *_thresholds(map, limits),
+        *(_decided(map, data, choice) if choice is not None else _counted(data, limits)), *_refused(map),
+    ]  # fmt: skip
+    chart = map_chart(map.frame, map.parameters, max_risk, settings)
+    figure = Figure(chart.to_dict(), _caption(map, limits, settings))
+    return Section("Risk and utility of the release", tuple(sentences), (figure, _table(map, data, choice)))
+
+
+# -- sentences
+
+
+def _swept(map: RUMap) -> str:
+    source = map.evaluator.source
+    if isinstance(source, Microdata):
+        what = f"a file of {counted(len(source), 'record')}"
+    else:
+        what = f"samples of {counted(source.n, 'record')} from a normal population"
+    swept = []
+    for name in map.parameters:
+        values = sorted({float(p[name]) for p in map.points})
+        ends = f"{counted(len(values), 'value')} from {short(values[0])} to {short(values[-1])}"
+        swept.append(f"{parameter_words(name)} at {ends if len(values) > 1 else f'{short(values[0])} alone'}")
+    total = f": {counted(len(map.points), 'combination')}" if len(map.parameters) > 1 else ""
+    return f"The map shows {what}, masked with {spoken(swept)}{total}."
+
+
+def _replicated(map: RUMap) -> str:
+    if not map.replications:
+        return "All values come from formulas for normal data with additive noise; nothing was simulated."
+    times = f"Each point was masked {map.replications:,} times with fresh random numbers"
+    said = [f"{times}; intervals are 95 % intervals over these replications."]
+    if any(m.design == "population" for m in map.measures) and isinstance(map.evaluator.source, Microdata):
+        said.append("For estimates of the population the records too were drawn afresh, so that utility includes sampling error.")
+    if len(map.parameters) == 1 and any(not np.isnan(a[:-1]).all() for a in map.analytic):
+        said.append("Bold lines in the figure are formulas for normal data; points are replications.")
+    return " ".join(said)
+
+
+def _measured(map: RUMap) -> list[str]:
+    """Say once for each sort of measure what it is: the first line of its documentation."""
+    sorts = dict.fromkeys((m.side, type(m)) for m in map.measures)
+    return [
+        f"{first_line(sort)} ({spoken(m.label() for m in map.measures if type(m) is sort and m.side is side)})."
+        for side, sort in sorts
+    ]
+
+
+def _snooper(map: RUMap) -> str:
+    return f"The snooper {spoken(map.evaluator.snooper.describe().split('; '))}."
+
+
+def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
+    schema = map.evaluator.source.schema
+    said = []
+    for i in map.of_side(Side.RISK):
+        measure = map.measures[i]
+        if measure.label() in limits:
+            limit = limits[measure.label()]
+            said.append(f"The largest tolerable {measure.label()} is {short(limit)}: there, {measure.words(limit, schema)}.")
+    return said
+
+
+def _decided(map: RUMap, data: MapData, choice: Choice) -> list[str]:
+    if not choice.feasible:
+        return [f"There is no answer under this threshold: {choice.reason}"]
+    named = spoken(f"{symbol(k)} = {short(float(v))}" for k, v in choice.settings.items())
+    risks = spoken(f"{s.words}{_within(s)}" for s in choice.risks)
+    said = [f"The answer is {named}: {choice.reason}.", f"At {named} {risks}."]
+    for position, score in zip(map.of_side(Side.UTILITY), choice.utilities, strict=True):
+        kept = _kept(map, data, position, choice)
+        share = f"; the release keeps {100 * kept:.0f} % of the utility of the unmasked file" if math.isfinite(kept) else ""
+        said.append(f"For the {score.measure}, {score.words}{share}.")
+    return said
+
+
+def _within(score: Score) -> str:
+    if score.interval is None or score.interval[0] == score.interval[1]:
+        return ""
+    return f" (R = {short(score.value)}, interval {short(score.interval[0])} to {short(score.interval[1])})"
+
+
+def _kept(map: RUMap, data: MapData, position: int, choice: Choice) -> float:
+    """Return the share of the unmasked utility at the chosen point, both with the map's own random numbers."""
+    utility = data.utilities[map.of_side(Side.UTILITY).index(position)]
+    if not (math.isfinite(utility.unmasked) and utility.unmasked > 0):
+        return math.nan
+    if len(map.parameters) > 1:
+        nearest = data.nearest(choice.settings)
+        return math.nan if nearest is None else float(utility.judged[nearest, 0]) / utility.unmasked
+    grid, chosen = data.points[:, 0], float(choice.settings[map.parameters[0]])
+    return along(chosen, grid, utility.judged[:, 0], bool((grid > 0).all()), False) / utility.unmasked
+
+
+def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
+    if not limits:
+        return []
+    good = int(data.feasible(limits).sum())
+    return [f"{good:,} of the {counted(len(data.points), 'point')} keep the upper limit of the risk within the threshold."]
+
+
+def _refused(map: RUMap) -> list[str]:
+    return [f"Not measured: {label}. {reason}" for label, reason in map.refused.items()]
+
+
+# -- the table
+
+
+def _table(map: RUMap, data: MapData, choice: Choice | None) -> Table:
+    utilities = map.of_side(Side.UTILITY)
+    shown = {i: math.isfinite(map.unmasked(i)) and map.unmasked(i) > 0 for i in utilities}
+    order = (*map.of_side(Side.RISK), *utilities)
+    heads = [parameter_words(name) for name in map.parameters]
+    for i in order:
+        heads += [map.measures[i].label(), *(["kept"] if shown.get(i) else [])]
+    rows: list[tuple[Any, ...]] = []
+    chosen = choice.settings if choice is not None and choice.feasible else None
+    for settings, point in _spread(map, chosen):
+        first = [short(float(settings[name])) for name in map.parameters]
+        if point is None and choice is not None:
+            first[0] += " (chosen)"
+            scores = dict(zip(order, (*choice.risks, *choice.utilities), strict=True))
+            found = {i: (s.value, s.interval) for i, s in scores.items()}
+            kept = {i: _kept(map, data, i, choice) for i in utilities}
+        else:
+            found = {i: map.estimate(i, point or 0) for i in order}
+            kept = {i: found[i][0] / map.unmasked(i) for i in utilities if shown[i]}
+        rows.append((*first, *_cells(order, found, kept, shown)))
+    last = {i: map.estimate(i, len(map.points)) for i in order}
+    blank = ["–"] * (len(map.parameters) - 1)
+    rows.append(("unmasked", *blank, *_cells(order, last, dict.fromkeys(utilities, 1.0), shown)))
+    return Table(tuple(heads), tuple(rows), _table_caption(map, len(rows), chosen is not None))
+
+
+def _cells(
+    order: Iterable[int], found: Mapping[int, Estimate], kept: Mapping[int, float], shown: Mapping[int, bool]
+) -> list[str]:
+    cells = []
+    for i in order:
+        value, interval = found[i]
+        wide = interval is not None and interval[0] != interval[1]
+        cells.append(short(value) + (f" ({short(interval[0])} to {short(interval[1])})" if wide and interval else ""))
+        if shown.get(i):
+            cells.append(f"{100 * kept[i]:.0f} %")
+    return cells
+
+
+def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[str, Any], int | None]]:
+    """Return some points in parameter order (of several parameters, the frontier's), and the chosen one without a number."""
+    points = list(enumerate(map.points))
+    if len(map.parameters) > 1:
+        best = {tuple(row[n] for n in map.parameters) for row in map.frontier().to_dict("records")}
+        points = [(p, s) for p, s in points if tuple(s[n] for n in map.parameters) in best]
+    points.sort(key=lambda item: tuple(float(item[1][n]) for n in map.parameters))
+    picked = sorted({round(k) for k in np.linspace(0, len(points) - 1, min(_ROWS, len(points)))})
+    out: list[tuple[Mapping[str, Any], int | None]] = [(points[k][1], points[k][0]) for k in picked]
+    if chosen is not None:
+        out = [(s, p) for s, p in out if not all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)]
+        out.append((chosen, None))
+    return sorted(out, key=lambda item: tuple(float(item[0][n]) for n in map.parameters))
+
+
+def _table_caption(map: RUMap, rows: int, chosen: bool) -> str:
+    which = "points along the sweep"
+    if len(map.parameters) > 1:
+        which = "points that no other point beats in both risk and utility"
+    less = f" ({rows - 1} of {len(map.points):,})" if len(map.points) > _ROWS else ""
+    said = [f"Risk and utility at {which}{less}{'; 95 % intervals in brackets' if map.replications else ''}."]
+    said.append("“Kept” is the share of the unmasked file's utility.")
+    if map.replications and chosen:
+        said.append("The chosen point was estimated again with fresh random numbers; its shares come from the map itself.")
+    return " ".join(said)
+
+
+def _caption(map: RUMap, limits: Mapping[str, float], settings: Mapping[str, Any] | None) -> str:
+    risks = spoken(map.measures[i].label() for i in map.of_side(Side.RISK))
+    utilities = spoken(map.measures[i].label() for i in map.of_side(Side.UTILITY))
+    chosen = "" if settings is None else spoken(f"{symbol(k)} = {short(float(v))}" for k, v in settings.items())
+    level = spoken(f"{short(v)} for {k}" if len(limits) > 1 else short(v) for k, v in limits.items()) if limits else ""
+    said = [f"R-U confidentiality map: {risks} against the utility of {utilities}."]
+    if len(map.parameters) == 2:
+        said.append(f"Outlined: the combinations whose risk stays within {level}." if limits else "")
+        said.append(f"Framed: the chosen combination, {chosen}." if chosen else "")
+    else:
+        names = symbol(map.parameters[0]) if len(map.parameters) == 1 else ""
+        said.append(f"Numbers along a curve are values of {names}." if names and len(map.points) > 1 else "")
+        said.append("Dashed upright lines: the utility of the unmasked file.")
+        said.append(f"Dashed level line: the largest tolerable risk, {level}." if limits else "")
+        said.append(f"Ringed: the chosen {chosen}." if chosen else "")
+    return " ".join(s for s in said if s)

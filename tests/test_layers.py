@@ -1,0 +1,225 @@
+"""The layers of the house: a module imports only from lower ones, and each tool has its one place.
+
+Every module is parsed, so that imports inside functions and those for the type checker count as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import sfumato
+
+HOME = Path(sfumato.__file__).parent
+
+ORDER = (
+    ("errors", "version", "files", "toml"),
+    ("schema",),
+    ("kernels",),
+    ("engines",),
+    ("microdata",),
+    ("contract",),
+    ("charts",),
+    ("masks",),
+    ("attacks",),
+    ("risk",),
+    ("utility",),
+    ("rumap",),
+    ("decision",),
+    ("tables",),
+    ("mas",),
+    ("reports",),
+    ("datasets",),
+    ("demo",),
+    ("papers",),
+    ("server",),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+"""Lowest first; modules on one line may use each other."""
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+
+ONLY_IN = {
+    "numba": ("kernels",),
+    "duckdb": ("engines",),
+    "pyspark": ("engines",),
+    "py4j": ("engines",),
+    "pyarrow": ("engines",),
+    "pyreadstat": ("engines",),
+    "openpyxl": ("engines",),
+    "altair": ("charts", "reports"),
+    "vl_convert": ("charts", "reports"),
+    "typer": ("cli",),
+    "rich": ("cli",),
+    "fastapi": ("server",),
+    "sqlalchemy": ("server",),
+}
+FOR_TYPES_ALONE = {"altair": ("rumap", "contract")}
+"""Where a package may also be named for the type checker."""
+
+MODULES = sorted(HOME.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the house that a file belongs to: its top folder, or its own name."""
+    first = path.relative_to(HOME).parts[0]
+    return first.removesuffix(".py")
+
+
+def module_name(path: Path) -> str:
+    parts = ("sfumato", *path.relative_to(HOME).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def type_checking_nodes(tree: ast.Module) -> set[int]:
+    """Return what stands under `if TYPE_CHECKING:`."""
+    blocks = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test) and "not" not in ast.unparse(n.test)
+    ]  # fmt: skip
+    return {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield every module that a file imports, as a full name, and whether for types alone.
+
+    `from sfumato import x` is an import of `sfumato.x`; `importlib.import_module("x")` is an import of x.
+    """
+    tree, here = tree_of(path), module_name(path)
+    types = type_checking_nodes(tree)
+    package = here if path.name == "__init__.py" else here.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in types) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base]).rstrip(".")
+            if base == "sfumato":
+                yield from ((f"sfumato.{alias.name}", id(node) in types) for alias in node.names)
+            else:
+                yield base, id(node) in types
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            if node.args and isinstance(node.args[0], ast.Constant):
+                yield str(node.args[0].value), False
+
+
+def inner_part(module: str) -> str | None:
+    """Return the part of the house that a module name belongs to; None for other people's modules."""
+    head, _, rest = module.partition(".")
+    if head != "sfumato":
+        return None
+    first = rest.split(".")[0] or "__init__"
+    return first if first in RANK or (HOME / first).exists() or (HOME / f"{first}.py").exists() else "__init__"
+
+
+@pytest.fixture(params=MODULES, ids=module_name)
+def path(request: pytest.FixtureRequest) -> Path:
+    assert isinstance(request.param, Path)
+    return request.param
+
+
+def test_there_are_modules_to_look_at() -> None:
+    assert len(MODULES) > 50
+    assert {"sfumato.contract.recipe", "sfumato.kernels.chacha", "sfumato"} <= set(map(module_name, MODULES))
+
+
+def test_every_module_has_its_place_in_the_order(path: Path) -> None:
+    assert part_of(path) in RANK, f"{module_name(path)}: say in tests/test_layers.py which layer it belongs to"
+
+
+def test_imports_go_downward_only(path: Path) -> None:
+    mine = part_of(path)
+    for module, _ in imports(path):
+        other = inner_part(module)
+        if other is None or other == mine:
+            continue
+        assert RANK[other] <= RANK[mine], f"{module_name(path)} imports {module}, which is in a higher layer"
+
+
+def test_kernels_import_nothing_of_sfumato_but_kernels(path: Path) -> None:
+    if part_of(path) == "kernels":
+        assert {inner_part(module) for module, _ in imports(path)} <= {None, "kernels"}
+
+
+def test_each_tool_is_used_in_its_own_place(path: Path) -> None:
+    mine = part_of(path)
+    for module, types_alone in imports(path):
+        tool = module.split(".")[0]
+        allowed = ONLY_IN.get(tool, (mine,))
+        if types_alone:
+            allowed = (*allowed, *FOR_TYPES_ALONE.get(tool, ()))
+        assert mine in allowed, f"{module_name(path)} imports {tool}, which belongs to {' and '.join(allowed)}"
+
+
+def test_nothing_is_printed_outside_the_command_line(path: Path) -> None:
+    if part_of(path) in ("cli", "__main__") or path.name == "__main__.py":
+        return
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in ("print", "pprint", "sys.stdout.write", "sys.stderr.write"), (
+                f"{module_name(path)}, line {node.lineno}"
+            )
+
+
+def test_nothing_is_evaluated(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in ("eval", "exec", "compile", "builtins.eval", "builtins.exec", "os.system"), (
+                f"{module_name(path)}, line {node.lineno}: {called}"
+            )
+
+
+def test_modules_named_in_variables_are_imported_in_two_places_only() -> None:
+    """The front door and the registry of built-in classes import by name; the layers cannot be read off there."""
+    found = {
+        module_name(path)
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
+        and not (node.args and isinstance(node.args[0], ast.Constant))
+    }
+    assert found <= {"sfumato", "sfumato.contract.parameters"}
+
+
+def test_nothing_reads_a_global_seed(path: Path) -> None:
+    """Randomness comes in as Draws: no `np.random.normal()`, no `random.random()`, no generator without a seed."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            where = f"{module_name(path)}, line {node.lineno}: {called}"
+            if called.startswith(("np.random.", "numpy.random.")):
+                assert called.rpartition(".")[2] in ("Generator", "Philox", "default_rng"), where
+                assert node.args or node.keywords, where
+            assert not called.startswith("random."), where
+
+
+def test_the_reader_of_imports_sees_every_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels").mkdir()
+    file = tmp_path / "kernels" / "bad.py"
+    file.write_text(
+        "import numba.core as n\n"
+        "from sfumato import KimNoise\n"
+        "from sfumato.masks import noise\n"
+        "from . import chacha\n"
+        "from .. import contract\n"
+        "from ..rumap import choose\n"
+        "if TYPE_CHECKING:\n    import altair\n"
+        "def f():\n    import duckdb\n    importlib.import_module('sfumato.cli')\n"
+    )
+    monkeypatch.setattr(f"{__name__}.HOME", tmp_path)
+    assert set(imports(file)) == {
+        ("numba.core", False), ("sfumato.KimNoise", False), ("sfumato.masks", False), ("sfumato.kernels", False),
+        ("sfumato.contract", False), ("sfumato.rumap", False), ("altair", True), ("duckdb", False), ("sfumato.cli", False),
+    }  # fmt: skip
