@@ -23,21 +23,8 @@ from sfumato.utility import Formula, Mean, MeanCombination
 IMG = Path(__file__).resolve().parent / "img"
 MAX_RISK = 1 / MAX_ERROR**2
 
-Spec = dict[str, Any]
 
-
-def paper_figure1() -> Spec:
-    """Figure 1 of the R-U paper, by formula."""
-    m = figure1()
-    return m.chart(MAX_RISK, m.choose(MAX_RISK)).to_dict()
-
-
-def paper_figure2(r2: float) -> Spec:
-    """Figure 2 of the R-U paper for one coefficient of determination, by formula."""
-    return figure2(r2=r2).chart().to_dict()
-
-
-def tutorial_map() -> Spec:
+def tutorial_map() -> RUMap:
     """The map of the tutorial: the page's own code, as it stands there."""
     text = (IMG.parent / "tutorial.md").read_text("utf-8")
     call = next(code for code in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "ru_map(" in code)
@@ -45,30 +32,41 @@ def tutorial_map() -> Spec:
     namespace: dict[str, Any] = {"data": teachers(2_000).with_schema(schema)}
     exec(call[: call.index("rows =")], namespace)  # noqa: S102 - it is our own page
     m: RUMap = namespace["m"]
-    return m.chart(MAX_RISK, m.choose(MAX_RISK)).to_dict()
+    return m
 
 
-def demo_map() -> Spec:
+def demo_map() -> RUMap:
     """The map of ``make demo``, with fewer replications."""
     estimators = (
         Mean("salary"),
         MeanCombination({"income": 1, "salary": -1}),
         Formula("salary ~ age + C(region)", term="age"),
     )
-    m = ru_map(
+    return ru_map(
         teachers(30_000, SEED), Recipe.of(noise=KimNoise(columns=("salary", "income"))), {"noise.lambda2": LEVELS[::2]},
         risk="salary", utility=[EstimatorUtility(e) for e in estimators], replications=200, draws=SEED,
     )  # fmt: skip
-    return m.chart(MAX_RISK, m.choose(MAX_RISK)).to_dict()
 
 
-FIGURES: Mapping[str, Callable[[], Spec]] = {
-    "figure1": paper_figure1,
-    "figure2-r2-03": lambda: paper_figure2(0.3),
-    "figure2-r2-05": lambda: paper_figure2(0.5),
-    "tutorial-map": tutorial_map,
-    "ru-map": demo_map,
+MAPS: Mapping[str, tuple[Callable[[], RUMap], float | None]] = {
+    "figure1": (figure1, MAX_RISK),
+    "figure2-r2-03": (lambda: figure2(r2=0.3), None),
+    "figure2-r2-05": (lambda: figure2(r2=0.5), None),
+    "tutorial-map": (tutorial_map, MAX_RISK),
+    "ru-map": (demo_map, MAX_RISK),
 }
+"""Each picture's map, and the largest tolerable risk in it."""
+
+
+def chart_of(m: RUMap, max_risk: float | None) -> dict[str, Any]:
+    """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
+    choice = None if max_risk is None else m.choose(max_risk)
+    return m.chart(max_risk, choice).to_dict()
+
+
+def values(m: RUMap) -> list[float]:
+    """Return every finite number of a map, to six digits, in the order of its frame."""
+    return [float(f"{v:.6g}") for v in m.frame["value"] if math.isfinite(v)]
 
 
 def numbers(spec: Any) -> list[float]:
@@ -89,12 +87,13 @@ def main(names: list[str]) -> None:
     IMG.mkdir(exist_ok=True)
     kept = IMG / "numbers.json"
     known = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-    for name in names or FIGURES:
-        spec = FIGURES[name]()
-        (IMG / f"{name}.svg").write_text(to_svg(spec), "utf-8")
-        known[name] = [float(f"{n:.9g}") for n in numbers(spec)]
+    for name in names or MAPS:
+        make, max_risk = MAPS[name]
+        m = make()
+        (IMG / f"{name}.svg").write_text(to_svg(chart_of(m, max_risk)), "utf-8")
+        known[name] = values(m)
         print(f"{name}: {len(known[name]):,} numbers")
-    lines = ",\n".join(f'"{name}": {json.dumps(known[name])}' for name in FIGURES if name in known)
+    lines = ",\n".join(f'"{name}": {json.dumps(known[name])}' for name in MAPS if name in known)
     kept.write_text(f"{{\n{lines}\n}}\n", "utf-8")
 
 

@@ -20,7 +20,8 @@ Style = Mapping[str, Any]
 
 def draw(mark: str, items: Iterable[Mapping[str, Any]], style: Style, **encodings: Any) -> alt.Chart:
     """Draw rows with one kind of mark ("line", "rule", "text" …); numbers that JSON cannot hold become null."""
-    clean = [{k: _plain(v) for k, v in item.items()} for item in items]
+    # a tuple, because Altair copies the items of a list again and again
+    clean = tuple({k: _plain(v) for k, v in item.items()} for item in items)
     chart: alt.Chart = getattr(alt.Chart(alt.InlineData(values=clean)), f"mark_{mark}")(**style).encode(**encodings)
     return chart
 

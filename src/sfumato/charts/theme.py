@@ -18,7 +18,7 @@ FAINT = "#9a9a9a"
 GRID = "#ececec"
 PAPER = "#ffffff"
 
-SERIES = ("#0b4f8a", "#c8500a", "#2a8c6e", "#9a4f96", "#8a6d00", "#3f9fd4", "#7a7a7a", "#5a2a2a")
+SERIES = ("#0b4f8a", "#c8500a", "#2a8c6e", "#9a4f96", "#8a6d00", "#2f8fc4", "#7a7a7a", "#5a2a2a")
 """Dark enough for white paper; the first three also differ in grey. Shapes repeat what colours say."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "circle", "square")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -54,7 +54,7 @@ def config() -> dict[str, Any]:
 def themed(chart: Chart) -> Chart:
     """Return the chart with the theme in its own specification, so that it looks the same wherever it is drawn."""
     dressed: Chart = chart.copy(deep=False)  # type: ignore[attr-defined]
-    dressed.config = alt.Config.from_dict(config())  # type: ignore[attr-defined]
+    dressed.config = config()  # type: ignore[attr-defined]
     return dressed
 
 

@@ -52,6 +52,16 @@ def short(value: float) -> str:
     return f"{value:.3g}".replace("-", "−") if "e" not in f"{value:.3g}" else f"{value:.3g}"
 
 
+def tabled(value: float) -> str:
+    """Return a number with three significant digits, zeros at the end kept, as a column of a table shows it.
+
+    >>> tabled(5.6), tabled(0.04), tabled(26240), tabled(float("inf"))
+    ('5.60', '0.0400', '26,200', '∞')
+    """
+    plain = math.isfinite(value) and 0 < abs(value) < 100 and "e" not in f"{value:.3g}"
+    return f"{value:#.3g}".replace("-", "−") if plain else short(value)
+
+
 def spoken(items: Iterable[str]) -> str:
     """Return things as a sentence lists them.
 

@@ -159,13 +159,12 @@ def _draw(
     tell: Any,
 ) -> None:
     """Write the report and the chart."""
-    limit = next(iter(limits.values())) if len(set(limits.values())) == 1 else None
     if chart is not None:
         from sfumato.charts.render import to_png, to_svg
         from sfumato.files import write_text
 
         tell("Drawing", 0, 0)
-        picture = m.chart(limit, choice)
+        picture = m.chart(limits or None, choice)
         if chart.suffix.lower() == ".svg":
             write_text(chart, to_svg(picture))
         else:
@@ -175,7 +174,7 @@ def _draw(
         from sfumato.reports.sections import data_section
 
         tell("Writing the report", 0, 0)
-        Report(f"R-U map of {file.name}", [data_section(data), m.report(limit, choice)]).write(out)
+        Report(f"R-U map of {file.name}", [data_section(data), m.report(limits or None, choice)]).write(out)
 
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:

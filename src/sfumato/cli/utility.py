@@ -95,8 +95,8 @@ def _error(e: Estimator, release: Release) -> tuple[float, float]:
         after = e.estimate(release.masked, {})
     except SfumatoError as error:
         raise type(error)(f"in the masked file: {error}") from None
-    error = after - before if abs(after - before) > 1e-12 * abs(before) else 0.0  # less is the computer's rounding
-    return error, error / abs(before) if before else math.nan
+    off = after - before if abs(after - before) > 1e-12 * abs(before) else 0.0  # less is the computer's rounding
+    return off, off / abs(before) if before else math.nan
 
 
 def _furthest(label: str, count: int) -> str:

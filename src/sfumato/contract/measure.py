@@ -15,7 +15,7 @@ from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Release
 from sfumato.contract.score import Score, Side
 from sfumato.contract.snooper import Snooper
-from sfumato.errors import NotApplicable
+from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 
@@ -103,8 +103,12 @@ class Measure(Parametric, family="measure", abstract=True):
         """Measure one release."""
         self.check(outcome)
         ready = self.prepare(outcome.original)
-        observation = np.atleast_1d(ready.observe(outcome, snooper or Snooper()))
-        return ready.to_score(observation[None, :], outcome.original.schema)
+        with np.errstate(invalid="ignore", over="ignore"):
+            observation = np.atleast_1d(ready.observe(outcome, snooper or Snooper()))
+        score = ready.to_score(observation[None, :], outcome.original.schema)
+        if math.isnan(score.value):
+            raise DataError(f"'{self.label()}' has no value here: are there infinite or very large numbers in the data?")
+        return score
 
     def to_score(self, observations: Numbers, schema: Schema) -> Score:
         """Return the score of replicated observations, shape (replications, k)."""

@@ -15,7 +15,7 @@ from sfumato.errors import DataError
 from sfumato.files import write_text
 from sfumato.version import VERSION
 
-_NUMBER = re.compile(r"^[<−-]?[\d,.]+( ?%)?( \(.*\))?$|^[–∞]$|^about [\d,]+$")
+_NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,11 @@ def picture(figure: Figure, number: int) -> Any:
     svg = to_svg(figure.spec)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\s+(version|xmlns(:\w+)?|role|aria-\w+)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="figure-{number}-\1"', svg)
-    svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", rf"url(#figure-{number}-\2)", svg)
-    svg = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', rf'href="#figure-{number}-\1"', svg)
+    names = dict.fromkeys(re.findall(r'\bid="([^"]+)"', svg))
+    fresh = {name: f"figure-{number}-{k}" for k, name in enumerate(names, 1)}  # Vega counts on from the picture before
+    svg = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{fresh[m[1]]}"', svg)
+    svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", lambda m: f"url(#{fresh.get(m[2], m[2])})", svg)
+    svg = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', lambda m: f'href="#{fresh.get(m[1], m[1])}"', svg)
     if re.search(r'\b(?:src|href)="(?!#)|<script|<foreignObject|url\((?!#)', svg):
         raise DataError("a figure of the report points outside the page; a report must stand on its own.")
     return Markup(svg.replace("<svg", f'<svg role="img" aria-labelledby="figure-{number}"', 1))  # noqa: S704 - drawn by Vega, which escapes text

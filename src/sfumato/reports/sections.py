@@ -12,11 +12,17 @@ from sfumato.charts.words import counted, first_line, spoken
 from sfumato.contract import Recipe, Release, Section, Table
 from sfumato.engines import Kind
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute
+from sfumato.schema import Attribute, Role
 from sfumato.version import VERSION
 
 _EXACT = 20
 """Up to so many distinct values are counted exactly; more are rounded to two digits."""
+
+_ROLES = (
+    "Identifiers name a respondent and are always removed. Keys are what a snooper may know from elsewhere; confidential "
+    "columns are what he may want to learn."
+)
+_PLURAL = {Role.IDENTIFIER: "identifiers", Role.KEY: "keys", Role.STRATUM: "strata", Role.CONTRIBUTOR: "contributors"}
 
 
 def data_section(data: Microdata) -> Section:
@@ -25,14 +31,11 @@ def data_section(data: Microdata) -> Section:
     One column at a time is brought into memory.
     """
     rows = tuple(_column(data, attribute) for attribute in data.schema)
-    roles: dict[str, int] = {}
-    for attribute in data.schema:
-        roles[attribute.role.value] = roles.get(attribute.role.value, 0) + 1
-    each = spoken(f"{number} {role}" for role, number in roles.items())
+    number = {role: len(data.schema.names(role=role)) for role in Role}
+    each = spoken(f"{n} {_PLURAL.get(role, role.value) if n > 1 else role.value}" for role, n in number.items() if n)
     sentences = (
         f"The file has {counted(len(data), 'record')} and {counted(len(data.schema), 'column')}: {each}.",
-        "Identifiers name a respondent and are always removed.",
-        "Keys are what a snooper may know from elsewhere; confidential columns are what he may want to learn.",
+        _ROLES,
     )
     heads = ("column", "meaning", "role", "scale", "holds", "missing", "distinct values")
     caption = f"The columns. More than {_EXACT} distinct values are rounded; no value itself is shown."
@@ -42,7 +45,8 @@ def data_section(data: Microdata) -> Section:
 def _column(data: Microdata, attribute: Attribute) -> tuple[str, ...]:
     kind = data.kind(attribute.name)
     missing, distinct = _facts(data, attribute, kind)
-    meaning = attribute.label + (f" ({attribute.unit})" if attribute.unit and attribute.label else attribute.unit)
+    unit = f" ({attribute.unit})" if attribute.label else f"in {attribute.unit}"
+    meaning = attribute.label + (unit if attribute.unit else "")
     holds = "whole numbers" if kind is Kind.NUMBER and attribute.integer else kind.value
     return (attribute.name, meaning or "–", attribute.role.value, attribute.scale.value, holds, missing, distinct)
 
@@ -66,8 +70,8 @@ def _facts(data: Microdata, attribute: Attribute, kind: Kind) -> tuple[str, str]
 
 def _share(share: float) -> str:
     if 0 < share < 0.001:
-        return "< 0.1 %"
-    return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
+        return "<\N{NO-BREAK SPACE}0.1\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%" if share in (0, 1) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def _rounded(count: int) -> str:
@@ -91,12 +95,11 @@ def recipe_section(release: Release) -> Section:
         return Section("How the release was made", tuple(sentences))
     steps = Table(("step", "what it does", "columns"), tuple(_steps(recipe, release)), "The steps, in order.")
     tables = [steps, *_parameters(recipe), *_guarantees(release)]
-    sentences.append(f"It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left.")
-    sentences += _secrets(recipe)
-    if recipe.digest:
-        sentences.append(f"Digest of the data, which only the holder of the seed can check: {recipe.digest}.")
-    sentences.append(f"Versions: sfumato {VERSION}, Python {platform.python_version()}, NumPy {np.__version__}.")
-    return Section("How the release was made", tuple(sentences), tuple(tables))
+    sentences[0] += f" It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."
+    sentences.append(" ".join(_secrets(recipe)))
+    versions = f"Versions: sfumato {VERSION}, Python {platform.python_version()}, NumPy {np.__version__}."
+    digest = f" Digest of the data, which only the holder of the seed can check: {recipe.digest}." if recipe.digest else ""
+    return Section("How the release was made", (*sentences, versions + digest), tuple(tables))
 
 
 def _steps(recipe: Recipe, release: Release) -> list[tuple[str, ...]]:
@@ -113,7 +116,7 @@ def _parameters(recipe: Recipe) -> list[Table]:
         for field, parameter in step.mask.parameters().items():
             value = getattr(step.mask, field)
             if value is not None:
-                rows.append((step.name, field, _value(value), f"{parameter.doc}", "yes" if parameter.published else "no"))
+                rows.append((step.name, field, _value(value), parameter.doc, "yes" if parameter.published else "no"))
     heads = ("step", "parameter", "value", "meaning", "may be published")
     return [Table(heads, tuple(rows), "The parameters that were set.")] if rows else []
 
@@ -135,9 +138,8 @@ def _guarantees(release: Release) -> list[Table]:
 
 def _secrets(recipe: Recipe) -> list[str]:
     said = [
-        "The seed of the random numbers is not in this report.",
-        "It must stay confidential: whoever has it can compute the noise and take it off again.",
-        "What the masks learned from the data (covariances, thresholds) is confidential too, and not in this report.",
+        "The seed of the random numbers must stay confidential: whoever has it can compute the noise and take it off again.",
+        "What the masks learned from the data (covariances, thresholds) is confidential too. Neither is in this report.",
     ]
     hidden = [path for path, parameter in recipe.parameters().items() if not parameter.published]
     return said + ([f"Not to be told to analysts: {spoken(hidden)}."] if hidden else [])

@@ -131,14 +131,16 @@ class RUMap:
             raise ParameterError(unknown_name(f"{side} measure", label, [self.titles[i] for i in own], "the map"))
         return known[label]
 
-    def chart(self, max_risk: float | None = None, choice: Choice | None = None) -> alt.TopLevelMixin:
+    def chart(
+        self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None
+    ) -> alt.TopLevelMixin:
         """Draw log R against U with the unmasked utility and the threshold; beside it R and U against the parameter."""
         from sfumato.charts.rumap import map_chart
 
         settings = choice.settings if choice is not None and choice.feasible else None
         return map_chart(self.frame, self.parameters, max_risk, settings)
 
-    def report(self, max_risk: float | None = None, choice: Choice | None = None) -> Section:
+    def report(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
         """Return the map as a section of a report."""
         from sfumato.rumap.section import map_section
 

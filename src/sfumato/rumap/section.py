@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.charts.tidy import Limits, MapData, along
-from sfumato.charts.words import counted, first_line, parameter_words, short, spoken, symbol
+from sfumato.charts.words import counted, first_line, parameter_words, short, spoken, symbol, tabled
 from sfumato.contract import Figure, Score, Section, Side, Table
 from sfumato.microdata import Microdata
 
@@ -35,13 +35,17 @@ def map_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = Non
     data = MapData.read(map.frame, map.parameters)
     limits = data.limits(max_risk)
     settings = choice.settings if choice is not None and choice.feasible else None
-    sentences = [
-        _swept(map), _replicated(map), *_measured(map), _snooper(map), *_thresholds(map, limits),
-        *(_decided(map, data, choice) if choice is not None else _counted(data, limits)), *_refused(map),
-    ]  # fmt: skip
+    decision = _decided(map, data, choice) if choice is not None else _counted(data, limits)
+    paragraphs = (
+        [*_thresholds(map, limits), *decision],
+        [_swept(map), *_replicated(map), _snooper(map)],
+        [*_measured(map), *_refused(map)],
+    )
     chart = map_chart(map.frame, map.parameters, max_risk, settings)
     figure = Figure(chart.to_dict(), _caption(map, limits, settings))
-    return Section("Risk and utility of the release", tuple(sentences), (figure, _table(map, data, choice)))
+    title = f"Risk and utility over {spoken(parameter_words(name) for name in map.parameters)}"
+    sentences = tuple(" ".join(p) for p in paragraphs if p)
+    return Section(title, sentences, (figure, _table(map, data, choice)))
 
 
 # -- sentences
@@ -62,16 +66,16 @@ def _swept(map: RUMap) -> str:
     return f"The map shows {what}, masked with {spoken(swept)}{total}."
 
 
-def _replicated(map: RUMap) -> str:
+def _replicated(map: RUMap) -> list[str]:
     if not map.replications:
-        return "All values come from formulas for normal data with additive noise; nothing was simulated."
+        return ["All values come from formulas for normal data with additive noise; nothing was simulated."]
     times = f"Each point was masked {map.replications:,} times with fresh random numbers"
     said = [f"{times}; intervals are 95 % intervals over these replications."]
     if any(m.design == "population" for m in map.measures) and isinstance(map.evaluator.source, Microdata):
         said.append("For estimates of the population the records too were drawn afresh, so that utility includes sampling error.")
     if len(map.parameters) == 1 and any(not np.isnan(a[:-1]).all() for a in map.analytic):
         said.append("Bold lines in the figure are formulas for normal data; points are replications.")
-    return " ".join(said)
+    return said
 
 
 def _measured(map: RUMap) -> list[str]:
@@ -105,10 +109,19 @@ def _decided(map: RUMap, data: MapData, choice: Choice) -> list[str]:
     risks = spoken(f"{s.words}{_within(s)}" for s in choice.risks)
     said = [f"The answer is {named}: {choice.reason}.", f"At {named} {risks}."]
     for position, score in zip(map.of_side(Side.UTILITY), choice.utilities, strict=True):
-        kept = _kept(map, data, position, choice)
-        share = f"; the release keeps {100 * kept:.0f} % of the utility of the unmasked file" if math.isfinite(kept) else ""
-        said.append(f"For the {score.measure}, {score.words}{share}.")
+        said.append(f"For the {score.measure}, {score.words}{_share(map, data, position, choice)}.")
     return said
+
+
+def _share(map: RUMap, data: MapData, position: int, choice: Choice) -> str:
+    """Say how much of the unmasked utility is kept: by formula where there is one, and in the replications."""
+    kept = _kept(map, data, position, choice)
+    if not math.isfinite(kept):
+        return ""
+    formula = float(map.evaluator.analytic([choice.settings])[position][0]) / float(map.analytic[position][-1])
+    both = map.replications and math.isfinite(formula)
+    shares = f"by formula {100 * formula:.0f} %, in these replications {100 * kept:.0f} %" if both else f"{100 * kept:.0f} %"
+    return f"; the release keeps {shares} of the utility of the unmasked file"
 
 
 def _within(score: Score) -> str:
@@ -144,46 +157,58 @@ def _refused(map: RUMap) -> list[str]:
 
 
 def _table(map: RUMap, data: MapData, choice: Choice | None) -> Table:
-    utilities = map.of_side(Side.UTILITY)
-    shown = {i: math.isfinite(map.unmasked(i)) and map.unmasked(i) > 0 for i in utilities}
-    order = (*map.of_side(Side.RISK), *utilities)
+    risks, utilities = map.of_side(Side.RISK), map.of_side(Side.UTILITY)
+    shares = {i for i in utilities if math.isfinite(map.unmasked(i)) and map.unmasked(i) > 0}
     heads = [parameter_words(name) for name in map.parameters]
-    for i in order:
-        heads += [map.measures[i].label(), *(["kept"] if shown.get(i) else [])]
-    rows: list[tuple[Any, ...]] = []
+    for i in (*risks, *utilities):
+        heads += [map.measures[i].label(), *(["kept"] if i in shares else [])]
     chosen = choice.settings if choice is not None and choice.feasible else None
-    for settings, point in _spread(map, chosen):
+    shown = _spread(map, chosen)
+
+    def at(point: int) -> dict[int, Estimate]:
+        return {i: map.estimate(i, point) for i in (*risks, *utilities)}
+
+    def cells(values: Mapping[int, Estimate]) -> list[str]:
+        made = []
+        for i in (*risks, *utilities):
+            value, interval = values[i]
+            made.append(tabled(value) + (_bracket(interval) if interval and interval[0] != interval[1] else ""))
+            made += [f"{100 * value / map.unmasked(i):.0f}\N{NO-BREAK SPACE}%"] if i in shares else []
+        return made
+
+    rows: list[tuple[str, ...]] = []
+    for settings, point in shown:
         first = [short(float(settings[name])) for name in map.parameters]
-        if point is None and choice is not None:
-            first[0] += " (chosen)"
-            scores = dict(zip(order, (*choice.risks, *choice.utilities), strict=True))
-            found = {i: (s.value, s.interval) for i, s in scores.items()}
-            kept = {i: _kept(map, data, i, choice) for i in utilities}
-        else:
-            found = {i: map.estimate(i, point or 0) for i in order}
-            kept = {i: found[i][0] / map.unmasked(i) for i in utilities if shown[i]}
-        rows.append((*first, *_cells(order, found, kept, shown)))
-    last = {i: map.estimate(i, len(map.points)) for i in order}
-    blank = ["–"] * (len(map.parameters) - 1)
-    rows.append(("unmasked", *blank, *_cells(order, last, dict.fromkeys(utilities, 1.0), shown)))
-    return Table(tuple(heads), tuple(rows), _table_caption(map, len(rows), chosen is not None))
+        first[0] += " (chosen)" if settings is chosen else ""
+        rows.append((*first, *cells(_between(map, data, choice) if point is None else at(point))))
+    rows.append(("unmasked", *["–"] * (len(map.parameters) - 1), *cells(at(len(map.points)))))
+    return Table(tuple(heads), tuple(rows), _table_caption(map, sum(p is not None for _, p in shown), chosen))
 
 
-def _cells(
-    order: Iterable[int], found: Mapping[int, Estimate], kept: Mapping[int, float], shown: Mapping[int, bool]
-) -> list[str]:
-    cells = []
-    for i in order:
-        value, interval = found[i]
-        wide = interval is not None and interval[0] != interval[1]
-        cells.append(short(value) + (f" ({short(interval[0])} to {short(interval[1])})" if wide and interval else ""))
-        if shown.get(i):
-            cells.append(f"{100 * kept[i]:.0f} %")
-    return cells
+def _between(map: RUMap, data: MapData, choice: Choice | None) -> dict[int, Estimate]:
+    """Return a chosen point that is not one of the sweep: by formula, or else between its neighbours, with the same seeds."""
+    assert choice is not None  # noqa: S101 - only a chosen point can lie between points
+    sides = ((Side.RISK, data.risks, choice.risks), (Side.UTILITY, data.utilities, choice.utilities))
+    if not map.replications:
+        return {i: (score.value, None) for side, _, scores in sides for i, score in zip(map.of_side(side), scores, strict=True)}
+    grid, t = data.points[:, 0], float(choice.settings[map.parameters[0]])
+    return {
+        i: (along(t, grid, measured.judged[:, 0], bool((grid > 0).all()), side is Side.RISK), None)
+        for side, measures, _ in sides
+        for i, measured in zip(map.of_side(side), measures, strict=True)
+    }
+
+
+def _bracket(interval: tuple[float, float]) -> str:
+    space = "\N{NO-BREAK SPACE}"
+    return f" ({tabled(interval[0])}{space}to{space}{tabled(interval[1])})"
 
 
 def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[str, Any], int | None]]:
-    """Return some points in parameter order (of several parameters, the frontier's), and the chosen one without a number."""
+    """Return some points with their numbers, in parameter order, and the chosen one, without a number if it lies between them.
+
+    With several parameters, the points are those of the frontier.
+    """
     points = list(enumerate(map.points))
     if len(map.parameters) > 1:
         best = {tuple(row[n] for n in map.parameters) for row in map.frontier().to_dict("records")}
@@ -192,20 +217,21 @@ def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[
     picked = sorted({round(k) for k in np.linspace(0, len(points) - 1, min(_ROWS, len(points)))})
     out: list[tuple[Mapping[str, Any], int | None]] = [(points[k][1], points[k][0]) for k in picked]
     if chosen is not None:
-        out = [(s, p) for s, p in out if not all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)]
-        out.append((chosen, None))
+        same = [p for p, s in enumerate(map.points) if all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)]
+        out = [(s, p) for s, p in out if p not in same]
+        out.append((chosen, same[0] if same else None))
     return sorted(out, key=lambda item: tuple(float(item[0][n]) for n in map.parameters))
 
 
-def _table_caption(map: RUMap, rows: int, chosen: bool) -> str:
+def _table_caption(map: RUMap, shown: int, chosen: Mapping[str, Any] | None) -> str:
     which = "points along the sweep"
     if len(map.parameters) > 1:
         which = "points that no other point beats in both risk and utility"
-    less = f" ({rows - 1} of {len(map.points):,})" if len(map.points) > _ROWS else ""
+    less = f" ({shown} of {len(map.points):,})" if shown < len(map.points) else ""
     said = [f"Risk and utility at {which}{less}{'; 95 % intervals in brackets' if map.replications else ''}."]
     said.append("“Kept” is the share of the unmasked file's utility.")
-    if map.replications and chosen:
-        said.append("The chosen point was estimated again with fresh random numbers; its shares come from the map itself.")
+    if map.replications and chosen is not None:
+        said.append("The chosen row rests on the same random numbers as the others; the text gives its check with fresh ones.")
     return " ".join(said)
 
 
