@@ -71,10 +71,10 @@ def values(m: RUMap) -> list[float]:
 
 def numbers(spec: Any) -> list[float]:
     """Return every number that a chart was drawn from, in order: those in its rows of data."""
-    if isinstance(spec, list) and spec and all(_is_row(part) for part in spec):
+    if isinstance(spec, list | tuple) and spec and all(_is_row(part) for part in spec):
         cells = (value for row in spec for _, value in sorted(row.items()))
         return [float(v) for v in cells if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
-    parts = spec.values() if isinstance(spec, Mapping) else spec if isinstance(spec, list) else ()
+    parts = spec.values() if isinstance(spec, Mapping) else spec if isinstance(spec, list | tuple) else ()
     return [number for part in parts for number in numbers(part)]
 
 

@@ -387,6 +387,16 @@ def test_a_column_that_is_not_released_is_left_out_and_told(
     assert "nothing is released of it" in named.stderr
 
 
+def test_each_file_is_read_in_its_own_way(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    frames[0].to_csv(tmp_path / "euro.csv", index=False, sep=";", decimal=",")
+    args = ("--read", "decimal=,", "--align", "rows", "--schema", files[2], "--column", "salary", "--json")
+    mse = ((frames[1]["salary"] - frames[0]["salary"]) ** 2).mean()
+    assert document(run("risk", tmp_path / "euro.csv", files[1], *args))["scores"][0]["value"] == pytest.approx(1 / mse)
+    assert run("risk", tmp_path / "euro.csv", files[1], *args, "--read-masked", "decimal=,").exit_code == 1
+
+
 # -- utility
 
 
@@ -574,7 +584,7 @@ WRONG = [
     (
         "mask survey.csv --out o --recipe release/masked.parquet --seed-file s",
         1,
-        "not a text file, so it is not a recipe",
+        "release/masked.parquet cannot be read as a recipe",
     ),
     (
         "mask survey.csv --out o --recipe schema.toml --seed-file s",

@@ -265,7 +265,16 @@ def test_a_seed_file_does_not_hold_the_seed_as_it_was_given(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "version = 1", "seed = 5", 'seed = "zz"', 'seed = "abcd"', "not toml at all [", 'seed = "' + "0" * 63 + '"', "\udcff"],
+    [
+        "",
+        "version = 1",
+        "seed = 5",
+        'seed = "zz"',
+        'seed = "abcd"',
+        "not toml at all [",
+        'seed = "' + "0" * 63 + '"',
+        "\udcff",
+    ],
 )
 def test_another_file_is_not_taken_for_a_seed_and_not_quoted(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.toml"

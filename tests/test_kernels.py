@@ -153,7 +153,9 @@ def test_a_million_uniforms_are_uniform() -> None:
 
 def test_normals_are_scipys_quantiles_everywhere_in_the_unit_interval() -> None:
     tails = np.geomspace(2.0**-53, 0.5, 20_000)
-    grid = np.concatenate([tails, 1 - tails, np.linspace(0.001, 0.999, 20_001), [0.075, 0.925, 0.5, np.exp(-25), 1e-300]])
+    grid = np.concatenate(
+        [tails, 1 - tails, np.linspace(0.001, 0.999, 20_001), [0.075, 0.925, 0.5, np.exp(-25), 1e-300]]
+    )
     np.testing.assert_allclose(normals_from(grid), ndtri(grid), rtol=1e-13, atol=1e-16)
 
 
@@ -288,7 +290,18 @@ def test_the_digest_does_not_depend_on_the_pieces_or_their_order() -> None:
         digest_of(range(4), pay=PAY, age=AGES),
         digest_of(range(4), age=AGES, pay=[1.5, 2.5, None, 0.0]),
     ],
-    ids=["value", "zero lost", "gap filled", "two rows", "ids", "a row less", "a column less", "name", "column order", "swap"],
+    ids=[
+        "value",
+        "zero lost",
+        "gap filled",
+        "two rows",
+        "ids",
+        "a row less",
+        "a column less",
+        "name",
+        "column order",
+        "swap",
+    ],
 )
 def test_the_digest_changes_with_any_value_id_name_or_order(other: bytes) -> None:
     assert other != digest_of(range(4), age=AGES, pay=PAY)

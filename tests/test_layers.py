@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -82,9 +83,8 @@ def tree_of(path: Path) -> ast.Module:
 
 def type_checking_nodes(tree: ast.Module) -> set[int]:
     """Return what stands under `if TYPE_CHECKING:`."""
-    blocks = [
-        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test) and "not" not in ast.unparse(n.test)
-    ]  # fmt: skip
+    tests = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) in tests]
     return {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}
 
 
@@ -108,9 +108,13 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
                 yield from ((f"sfumato.{alias.name}", id(node) in types) for alias in node.names)
             else:
                 yield base, id(node) in types
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
-            if node.args and isinstance(node.args[0], ast.Constant):
-                yield str(node.args[0].value), False
+        elif imports_by_name(node) and isinstance(node.args[0], ast.Constant):
+            yield str(node.args[0].value), False
+
+
+def imports_by_name(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether this is `importlib.import_module(...)` or the like."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
 
 
 def inner_part(module: str) -> str | None:
@@ -186,9 +190,7 @@ def test_modules_named_in_variables_are_imported_in_two_places_only() -> None:
         module_name(path)
         for path in MODULES
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
-        and not (node.args and isinstance(node.args[0], ast.Constant))
+        if imports_by_name(node) and not isinstance(node.args[0], ast.Constant)
     }
     assert found <= {"sfumato", "sfumato.contract.parameters"}
 

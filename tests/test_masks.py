@@ -523,6 +523,13 @@ def test_a_fitted_mask_refuses_data_without_its_column() -> None:
         release(fitted, microdata(salry=X))
 
 
+@pytest.mark.parametrize("mask", [KimNoise(), IndependentNoise(), TopCode(), BottomCode(quantile=0.5)])
+def test_a_fitted_mask_refuses_data_whose_column_holds_text_at_once(mask: Mask) -> None:
+    fitted = mask.fit(microdata(salary=X), Draws(1))
+    with pytest.raises(DataError, match=r"column 'salary' holds text or categories, where numbers are needed\.$"):
+        release(fitted, microdata(salary=["a", "b"]))
+
+
 @pytest.mark.parametrize(
     ("mask", "change", "stays"),
     [

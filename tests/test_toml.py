@@ -48,7 +48,8 @@ def test_any_text_reads_back_the_same_in_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00", "\x1f", "\x7f", "\x85", "\u2028", '"', "\\", "\\u0041", "a\r\nb", "\t", "'''", '"""', "λ²", "🂡", "\ufeff"]
+    "text",
+    ["\x00", "\x1f", "\x7f", "\x85", "\u2028", '"', "\\", "\\u0041", "a\r\nb", "\t", "'''", '"""', "λ²", "🂡", "\ufeff"],
 )
 def test_control_characters_quotes_and_foreign_letters_survive(text: str) -> None:
     assert tomllib.loads(dump({text: text}, "step", [])) == {text: text}

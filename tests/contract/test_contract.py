@@ -124,7 +124,13 @@ FILLED: dict[str, Callable[[], Any]] = {
 def number_for(parameter: Parameter) -> float | int:
     low = max(parameter.low if parameter.low is not None else -1e9, -1e9)
     high = min(parameter.high if parameter.high is not None else 1e9, 1e9)
-    middle = math.sqrt(max(low, 0.01) * high) if parameter.scale == "log" else 50.0 if (low, high) == (-1e9, 1e9) else (low + high) / 2
+    middle = (
+        math.sqrt(max(low, 0.01) * high)
+        if parameter.scale == "log"
+        else 50.0
+        if (low, high) == (-1e9, 1e9)
+        else (low + high) / 2
+    )
     return math.floor(middle) if parameter.integer else middle
 
 
@@ -134,7 +140,11 @@ def required(cls: type[Parametric]) -> dict[str, Any]:
     columns = iter(NUMBERS)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         parameter = field.metadata.get("param")
-        if parameter is None or field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING:
+        if (
+            parameter is None
+            or field.default is not dataclasses.MISSING
+            or field.default_factory is not dataclasses.MISSING
+        ):
             continue
         if parameter.columns == "one":
             values[field.name] = next(columns)
@@ -185,12 +195,15 @@ def data() -> Microdata:
     return local()
 
 
+RECIPE = KimNoise(lambda2=0.3) >> TopCode(quantile=0.95)
+
+
 @pytest.fixture(scope="module")
 def release(data: Microdata) -> Release:
-    return (KimNoise(lambda2=0.3) >> TopCode(quantile=0.95)).apply(data, DRAWS)
+    return RECIPE.apply(data, DRAWS)
 
 
-@pytest.fixture(params=["DuckDB", "Spark"])
+@pytest.fixture(scope="module", params=["DuckDB", "Spark"])
 def elsewhere(request: pytest.FixtureRequest) -> Microdata:
     """The same records on another engine."""
     if request.param == "Spark":
@@ -198,6 +211,11 @@ def elsewhere(request: pytest.FixtureRequest) -> Microdata:
     connection = duckdb.connect()
     connection.from_arrow(table()).create("people")
     return Microdata(connection.table("people"), SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def release_elsewhere(elsewhere: Microdata) -> Release:
+    return RECIPE.apply(elsewhere, DRAWS)
 
 
 # What is checked again and again
@@ -209,7 +227,11 @@ def rows(data: Microdata) -> dict[str, Any]:
     order = np.argsort(batch.ids, kind="stable")
     out: dict[str, Any] = {RECORD_ID: batch.ids[order]}
     for name, column in batch.rows.columns.items():
-        out[name] = column.numbers[order] if column.kind in (Kind.NUMBER, Kind.BOOLEAN) else np.array(column.arrow.to_pylist(), object)[order]
+        out[name] = (
+            column.numbers[order]
+            if column.kind in (Kind.NUMBER, Kind.BOOLEAN)
+            else np.array(column.arrow.to_pylist(), object)[order]
+        )
     return out
 
 
@@ -544,9 +566,10 @@ def test_a_measure_without_alignment_says_whether_it_applies(measure: Measure, r
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_measure_scores_the_same_on_another_engine(measure: Measure, release: Release, elsewhere: Microdata) -> None:
-    here = measure.score(release)
-    there = measure.score((KimNoise(lambda2=0.3) >> TopCode(quantile=0.95)).apply(elsewhere, DRAWS))
+def test_a_measure_scores_the_same_on_another_engine(
+    measure: Measure, release: Release, release_elsewhere: Release
+) -> None:
+    here, there = measure.score(release), measure.score(release_elsewhere)
     assert there.value == pytest.approx(here.value, rel=1e-6)
     assert there.measure == here.measure
 
@@ -571,9 +594,8 @@ def test_a_measure_names_the_columns_it_looks_at(measure: Measure, release: Rele
     if columns is None:
         return
     assert set(columns) <= set(release.masked.schema.names())
-    recipe = KimNoise(lambda2=0.3) >> TopCode(quantile=0.95)
-    whole, part = (measure.score(recipe.apply(d, DRAWS)) for d in (release.original, release.original.local({*columns, *NUMBERS, "home"})))
-    assert part.value == whole.value
+    part = RECIPE.apply(release.original.local({*columns, *NUMBERS, "home"}), DRAWS)
+    assert measure.score(part).value == measure.score(release).value
 
 
 # Estimators
@@ -628,7 +650,9 @@ def test_an_estimator_refuses_a_column_that_is_not_there(estimator: Estimator, d
 
 
 def test_a_combination_of_combinations_keeps_every_observation(data: Microdata) -> None:
-    inner = build("measure", {"measure": "weighted", "parts": (AttributeRisk("pay"), AttributeRisk("rent")), "weights": [1, 3]})
+    inner = build(
+        "measure", {"measure": "weighted", "parts": (AttributeRisk("pay"), AttributeRisk("rent")), "weights": [1, 3]}
+    )
     outer = build("measure", {"measure": "worst", "parts": [AttributeRisk("pay"), inner]})
     made = KimNoise().apply(data, DRAWS)
     pay, rent = (AttributeRisk(c).score(made).value for c in ("pay", "rent"))
@@ -645,7 +669,7 @@ def test_a_combination_of_combinations_keeps_every_observation(data: Microdata) 
         ({"measure": "worst", "parts": 5}, "worst needs a list of measures"),
         ({"measure": "worst", "parts": "pay"}, "worst needs a list of measures"),
         ({"measure": "worst"}, "worst needs parts"),
-        ({"measure": "weighted", "parts": [AttributeRisk("pay")], "weights": [1, 2]}, "one weight of at least 0 for each of its 1 parts"),
+        ({"measure": "weighted", "parts": [AttributeRisk("pay")], "weights": [1, 2]}, "one weight of at least 0 for each"),
         ({"measure": "weighted", "parts": [AttributeRisk("pay")], "weights": [-1]}, "one weight of at least 0"),
         ({"measure": "weighted", "parts": [AttributeRisk("pay")], "weights": [0]}, "one weight of at least 0"),
         ({"measure": "weighted", "parts": [AttributeRisk("pay")], "weights": [math.inf]}, "one weight of at least 0"),

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 _LOG_STEPS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
@@ -22,7 +20,7 @@ class Axis:
     @classmethod
     def over(cls, values: Iterable[float], log: bool, pad: float = 0.05) -> Axis:
         """Return the axis that shows all these values; those it cannot show (infinite, or not positive on a log) are left out."""
-        shown = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+        shown = [v for v in values if math.isfinite(v) and (not log or 1e-150 < v < 1e150)]
         if not shown:
             return cls(0.1, 10.0, True) if log else cls(0.0, 1.0, False)
         low, high = min(shown), max(shown)
@@ -93,5 +91,5 @@ def readable(values: Iterable[float], log: bool) -> list[list[float]]:
 
 def wants_log(values: Iterable[float], ratio: float) -> bool:
     """Whether positive values spread over more than this ratio."""
-    shown = np.array([v for v in values if math.isfinite(v) and v > 0])
-    return bool(len(shown)) and float(shown.max() / shown.min()) >= ratio
+    shown = [float(v) for v in values if math.isfinite(v) and v > 0]
+    return bool(shown) and max(shown) >= ratio * min(shown)

@@ -140,12 +140,14 @@ def _measures(side: str, found: Mapping[tuple[str, str, str], Mapping[str, Numbe
         last = empirical if empirical is not None else analytic
         unmasked = float(last[-1, 0]) if last is not None else math.nan
         formula = None if analytic is None else float(analytic[-1, 0])
+        if empirical is not None and analytic is not None and np.isnan(analytic[:-1, 0]).all():
+            analytic = None  # a formula for the unmasked file alone makes no curve
         out.append(Measured(label, measure, _points(empirical), _points(analytic), unmasked, formula))
     return tuple(out)
 
 
 def _points(table: Numbers | None) -> Numbers | None:
-    return None if table is None or np.isnan(table[:-1, 0]).all() else table[:-1]
+    return None if table is None else table[:-1]
 
 
 def along(t: float, grid: Numbers, values: Numbers, log_t: bool, log_values: bool) -> float:

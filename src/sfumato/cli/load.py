@@ -63,13 +63,18 @@ def roles_in_words(schema: Schema) -> str:
 
 
 def load_release(
-    screen: Screen, original: Path, masked: Path, schema: Path | None, read: list[str] | None, align: str | None
+    screen: Screen,
+    original: Path,
+    masked: Path,
+    schema: Path | None,
+    read: tuple[list[str] | None, list[str] | None],
+    align: str | None,
 ) -> Release:
     """Read the original and the masked file; the original's schema holds for both."""
     from sfumato.contract import Release
 
-    before = load(screen, original, schema, read)
-    after = _like(before, masked, read if masked.suffix.lower() == original.suffix.lower() else None)
+    before = load(screen, original, schema, read[0])
+    after = _like(before, masked, read[1])
     release = Release.of(before, after, align)
     if align == "rows" and (name := _shuffled(before, after)):
         screen.note(
@@ -123,8 +128,6 @@ def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:
         raise DataError(f"{path} is a folder; give the name of a {what} file.")
     try:
         return reader(path)
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not a text file, so it is not a {what}.") from None
     except SfumatoError as error:
         said = str(error)
         raise type(error)(said if str(path) in said else f"{path}: {said}") from None

@@ -43,8 +43,17 @@ Read = Annotated[
     typer.Option(
         "--read",
         metavar="NAME=VALUE",
-        help="How to read a file, where it does not show: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
+        help="How to read the file, where it does not show: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
         "text=zip sheet=2. May be repeated.",
+        rich_help_panel=READING,
+    ),
+]
+ReadMasked = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--read-masked",
+        metavar="NAME=VALUE",
+        help="The same for the masked file; --read holds for the original alone.",
         rich_help_panel=READING,
     ),
 ]

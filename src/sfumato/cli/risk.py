@@ -18,6 +18,7 @@ from sfumato.cli.options import (
     MatchProbability,
     Published,
     Read,
+    ReadMasked,
     SchemaFile,
     Strategy,
     measure_names,
@@ -67,6 +68,7 @@ def risk(
     published: Published = False,
     schema: SchemaFile = None,
     read: Read = None,
+    read_masked: ReadMasked = None,
     as_json: Json = False,
 ) -> None:
     """Tell how closely a snooper can know a person's value from a masked file.
@@ -88,7 +90,7 @@ def risk(
     cls = _class(measure)
     facts = settings(cls, set_ or ())
     cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
-    release = load_release(screen, original, masked, schema, read, align)
+    release = load_release(screen, original, masked, schema, (read, read_masked), align)
     scores, refused = _scores(release, cls, facts, column or [], snooper)
     _show(screen, release, snooper, scores, refused)
 

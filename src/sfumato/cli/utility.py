@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli.given import estimator
 from sfumato.cli.load import load_release
-from sfumato.cli.options import Json, Masked, Original, Read, SchemaFile
+from sfumato.cli.options import Json, Masked, Original, Read, ReadMasked, SchemaFile
 from sfumato.cli.screen import Screen, percent, shown
 from sfumato.errors import ParameterError, SfumatoError
 
@@ -47,6 +47,7 @@ def utility(
     ] = None,
     schema: SchemaFile = None,
     read: Read = None,
+    read_masked: ReadMasked = None,
     as_json: Json = False,
 ) -> None:
     """Tell how far an analyst's estimates from a masked file are from those of the original.
@@ -59,7 +60,7 @@ def utility(
             "are from the population's takes many maskings of many samples: sfumato map."
         )
     screen = Screen(as_json)
-    release = load_release(screen, original, masked, schema, read, align)
+    release = load_release(screen, original, masked, schema, (read, read_masked), align)
     asked = [estimator(text, release.original.schema.names()) for text in estimators]
     found = [(e, *_error(e, release)) for e in asked]
     labels = [e.label() for e in asked]

@@ -2,7 +2,7 @@
 
 from sfumato.contract.combine import Combination, Weighted, Worst
 from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Method, Scope, draw_ids, numeric_targets
+from sfumato.contract.mask import Mask, Method, Scope, check_numbers, numeric_targets
 from sfumato.contract.measure import Design, Measure, Need, reciprocal
 from sfumato.contract.model import NoiseModel, check_covariance
 from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
@@ -15,6 +15,6 @@ from sfumato.contract.snooper import Snooper
 __all__ = [
     "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel",
     "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table",
-    "Weighted", "Worst", "build", "check_covariance", "draw_ids", "find", "learned", "numeric_targets", "param",
+    "Weighted", "Worst", "build", "check_covariance", "check_numbers", "find", "learned", "numeric_targets", "param",
     "reciprocal", "registered", "run_steps",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -99,21 +100,11 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return None
 
 
-def draw_ids(batch: Batch, name: str) -> NDArray[np.int64]:
-    """Return the id that each record's random numbers for a column hang on, shape (n,).
-
-    The household's for household columns, so that a household has one value; the record's own for the rest, and for
-    records without a household number: those must not share one noise.
-    """
-    units, household = batch.units(name), batch.schema.one("household")
-    if units is batch.ids or household is None:
-        return batch.ids
-    column, coded = batch.column(household), batch.schema[household].missing
-    alone = column.missing
-    if coded:
-        codes, values = column.codes
-        alone = alone | np.isin(codes, [i for i, value in enumerate(values) if value in coded])
-    return np.where(alone, batch.ids, units)
+def check_numbers(batch: Batch, names: Iterable[str]) -> None:
+    """Refuse records whose columns hold no numbers, before any is looked at: a fitted mask may meet other data."""
+    for name in names:
+        if batch.column(name).kind is not Kind.NUMBER:
+            raise DataError(f"column '{name}' holds {batch.column(name).kind}, where numbers are needed.")
 
 
 def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:

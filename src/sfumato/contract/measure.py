@@ -107,7 +107,9 @@ class Measure(Parametric, family="measure", abstract=True):
             observation = np.atleast_1d(ready.observe(outcome, snooper or Snooper()))
         score = ready.to_score(observation[None, :], outcome.original.schema)
         if math.isnan(score.value):
-            raise DataError(f"'{self.label()}' has no value here: are there infinite or very large numbers in the data?")
+            raise DataError(
+                f"'{self.label()}' has no value here: are there infinite or very large numbers in the data?"
+            )
         return score
 
     def to_score(self, observations: Numbers, schema: Schema) -> Score:

@@ -84,7 +84,9 @@ class Release:
             before, after = self.original.batch([name]), self.masked.batch([name])
             x, y = before.numbers(name), after.numbers(name)
             if before.column(name).remember("infinite", lambda: bool(np.isinf(x).any())):
-                raise DataError(f"column '{name}' holds infinite values, which cannot be compared. Set them to missing.")
+                raise DataError(
+                    f"column '{name}' holds infinite values, which cannot be compared. Set them to missing."
+                )
             left, right = self.matched
             self.memory[key] = (x, y) if left is None else (x[left], y[right])
         pair: tuple[Numbers, Numbers] = self.memory[key]

@@ -26,8 +26,8 @@ class Score:
     """A measure's answer: the number, its direction, what it means in words, and how sure it is.
 
     `records` has one value per original record, in id order (NaN where the measure says nothing of it), and is for the
-    custodian's eyes only: it is neither shown nor written. `groups` has the value per subgroup where the measure was asked for it; `details` holds
-    companions of the number ("share known exactly").
+    custodian's eyes only: it is neither shown nor written. `groups` has the value per subgroup where the measure was
+    asked for it; `details` holds companions of the number ("share known exactly").
     """
 
     measure: str

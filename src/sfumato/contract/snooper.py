@@ -23,8 +23,12 @@ class Snooper(Parametric, family="snooper"):
     'links the right record with probability 0.8; takes the released value as it is; is not told the noise level'
     """
 
-    strategy: Strategy = param(default="naive", doc="takes the released value as it is, or shrinks", choices=("naive", "bayes"))
-    match_probability: float = param(default=1.0, doc="probability that his linkage finds the right record", low=0, high=1)
+    strategy: Strategy = param(
+        default="naive", doc="takes the released value as it is, or shrinks", choices=("naive", "bayes")
+    )
+    match_probability: float = param(
+        default=1.0, doc="probability that his linkage finds the right record", low=0, high=1
+    )
     covariates: tuple[str, ...] = param(default=(), doc="unmasked columns he also knows of the target", columns="many")
     parameter_published: bool = param(default=False, doc="whether the noise level is published")
 

@@ -10,9 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, draw_ids, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
-from sfumato.kernels.linear import add_scaled
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Level, Schema
@@ -80,6 +79,7 @@ class AdditiveNoise(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise of each record: λ times the root times its standard normal draws."""
+        check_numbers(batch, self.names)
         noise = draws.remember((batch.ids, self.root), lambda: self._unit_noise(batch, draws))
         out = batch
         for name, level, unit in zip(self.names, self._level(self.names), noise, strict=True):
@@ -88,7 +88,7 @@ class AdditiveNoise(Mask, abstract=True):
 
     def _unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
         """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
-        standard = [draws.normals(draw_ids(batch, name), name) for name in self.names]
+        standard = [draws.normals(batch.units(name), name) for name in self.names]
         noise = [np.zeros(len(batch)) for _ in self.names]
         for j, row in enumerate(self.root):
             for weight, z in zip(row[: j + 1], standard, strict=False):
@@ -120,6 +120,8 @@ class AdditiveNoise(Mask, abstract=True):
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
+    from sfumato.kernels.linear import add_scaled  # numba takes a third of a second to load
+
     return add_scaled(batch.numbers(name), level, unit)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.microdata import Batch, Microdata
 
@@ -88,6 +88,7 @@ class Coding(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Replace the values beyond the threshold."""
+        check_numbers(batch, self.codes)
         out = batch
         for name, (threshold, code) in self.codes.items():
             out = out.replace(name, partial(self._coded, batch, name, threshold, code))

@@ -106,6 +106,16 @@ class AttributeRisk(Measure):
 
     def _errors(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the expected squared error of each matched record, NaN for those that are no target, shape (r,)."""
+        key = ("squared errors", self.column, self.population is None, snooper)  # measures of other targets share them
+        if key not in outcome.memory:
+            outcome.memory[key] = self._all_errors(outcome, snooper)
+        errors: Numbers = outcome.memory[key]
+        if self.everyone:
+            return errors
+        x = outcome.pair(self.column)[0]
+        return np.where((x >= self.range_[0]) & (x <= self.range_[1]), errors, np.nan)
+
+    def _all_errors(self, outcome: Release, snooper: Snooper) -> Numbers:
         x, y = outcome.pair(self.column)
         z = covariates(outcome, snooper) if snooper.covariates else np.zeros((len(x), 0))
         both = ~(np.isnan(x) | np.isnan(y) | np.isnan(z).any(axis=1))
@@ -114,11 +124,8 @@ class AttributeRisk(Measure):
         if not both.all():
             errors = np.full(len(x), np.nan)
             errors[both] = self._known_errors(outcome, np.column_stack([x, y, z])[both], snooper)
-        else:
-            errors = self._known_errors(outcome, np.column_stack([x, y, z]), snooper)
-        if self.everyone:
             return errors
-        return np.where((x >= self.range_[0]) & (x <= self.range_[1]), errors, np.nan)
+        return self._known_errors(outcome, np.column_stack([x, y, z]), snooper)
 
     def _known_errors(self, outcome: Release, known: Numbers, snooper: Snooper) -> Numbers:
         """Return the errors of records without gaps; `known` has columns x, y, z..., shape (n, 2 + q)."""
@@ -127,19 +134,20 @@ class AttributeRisk(Measure):
             return record_errors(naive(z.shape[1]), x, y, z, m, np.zeros(known.shape[1]))
         if m == 1 and np.array_equal(x, y):
             return np.zeros(len(x))  # not masked: known exactly, whatever rounding says of a regression
-        mean, joint = self._moments(outcome, known, snooper)
-        choices = [record_errors(p, x, y, z, m, mean) for p in candidates(snooper, joint)]
-        return min(choices, key=lambda e: float(e.mean()))
+        true = self._true_moments(outcome, snooper)
+        mean, joint = true or (known.mean(axis=0), np.cov(known, rowvar=False, bias=True))
+        choices = candidates(snooper, joint)
+        if true is not None:  # he chooses once, not anew for each sample
+            choices = [min(choices, key=lambda p: model_error(p, joint, m, 1.0))]
+        return min((record_errors(p, x, y, z, m, mean) for p in choices), key=lambda e: float(e.mean()))
 
-    def _moments(self, outcome: Release, known: Numbers, snooper: Snooper) -> tuple[Numbers, Numbers]:
-        """Return mean and covariance of (x, y, z...): the population's where it is known, else the file's own."""
-        if self.population is not None and outcome.recipe is not None:
-            model = self.population
-            noise = outcome.recipe.noise(model.names, model.covariance, outcome.original.schema)
-            found = None if noise is None else joint_moments(model, noise, (self.column, *snooper.covariates))
-            if found is not None:
-                return found
-        return known.mean(axis=0), np.cov(known, rowvar=False, bias=True)
+    def _true_moments(self, outcome: Release, snooper: Snooper) -> tuple[Numbers, Numbers] | None:
+        """Return mean and covariance of (x, y, z...) in the population, where that is known."""
+        if self.population is None or outcome.recipe is None:
+            return None
+        model = self.population
+        noise = outcome.recipe.noise(model.names, model.covariance, outcome.original.schema)
+        return None if noise is None else joint_moments(model, noise, (self.column, *snooper.covariates))
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""

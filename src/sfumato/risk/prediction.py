@@ -39,8 +39,16 @@ def best_linear(covariance: Numbers, m: float) -> Prediction:
     known[1:, 0] *= m
     target = covariance[0, 1:].copy()
     target[0] *= m
-    weights = np.linalg.pinv(known, rcond=1e-12, hermitian=True) @ target
+    weights = _weights(known, target)
     return Prediction(float(weights[0]), weights[1:], True)
+
+
+def _weights(known: Numbers, target: Numbers) -> Numbers:
+    """Return the (least-norm) w with known · w = target, whatever the units of the columns."""
+    scale = np.sqrt(np.diag(known))
+    scale[scale == 0] = 1.0
+    found = np.linalg.lstsq(known / np.outer(scale, scale), target / scale, rcond=1e-12)[0]
+    return np.asarray(found / scale)
 
 
 def naive(q: int) -> Prediction:
@@ -51,7 +59,7 @@ def naive(q: int) -> Prediction:
 def without_release(covariance: Numbers) -> Prediction:
     """Return the best prediction from what else is known, not looking at the released value."""
     z = covariance[2:, 2:]
-    weights = np.linalg.pinv(z, rcond=1e-12, hermitian=True) @ covariance[0, 2:] if len(z) else np.zeros(0)
+    weights = _weights(z, covariance[0, 2:]) if len(z) else np.zeros(0)
     return Prediction(0.0, weights, True)
 
 

@@ -70,11 +70,15 @@ class Evaluator:
 
         results: list[list[list[Numbers]]] = []
         with ThreadPoolExecutor(self.workers) as pool:
-            for result in pool.map(one, range(replications)):
-                results.append(result)
-                done += 1
-                if progress is not None:
-                    progress(done, replications)
+            try:
+                for result in pool.map(one, range(replications)):
+                    results.append(result)
+                    done += 1
+                    if progress is not None:
+                        progress(done, replications)
+            except BaseException:  # Ctrl-C too: do not wait for what has not begun
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         return [
             np.stack([np.stack([r[p][m] for r in results]) for p in range(len(points))])
             for m in range(len(self.measures))

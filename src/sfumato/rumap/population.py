@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class NormalPopulation:
         xx, xy = sigma**2, beta * sigma**2
         return cls({"x": 0.0, "y": 0.0}, [[xx, xy], [xy, beta**2 * sigma**2 / r2]], n)
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """Every column is confidential and numeric."""
         return Schema(tuple(Attribute(name, role="confidential", unit=self.unit) for name in self.means))  # type: ignore[arg-type]

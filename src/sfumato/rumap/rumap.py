@@ -195,6 +195,10 @@ def ru_map(
         How often each point is masked; 0 for formulas alone.
     draws
         Randomness; a fresh secret seed if not given.
+    progress
+        Told after each replication how many are done, and of how many.
+    workers
+        How many replications run side by side; the result does not depend on it.
     """
     recipe = method if isinstance(method, Recipe) else method.as_recipe()
     grid = _grid(recipe, over)

@@ -33,12 +33,20 @@ def parse(formula: str) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], .
         parsed = Parsed(formula)
         left, right = list(parsed.lhs), list(parsed.rhs)
     except (FormulaicError, AttributeError, SyntaxError):
-        raise ParameterError(f"'{formula}' is not a formula. Write it like 'salary ~ age + C(region)'.") from None
+        left = right = []
+    if (
+        not left or not right or any(not hasattr(t, "factors") for t in (*left, *right))
+    ):  # y ~ a | b has parts, not terms
+        raise ParameterError(f"'{formula}' is not a formula. Write it like 'salary ~ age + C(region)'.")
     if len(left) != 1 or len(left[0].factors) != 1:
         raise ParameterError(f"the formula '{formula}' must have one variable on the left, as in 'salary ~ age'.")
-    terms = [tuple(_factor(f, formula) for f in t.factors if f.eval_method.value != "literal") for t in right]
+    terms = [tuple(_factor(f, formula) for f in t.factors if not _is_one(f)) for t in right]
     slopes = tuple(t for t in terms if t)
     return _factor(left[0].factors[0], formula), slopes, len(slopes) < len(terms)
+
+
+def _is_one(factor: Any) -> bool:
+    return bool(factor.eval_method.value == "literal" and factor.expr == "1")
 
 
 def _factor(factor: Any, formula: str) -> tuple[str, str]:
