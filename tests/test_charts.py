@@ -127,7 +127,10 @@ def test_the_threshold_is_a_level_line_in_both_risk_panels_with_words(first: dic
 
 def test_the_unmasked_utilities_are_upright_lines(first: dict[str, Any]) -> None:
     drawn = {r["series"]: r["u"] for r in rows(first, "rule", what="unmasked", u=...)}
-    assert drawn == {"mean salary": pytest.approx(1000 / SALARY), "mean income − mean salary": pytest.approx(1000 / EXTRA)}
+    assert drawn == {
+        "mean salary": pytest.approx(1000 / SALARY),
+        "mean income − mean salary": pytest.approx(1000 / EXTRA),
+    }
     level = {r["series"]: r["value"] for r in rows(first, "rule", what="unmasked", value=...)}
     assert level == drawn
 
@@ -151,7 +154,9 @@ def test_readable_parameter_values_stand_along_the_left_hand_curve(first: dict[s
     assert set(values) <= {0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0}
     for row in shown:
         assert row["series"] == "mean income − mean salary"
-        assert row["r"] == pytest.approx(1 / (row["t"] * SALARY), rel=1e-9)  # log R is linear in log λ², so this is exact
+        assert row["r"] == pytest.approx(
+            1 / (row["t"] * SALARY), rel=1e-9
+        )  # log R is linear in log λ², so this is exact
         assert row["text"].removeprefix("λ² = ") == short(row["t"])
 
 
@@ -224,7 +229,9 @@ def test_a_single_point_is_drawn_as_a_point() -> None:
     m = ru_map(TEACHERS, KimNoise(), {LAMBDA: [0.15]}, "salary", "salary", replications=0)
     chart = m.chart(0.04, m.choose(0.04)).to_dict()
     points = rows(chart, "point", u_low=...)
-    assert [(p["u"], p["r"]) for p in points] == [(pytest.approx(1000 / (1.15 * SALARY)), pytest.approx(1 / (0.15 * SALARY)))]
+    assert [(p["u"], p["r"]) for p in points] == [
+        (pytest.approx(1000 / (1.15 * SALARY)), pytest.approx(1 / (0.15 * SALARY)))
+    ]
     assert to_svg(chart).startswith("<svg")
 
 
@@ -321,7 +328,9 @@ def test_two_parameters_make_heat_maps_with_the_feasible_region_outlined_and_the
 def test_a_fine_grid_gets_a_colour_scale_instead_of_numbers() -> None:
     values = list(np.geomspace(0.01, 1, 20))
     names = [LAMBDA, "independent_noise.lambda2"]
-    m = ru_map(TEACHERS, KimNoise() >> IndependentNoise(), dict.fromkeys(names, values), "salary", "salary", replications=0)
+    m = ru_map(
+        TEACHERS, KimNoise() >> IndependentNoise(), dict.fromkeys(names, values), "salary", "salary", replications=0
+    )
     chart = m.chart(0.04).to_dict()
     assert not rows(chart, "text")
     assert len(rows(chart, "rect", value=...)) == 800
@@ -439,7 +448,14 @@ def test_words_for_parameters_and_numbers() -> None:
     assert parameter_words("kim_noise.lambda2") == "noise level λ² (kim noise)"
     assert parameter_words("top_code.quantile") == "quantile (top code)"
     assert symbol("noise.lambda2.monthly.salary") == "λ² of monthly.salary"
-    assert [short(v) for v in (0.141331, 5, 26214.4, -3, math.inf, math.nan)] == ["0.141", "5", "26,200", "−3", "∞", "–"]
+    assert [short(v) for v in (0.141331, 5, 26214.4, -3, math.inf, math.nan)] == [
+        "0.141",
+        "5",
+        "26,200",
+        "−3",
+        "∞",
+        "–",
+    ]
     assert [tabled(v) for v in (5.6, 0.04, 123456, 0.0)] == ["5.60", "0.0400", "123,000", "0"]
     assert spoken(["a"]) == "a"
     assert spoken(["a", "b", "c"]) == "a, b and c"

@@ -82,7 +82,7 @@ def test_an_unknown_parameter_is_refused_with_the_nearest() -> None:
 
 def test_negative_noise_and_other_values_out_of_range_are_refused() -> None:
     with pytest.raises(
-        ParameterError, match="lambda2 of kim_noise must be a number of at least 0 and at most 1e\\+06; got -0.1"
+        ParameterError, match=r"lambda2 of kim_noise must be a number of at least 0 and at most 1e\+06; got -0\.1"
     ):
         ru_map(TEACHERS, KimNoise(), {LAMBDA2: [0.1, -0.1]}, "salary", "salary")
     with pytest.raises(ParameterError, match="quantile of top_code must be"):
@@ -91,12 +91,12 @@ def test_negative_noise_and_other_values_out_of_range_are_refused() -> None:
 
 @pytest.mark.parametrize("values", [0.15, "0.15", {"salary": 0.1}])
 def test_values_that_are_no_list_are_refused(values: Any) -> None:
-    with pytest.raises(ParameterError, match="give a list of values for kim_noise.lambda2"):
+    with pytest.raises(ParameterError, match=r"give a list of values for kim_noise\.lambda2"):
         ru_map(TEACHERS, KimNoise(), {LAMBDA2: values}, "salary", "salary")
 
 
 def test_an_empty_grid_is_refused() -> None:
-    with pytest.raises(ParameterError, match="no values are given for kim_noise.lambda2"):
+    with pytest.raises(ParameterError, match=r"no values are given for kim_noise\.lambda2"):
         ru_map(TEACHERS, KimNoise(), {LAMBDA2: []}, "salary", "salary")
     with pytest.raises(ParameterError, match="name at least one parameter to sweep"):
         ru_map(TEACHERS, KimNoise(), {}, "salary", "salary")
@@ -170,7 +170,7 @@ def test_a_measure_that_does_not_apply_is_named_before_anything_runs() -> None:
         "holdout risk": "'holdout risk' needs records set aside before masking; set some aside before masking."
     }
     assert [x.label() for x in m.measures] == ["risk for salary", "mean salary"]
-    with pytest.raises(NotApplicable, match="no risk measure applies.*records set aside before masking"):
+    with pytest.raises(NotApplicable, match=r"no risk measure applies.*records set aside before masking"):
         ru_map(file(), KimNoise(), {LAMBDA2: [0.1]}, HoldoutRisk("salary"), "salary")
 
 
@@ -296,7 +296,7 @@ def test_neighbouring_points_share_noise_so_the_risk_curve_is_exactly_1_over_lam
     curve = np.array([m.estimate(0, p)[0] for p in range(4)])
     assert_allclose(curve * grid, curve[0] * 0.01, rtol=1e-9)
     assert_allclose(
-        m.observations[0][:-1, :, 0] / np.array(grid)[:, None], m.observations[0][[0], :, 0] / 0.01, rtol=1e-9
+        m.observations[0][:-1, :, 0] / np.array(grid)[:, None], m.observations[0][[0] * 4, :, 0] / 0.01, rtol=1e-9
     )
 
 
@@ -465,9 +465,6 @@ def test_the_interval_of_a_constant_is_a_point_and_of_one_replication_there_is_n
     assert measure.estimate(np.array([[4.0]])) == (0.25, None)
     value, interval = measure.estimate(np.array([[0.0], [4.0]]))  # leaving one out leaves nothing to divide by
     assert (value, interval) == (0.5, None)
-    value, interval = measure.estimate(np.array([[1e-300], [1.0]]))
-    assert interval is not None
-    assert interval[1] == math.inf
 
 
 def test_the_interval_is_that_of_the_jackknife_on_the_logarithm() -> None:

@@ -6,11 +6,14 @@ if (location.protocol === "file:") {
       super();
       this.frame = document.createElement("iframe");
       this.frame.hidden = true;
+      this.frame.srcdoc = "<!doctype html><body></body>";
+      this.ready = new Promise((resolve) => this.frame.addEventListener("load", resolve, { once: true })).then(() => {
+        const inside = this.frame.contentWindow;
+        inside.postMessage = (data) => this.deliver(data); // what the worker sends goes to the page
+        inside.importScripts = (...urls) => Promise.all(urls.map((one) => this.load(one)));
+        return this.load(url);
+      });
       document.body.append(this.frame);
-      const inside = this.frame.contentWindow;
-      inside.postMessage = (data) => this.deliver(data); // what the worker sends goes to the page
-      inside.importScripts = (...urls) => Promise.all(urls.map((one) => this.load(one)));
-      this.ready = this.load(url);
     }
     load(url) {
       return new Promise((resolve, reject) => {

@@ -18,6 +18,7 @@ from sfumato.charts.tidy import Measured, Numbers
 from sfumato.charts.words import parameter_words, short, symbol
 
 _WIDTH, _HEIGHT = 245, 205
+_CORNERS: dict[str, Any] = {"x": alt.X("x:Q"), "x2": alt.X2("x2:Q"), "y": alt.Y("y:Q"), "y2": alt.Y2("y2:Q")}
 
 
 def heat_chart(sheet: Sheet) -> alt.ConcatChart:
@@ -78,7 +79,7 @@ class _Cells:
             scale=alt.Scale(type="log" if log else "linear", domain=[low, high], range=list(shades), clamp=True),
         )  # fmt: skip
         look = {"stroke": PAPER, "strokeWidth": 0.6 if self.roomy else 0}
-        cells = marks.draw("rect", items, look, x=x, x2="x2:Q", y=y, y2="y2:Q", color=colour)
+        cells = marks.draw("rect", items, look, x=x, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("y2:Q"), color=colour)
         layers = [cells, *self._words(items), *self._outline(), *self._frame()]
         width, height = self.size
         chart = marks.layered(*layers, width=width, height=height, title=title)
@@ -105,13 +106,16 @@ class _Cells:
     def _legend(self) -> alt.Legend | None:
         if self.roomy:
             return None
-        return alt.Legend(title=None, gradientLength=_HEIGHT - 10, gradientThickness=10, format="~g", tickCount=5, offset=6)
+        return alt.Legend(
+            title=None, gradientLength=_HEIGHT - 10, gradientThickness=10, format="~g", tickCount=5, offset=6
+        )
 
     def _words(self, items: marks.Rows) -> list[alt.Chart]:
         if not self.roomy:
             return []
         ink = alt.Color("ink:N", scale=None)
-        return [marks.draw("text", items, {"fontSize": SIZE - 1}, x="middle:Q", y="centre:Q", text="text:N", color=ink)]
+        places = {"x": alt.X("middle:Q"), "y": alt.Y("centre:Q")}
+        return [marks.draw("text", items, {"fontSize": SIZE - 1}, **places, text=alt.Text("text:N"), color=ink)]
 
     def _axis(self, kind: Any, field: str, values: Sequence[float], parameter: int) -> Any:
         every = math.ceil(len(values) / (6 if parameter == 0 else 10))
@@ -139,7 +143,7 @@ class _Cells:
         if not edges:
             return []
         border = {"strokeWidth": 2.2, "stroke": INK, "strokeCap": "square"}
-        return [marks.draw("rule", edges, border, x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q")]
+        return [marks.draw("rule", edges, border, **_CORNERS)]
 
     def _frame(self) -> list[alt.Chart]:
         p = self.sheet.data.nearest(self.sheet.chosen)
@@ -147,10 +151,9 @@ class _Cells:
             return []
         i, j = self.place(self.sheet.data.points[p])
         item = {"x": i, "x2": i + 1, "y": j, "y2": j + 1, "what": "chosen"}
-        places = {"x": "x:Q", "x2": "x2:Q", "y": "y:Q", "y2": "y2:Q"}
         frame = {"filled": False, "cornerRadius": 2}
         looks = ({"stroke": PAPER, "strokeWidth": 5}, {"stroke": CHOSEN, "strokeWidth": 3})
-        return [marks.draw("rect", [item], {**frame, **look}, **places) for look in looks]
+        return [marks.draw("rect", [item], {**frame, **look}, **_CORNERS) for look in looks]
 
 
 def luminance(shades: Sequence[str], depth: float) -> float:

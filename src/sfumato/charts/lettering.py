@@ -79,7 +79,7 @@ def _threshold(plane: Plane, clutter: Clutter) -> list[Any]:
     spot, _ = clutter.best(spots)
     clutter.add(spot.box, _WORDS)
     item = {"r": limit, "text": spot.text, "what": "threshold words"}
-    return [marks.words([item], {"align": "left", **spot.style}, x=alt.value(spot.box.left), y=plane.y())]
+    return marks.words([item], {"align": "left", **spot.style}, **marks.at(x=spot.box.left), y=plane.y())
 
 
 # -- the chosen point
@@ -94,7 +94,9 @@ def _chosen(plane: Plane, clutter: Clutter) -> list[Any]:
     made: list[Any] = []
     if plane.several and all(math.isclose(p["r"], rings[0]["r"], rel_tol=1e-6) for p in rings):
         level = {"r": rings[0]["r"], "what": "chosen level"}
-        made.append(marks.reference([level], {"strokeDash": [1, 3], "strokeWidth": 1.4}, y=plane.y(), color=alt.value(INK)))
+        made.append(
+            marks.reference([level], {"strokeDash": [1, 3], "strokeWidth": 1.4}, y=plane.y(), color=alt.ColorValue(INK))
+        )
     made.append(marks.ring(rings, **both))
     if plane.title:  # the panel beside it says so
         return made
@@ -106,7 +108,7 @@ def _chosen(plane: Plane, clutter: Clutter) -> list[Any]:
         tries.append((place, *clutter.best(spots)))
     place, spot, _ = min(tries, key=lambda found: found[2])
     clutter.add(spot.box, _WORDS)
-    made.append(marks.words([{**place, "text": text}], {"fontWeight": "bold", **spot.style}, **both))
+    made += marks.words([{**place, "text": text}], {"fontWeight": "bold", **spot.style}, **both)
     return made
 
 
@@ -137,8 +139,12 @@ def _along(plane: Plane, clutter: Clutter) -> list[Any]:
     kept.sort(key=lambda item: float(item[0][0]["t"]))
     kept[0] = _explained(plane, clutter, kept[0])
     for style in {tuple(spot.style.items()) for _, spot in kept}:
-        items = [{**places[0], "text": spot.text, "what": "along"} for places, spot in kept if tuple(spot.style.items()) == style]
-        made.append(marks.words(items, {"fontSize": _SMALL, "color": SOFT, **dict(style)}, **both))
+        items = [
+            {**places[0], "text": spot.text, "what": "along"}
+            for places, spot in kept
+            if tuple(spot.style.items()) == style
+        ]
+        made += marks.words(items, {"fontSize": _SMALL, "color": SOFT, **dict(style)}, **both)
     return made
 
 
@@ -183,8 +189,8 @@ def _unmasked(plane: Plane, clutter: Clutter) -> list[Any]:
         box = Box(x + 2, bottom - length, x + 13, bottom)
         if clutter.cost(box) < _RULE:
             style = {"angle": 270, "align": "left", "baseline": "top", "fontSize": _SMALL, "color": SOFT}
-            where = {"x": alt.value(x + 3), "y": alt.value(bottom)}
-            return [marks.draw("text", [{"text": "unmasked"}], style, **where, text="text:N")]
+            where = marks.at(x + 3, bottom)
+            return [marks.draw("text", [{"text": "unmasked"}], style, **where, text=alt.Text("text:N"))]
     return []
 
 
@@ -198,7 +204,7 @@ def _names(plane: Plane) -> list[alt.Chart]:
     made = []
     for end, text, (start, row) in zip(ends, texts, stack(spots, plane.width), strict=True):
         style = {"align": "left", "baseline": "bottom", "fontWeight": "normal" if plane.several else "bold"}
-        colour = alt.value(SOFT) if plane.several else plane.colour
-        where = {"x": alt.value(start), "y": alt.value(-6 - (SIZE + 4) * row)}
-        made.append(marks.draw("text", [{**end, "text": text}], style, **where, text="text:N", color=colour))
+        colour = alt.ColorValue(SOFT) if plane.several else plane.colour
+        where = marks.at(start, -6 - (SIZE + 4) * row)
+        made.append(marks.draw("text", [{**end, "text": text}], style, **where, text=alt.Text("text:N"), color=colour))
     return made

@@ -42,6 +42,12 @@ def y_axis(field: str, axis: Axis, title: str, high: int, about: int = 7, **opti
     return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, high))
 
 
+def at(x: float | None = None, y: float | None = None) -> dict[str, Any]:
+    """Return a place in pixels from the panel's top left corner, as encodings."""
+    across = {} if x is None else {"x": alt.XValue(x)}  # type: ignore[no-untyped-call]
+    return across if y is None else {**across, "y": alt.YValue(y)}  # type: ignore[no-untyped-call]
+
+
 def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None:
     """Return a title, in several lines where it needs more than `room` pixels."""
     wide = text_width(title, size)
@@ -93,14 +99,15 @@ def reference(items: Rows, style: Style | None = None, **encodings: Any) -> alt.
     return draw("rule", items, {**look, **(style or {})}, **encodings)
 
 
-def words(items: Rows, style: Style, **encodings: Any) -> alt.LayerChart:
+def words(items: Rows, style: Style, **encodings: Any) -> list[alt.Chart]:
     """Write the rows' "text" over a white halo, so that lines behind it do not hurt."""
     halo = {**style, "stroke": PAPER, "strokeWidth": 3.5, "color": PAPER, "strokeJoin": "round"}
     plain = {k: v for k, v in encodings.items() if k != "color"}
-    return layered(
-        draw("text", items, halo, text="text:N", **plain),
-        draw("text", items, {"color": INK, **style}, text="text:N", **encodings),
-    )
+    text = alt.Text("text:N")
+    return [
+        draw("text", items, halo, text=text, **plain),
+        draw("text", items, {"color": INK, **style}, text=text, **encodings),
+    ]
 
 
 def ring(items: Rows, **encodings: Any) -> alt.Chart:

@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 from sfumato.charts.theme import SIZE
 
-_WIDTHS = {**dict.fromkeys("ijl.,:;'|!()[] tfrI", 0.3), **dict.fromkeys("mwMW", 0.82), **dict.fromkeys("0123456789=−+~", 0.57)}
+_WIDTHS = {
+    **dict.fromkeys("ijl.,:;'|!()[] tfrI", 0.3),
+    **dict.fromkeys("mwMW", 0.82),
+    **dict.fromkeys("0123456789=−+~", 0.57),
+}
 """Widths of Arial's characters, in font sizes; others are about half a font size, capitals more."""
 
 
@@ -28,7 +32,9 @@ class Box(NamedTuple):
 
     def meets(self, other: Box) -> bool:
         """Whether two rectangles overlap."""
-        return self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
 
 
 class Spot(NamedTuple):

@@ -102,14 +102,18 @@ class Plane:
         if not ends:
             return []
         if self.several:  # dashes tell the maps apart, so these lines are dotted
-            return [marks.reference(ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x(), color=alt.value(SOFT))]
+            return [
+                marks.reference(
+                    ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x(), color=alt.ColorValue(SOFT)
+                )
+            ]
         return [marks.reference(ends, x=self.x(), color=self.colour)]
 
     def _threshold(self) -> list[alt.Chart]:
         limit = self.sheet.limits.get(self.risk.label)
         if limit is None:
             return []
-        return [marks.reference([{"r": limit, "what": "threshold"}], y=self.y(), color=alt.value(INK))]
+        return [marks.reference([{"r": limit, "what": "threshold"}], y=self.y(), color=alt.ColorValue(INK))]
 
     def _curves(self) -> list[alt.Chart]:
         lines = [{**row, "map": t.name} for t in self.traces for row in t.sheet.line_rows(t.risk)]
@@ -118,15 +122,17 @@ class Plane:
         smooth = all(t.sheet.smooth(t.risk) for t in self.traces)
         style = {"clip": True, "strokeWidth": 2.0} if smooth else {"clip": True, "strokeWidth": 1.2, "opacity": 0.5}
         dash = {"strokeDash": marks.series_dash([t.name for t in self.traces], self.legend)} if self.several else {}
-        return [marks.draw("line", lines, style, x=self.x(), y=self.y(), color=self.colour, order=alt.Order("t:Q"), **dash)]
+        return [
+            marks.draw("line", lines, style, x=self.x(), y=self.y(), color=self.colour, order=alt.Order("t:Q"), **dash)
+        ]
 
     def _points(self) -> list[alt.Chart]:
         points = [row for t in self.traces for row in t.sheet.point_rows(t.risk)]
         if not points:
             return []
         thin = {"strokeWidth": 1, "opacity": 0.55, "clip": True}
-        across = {"x": self.x("u_low"), "x2": "u_high:Q", "y": self.y()}
-        upright = {"x": self.x(), "y": self.y("r_low"), "y2": "r_high:Q"}
+        across = {"x": self.x("u_low"), "x2": alt.X2("u_high:Q"), "y": self.y()}
+        upright = {"x": self.x(), "y": self.y("r_low"), "y2": alt.Y2("r_high:Q")}
         bars = [marks.draw("rule", points, thin, **way, color=self.colour) for way in (across, upright)]
         dot = {"filled": True, "size": 26, "opacity": 1, "clip": True}
         shape = marks.series_shape(self.sheet.palette, self.legend)

@@ -28,12 +28,14 @@ def risk_panel(
     layers: list[Any] = _chosen_line(sheet, x)
     if risk.label in sheet.limits:
         item = {"value": sheet.limits[risk.label], "what": "threshold"}
-        layers.append(marks.reference([item], y=y, color=alt.value(INK)))
-    layers += _against(sheet, [risk], x, y, alt.value(INK))
+        layers.append(marks.reference([item], y=y, color=alt.ColorValue(INK)))
+    layers += _against(sheet, [risk], x, y, alt.ColorValue(INK))
     if inner and sheet.t_axis.shows(sheet.chosen_t):
         item = {"t": sheet.chosen_t, "text": sheet.chosen_words}
-        layers.append(marks.words([item], {"fontWeight": "bold", "baseline": "bottom"}, x=x, y=alt.value(-6)))
-        places = [{"t": sheet.chosen_t, "value": along(sheet.chosen_t, sheet.grid, risk.judged[:, 0], sheet.log_t, axis.log)}]
+        layers += marks.words([item], {"fontWeight": "bold", "baseline": "bottom"}, x=x, **marks.at(y=-6))
+        places = [
+            {"t": sheet.chosen_t, "value": along(sheet.chosen_t, sheet.grid, risk.judged[:, 0], sheet.log_t, axis.log)}
+        ]
         layers.append(marks.ring(places, x=x, y=y))
     return marks.layered(*layers, width=width, height=height)
 
@@ -79,8 +81,11 @@ def _against(sheet: Sheet, measures: Sequence[Measured], x: alt.X, y: alt.Y, col
     if points:
         low = y.copy()
         low.shorthand = "low:Q"
-        shape = marks.series_shape(sheet.palette, None) if len(measures) > 1 else alt.value("circle")
-        bar, dot = {"strokeWidth": 1, "opacity": 0.55, "clip": True}, {"filled": True, "size": 14, "opacity": 1, "clip": True}
-        made.append(marks.draw("rule", points, bar, x=x, y=low, y2="high:Q", color=colour))
+        shape = marks.series_shape(sheet.palette, None) if len(measures) > 1 else alt.ShapeValue("circle")
+        bar, dot = (
+            {"strokeWidth": 1, "opacity": 0.55, "clip": True},
+            {"filled": True, "size": 14, "opacity": 1, "clip": True},
+        )
+        made.append(marks.draw("rule", points, bar, x=x, y=low, y2=alt.Y2("high:Q"), color=colour))
         made.append(marks.draw("point", points, dot, x=x, y=y, color=colour, shape=shape))
     return made

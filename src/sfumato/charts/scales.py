@@ -61,7 +61,9 @@ def linear_ticks(low: float, high: float, about: int) -> list[float]:
     raw = (high - low) / max(about, 1)
     power = 10.0 ** math.floor(math.log10(raw))
     for step in (power * m for m in (1, 2, 5, 10, 20)):
-        values = [float(f"{k * step:.12g}") for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+        values = [
+            float(f"{k * step:.12g}") for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        ]
         if len(values) <= about:
             return values
     return []

@@ -83,7 +83,11 @@ class MapData:
         for r in rows:
             key = (str(r["side"]), str(r["measure"]), str(r.get("variant", "")))
             table = found.setdefault(key, {}).setdefault(str(r["source"]), np.full((len(order) + 1, 3), np.nan))
-            table[where[int(r["point"])] if r["masked"] else -1] = [float(r["value"]), float(r["low"]), float(r["high"])]
+            table[where[int(r["point"])] if r["masked"] else -1] = [
+                float(r["value"]),
+                float(r["low"]),
+                float(r["high"]),
+            ]
         made = {side: _measures(side, found) for side in ("risk", "utility")}
         if absent := [side for side, measures in made.items() if not measures]:
             raise ParameterError(f"the map's frame holds no {' and no '.join(absent)} measure.")

@@ -138,7 +138,7 @@ class Measure(Parametric, family="measure", abstract=True):
         parts = np.log(left_out) if positive else left_out
         half = quantile * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))
         if positive:
-            return value, (value * math.exp(-half), value * math.exp(half) if half < 700 else math.inf)
+            return value, (value * math.exp(-half), value * math.exp(half))
         return value, (value - half, value + half)
 
 

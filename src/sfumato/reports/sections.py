@@ -98,7 +98,9 @@ def recipe_section(release: Release) -> Section:
     sentences[0] += f" It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."
     sentences.append(" ".join(_secrets(recipe)))
     versions = f"Versions: sfumato {VERSION}, Python {platform.python_version()}, NumPy {np.__version__}."
-    digest = f" Digest of the data, which only the holder of the seed can check: {recipe.digest}." if recipe.digest else ""
+    digest = (
+        f" Digest of the data, which only the holder of the seed can check: {recipe.digest}." if recipe.digest else ""
+    )
     return Section("How the release was made", (*sentences, versions + digest), tuple(tables))
 
 

@@ -217,11 +217,12 @@ def ru_map(
     )
     everything = (*points, UNMASKED)
     formulas = evaluator.analytic(everything)
-    if not replications and any(np.isnan(f[:-1]).all() for f in formulas):
-        without = [m.label() for m, f in zip(evaluator.measures, formulas, strict=True) if np.isnan(f[:-1]).all()]
-        raise RecipeError(
-            f"there is no formula for {', '.join(without)} with this recipe; ask for replications instead."
-        )
+    without = [i for i, f in enumerate(formulas) if np.isnan(f[:-1]).all()]
+    if without and not replications:
+        names = ", ".join(evaluator.measures[i].label() for i in without)
+        raise RecipeError(f"there is no formula for {names} with this recipe; ask for replications instead.")
+    for i in without:
+        formulas[i][-1] = np.nan  # a formula for the unmasked file alone is no curve
     observed = evaluator.observe(everything, replications, progress=progress) if replications else []
     return RUMap(evaluator, tuple(grid), points, replications, tuple(observed), tuple(formulas), refused)
 
@@ -229,7 +230,7 @@ def ru_map(
 def titles(measures: Sequence[Measure]) -> tuple[str, ...]:
     """Return each measure's label, with the variant where a label stands more than once."""
     count = Counter(m.label() for m in measures)
-    return tuple(f"{m.label()} ({m.variant})" if count[m.label()] > 1 else m.label() for m in measures)
+    return tuple(f"{m.label()} ({m.variant})" if count[m.label()] > 1 and m.variant else m.label() for m in measures)
 
 
 def _applicable(

@@ -72,7 +72,9 @@ def _replicated(map: RUMap) -> list[str]:
     times = f"Each point was masked {map.replications:,} times with fresh random numbers"
     said = [f"{times}; intervals are 95 % intervals over these replications."]
     if any(m.design == "population" for m in map.measures) and isinstance(map.evaluator.source, Microdata):
-        said.append("For estimates of the population the records too were drawn afresh, so that utility includes sampling error.")
+        said.append(
+            "For estimates of the population the records too were drawn afresh, so that utility includes sampling error."
+        )
     if len(map.parameters) == 1 and any(not np.isnan(a[:-1]).all() for a in map.analytic):
         said.append("Bold lines in the figure are formulas for normal data; points are replications.")
     return said
@@ -98,7 +100,9 @@ def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
         measure = map.measures[i]
         if measure.label() in limits:
             limit = limits[measure.label()]
-            said.append(f"The largest tolerable {measure.label()} is {short(limit)}: there, {measure.words(limit, schema)}.")
+            said.append(
+                f"The largest tolerable {measure.label()} is {short(limit)}: there, {measure.words(limit, schema)}."
+            )
     return said
 
 
@@ -120,7 +124,9 @@ def _share(map: RUMap, data: MapData, position: int, choice: Choice) -> str:
         return ""
     formula = float(map.evaluator.analytic([choice.settings])[position][0]) / float(map.analytic[position][-1])
     both = map.replications and math.isfinite(formula)
-    shares = f"by formula {100 * formula:.0f} %, in these replications {100 * kept:.0f} %" if both else f"{100 * kept:.0f} %"
+    shares = (
+        f"by formula {100 * formula:.0f} %, in these replications {100 * kept:.0f} %" if both else f"{100 * kept:.0f} %"
+    )
     return f"; the release keeps {shares} of the utility of the unmasked file"
 
 
@@ -146,7 +152,9 @@ def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
     if not limits:
         return []
     good = int(data.feasible(limits).sum())
-    return [f"{good:,} of the {counted(len(data.points), 'point')} keep the upper limit of the risk within the threshold."]
+    return [
+        f"{good:,} of the {counted(len(data.points), 'point')} keep the upper limit of the risk within the threshold."
+    ]
 
 
 def _refused(map: RUMap) -> list[str]:
@@ -190,7 +198,11 @@ def _between(map: RUMap, data: MapData, choice: Choice | None) -> dict[int, Esti
     assert choice is not None  # noqa: S101 - only a chosen point can lie between points
     sides = ((Side.RISK, data.risks, choice.risks), (Side.UTILITY, data.utilities, choice.utilities))
     if not map.replications:
-        return {i: (score.value, None) for side, _, scores in sides for i, score in zip(map.of_side(side), scores, strict=True)}
+        return {
+            i: (score.value, None)
+            for side, _, scores in sides
+            for i, score in zip(map.of_side(side), scores, strict=True)
+        }
     grid, t = data.points[:, 0], float(choice.settings[map.parameters[0]])
     return {
         i: (along(t, grid, measured.judged[:, 0], bool((grid > 0).all()), side is Side.RISK), None)
@@ -217,7 +229,11 @@ def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[
     picked = sorted({round(k) for k in np.linspace(0, len(points) - 1, min(_ROWS, len(points)))})
     out: list[tuple[Mapping[str, Any], int | None]] = [(points[k][1], points[k][0]) for k in picked]
     if chosen is not None:
-        same = [p for p, s in enumerate(map.points) if all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)]
+        same = [
+            p
+            for p, s in enumerate(map.points)
+            if all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)
+        ]
         out = [(s, p) for s, p in out if p not in same]
         out.append((chosen, same[0] if same else None))
     return sorted(out, key=lambda item: tuple(float(item[0][n]) for n in map.parameters))
@@ -231,7 +247,9 @@ def _table_caption(map: RUMap, shown: int, chosen: Mapping[str, Any] | None) -> 
     said = [f"Risk and utility at {which}{less}{'; 95 % intervals in brackets' if map.replications else ''}."]
     said.append("“Kept” is the share of the unmasked file's utility.")
     if map.replications and chosen is not None:
-        said.append("The chosen row rests on the same random numbers as the others; the text gives its check with fresh ones.")
+        said.append(
+            "The chosen row rests on the same random numbers as the others; the text gives its check with fresh ones."
+        )
     return " ".join(said)
 
 
