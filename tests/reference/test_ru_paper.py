@@ -503,11 +503,20 @@ def test_cases_1_to_3_in_one_map_each_by_naming_the_columns() -> None:
         assert_allclose(m.analytic[1][1], (50 - 3) * 0.3 / (4 * 0.7))  # unmasked: (4.7) at λ² = 0
 
 
+@many
 @given(
-    r2=st.floats(0.05, 0.95), n=st.integers(5, 2000), lambda2=st.floats(0, 5), beta=st.floats(0.1, 10), sign=st.sampled_from([-1, 1])
+    r2=st.floats(0.05, 0.95),
+    n=st.integers(5, 2000),
+    lambda2=st.floats(0, 5),
+    beta=st.floats(0.1, 10),
+    sign=st.sampled_from([-1, 1]),
 )
-def test_slope_utilities_rise_with_n_and_have_a_shape_that_beta_does_not_change(r2, n, lambda2, beta, sign):
+def test_slope_utilities_rise_with_n_and_have_a_shape_that_beta_does_not_change(
+    r2: float, n: int, lambda2: float, beta: float, sign: int
+) -> None:
     for utility in (formulas.utility_slope_case2, formulas.utility_slope_case3):
         assert utility(lambda2, 1.0, r2, n + 1) > utility(lambda2, 1.0, r2, n)
-        assert float(utility(lambda2, sign * beta, r2, n)) == pytest.approx(float(utility(lambda2, 1.0, r2, n)) / beta**2)
+        assert float(utility(lambda2, sign * beta, r2, n)) == pytest.approx(
+            float(utility(lambda2, 1.0, r2, n)) / beta**2
+        )
     assert formulas.utility_slope_case3(lambda2 + 0.1, 1.0, r2, n) < formulas.utility_slope_case3(lambda2, 1.0, r2, n)

@@ -84,7 +84,7 @@ def _measured(map: RUMap) -> list[str]:
     """Say once for each sort of measure what it is: the first line of its documentation."""
     sorts = dict.fromkeys((m.side, type(m)) for m in map.measures)
     return [
-        f"{first_line(sort)} ({spoken(m.label() for m in map.measures if type(m) is sort and m.side is side)})."
+        f"{first_line(sort)} ({spoken(t for m, t in zip(map.measures, map.titles, strict=True) if type(m) is sort and m.side is side)})."
         for side, sort in sorts
     ]
 
@@ -98,11 +98,9 @@ def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
     said = []
     for i in map.of_side(Side.RISK):
         measure = map.measures[i]
-        if measure.label() in limits:
-            limit = limits[measure.label()]
-            said.append(
-                f"The largest tolerable {measure.label()} is {short(limit)}: there, {measure.words(limit, schema)}."
-            )
+        if (title := map.titles[i]) in limits:
+            limit = limits[title]
+            said.append(f"The largest tolerable {title} is {short(limit)}: there, {measure.words(limit, schema)}.")
     return said
 
 
@@ -169,7 +167,7 @@ def _table(map: RUMap, data: MapData, choice: Choice | None) -> Table:
     shares = {i for i in utilities if math.isfinite(map.unmasked(i)) and map.unmasked(i) > 0}
     heads = [parameter_words(name) for name in map.parameters]
     for i in (*risks, *utilities):
-        heads += [map.measures[i].label(), *(["kept"] if i in shares else [])]
+        heads += [map.titles[i], *(["kept"] if i in shares else [])]
     chosen = choice.settings if choice is not None and choice.feasible else None
     shown = _spread(map, chosen)
 
@@ -254,8 +252,8 @@ def _table_caption(map: RUMap, shown: int, chosen: Mapping[str, Any] | None) -> 
 
 
 def _caption(map: RUMap, limits: Mapping[str, float], settings: Mapping[str, Any] | None) -> str:
-    risks = spoken(map.measures[i].label() for i in map.of_side(Side.RISK))
-    utilities = spoken(map.measures[i].label() for i in map.of_side(Side.UTILITY))
+    risks = spoken(map.titles[i] for i in map.of_side(Side.RISK))
+    utilities = spoken(map.titles[i] for i in map.of_side(Side.UTILITY))
     chosen = "" if settings is None else spoken(f"{symbol(k)} = {short(float(v))}" for k, v in settings.items())
     level = spoken(f"{short(v)} for {k}" if len(limits) > 1 else short(v) for k, v in limits.items()) if limits else ""
     said = [f"R-U confidentiality map: {risks} against the utility of {utilities}."]
