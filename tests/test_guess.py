@@ -58,7 +58,17 @@ def test_the_household_survey_is_understood() -> None:
     schema = Schema.guess(read("testdata.csv"))
     assert schema.one("household") == "ori_hid"
     assert schema.one("weight") == "sampling_weight"
-    assert schema.names(role="key") == ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex", "age", "hhcivil")
+    assert schema.names(role="key") == (
+        "urbrur",
+        "roof",
+        "walls",
+        "water",
+        "electcon",
+        "relat",
+        "sex",
+        "age",
+        "hhcivil",
+    )
     assert schema.names(role="confidential") == ("expend", "income", "savings")
     assert schema["household_weights"].role is Role.OTHER
     assert "'sampling_weight'" in schema["household_weights"].reason
@@ -237,7 +247,10 @@ def test_pandas_objects_are_told_by_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("name", "role"),
     [
-        *[(n, "identifier") for n in ("ID", "pid", "person_id", "PatientNo", "caseid", "ssn", "Passport No.", "e-mail")],
+        *[
+            (n, "identifier")
+            for n in ("ID", "pid", "person_id", "PatientNo", "caseid", "ssn", "Passport No.", "e-mail")
+        ],
         *[(n, "identifier") for n in ("phone_number", "address", "Vorname", "last.name", "IBAN", "Telefonnummer")],
         *[(n, "key") for n in ("region", "Postleitzahl", "occupation", "Beruf", "nationalité", "city_name", "country")],
         *[(n, "confidential") for n in ("disease", "Diagnose", "religion", "ICD10", "enfermedad")],
@@ -251,7 +264,10 @@ def test_names_of_text_columns_are_understood(name: str, role: str) -> None:
 @pytest.mark.parametrize(
     ("name", "role"),
     [
-        *[(n, "confidential") for n in ("income", "Total_Income", "hourlyWage", "EINKOMMEN", "revenu", "ingresos", "ldl")],
+        *[
+            (n, "confidential")
+            for n in ("income", "Total_Income", "hourlyWage", "EINKOMMEN", "revenu", "ingresos", "ldl")
+        ],
         *[(n, "confidential") for n in ("statetax", "rent", "medical cost", "debts", "x17", "birthweight")],
         *[(n, "weight") for n in ("weight", "wgt", "pweight", "sampling_weight", "Hochrechnungsfaktor", "poids", "w")],
     ],
@@ -283,7 +299,9 @@ def test_a_different_text_in_every_record_is_an_identifier() -> None:
 
 
 def test_long_text_is_an_identifier() -> None:
-    said = ["My neighbour, who works at the mill by the river, has told me about it. " * (1 + i % 150) for i in range(N)]
+    said = [
+        "My neighbour, who works at the mill by the river, has told me about it. " * (1 + i % 150) for i in range(N)
+    ]
     assert one("remarks", said).role is Role.IDENTIFIER
 
 
@@ -457,7 +475,9 @@ def test_names_are_read_as_words(name: str, plain: str) -> None:
 
 columns = st.one_of(
     st.lists(st.none() | st.floats(), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.float64())),
-    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.int64())),
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3).map(
+        lambda v: pa.array(v, pa.int64())
+    ),
     st.lists(st.none() | st.text(max_size=5), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.string())),
     st.lists(st.none() | st.booleans(), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.bool_())),
     st.lists(st.none() | st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=3, max_size=3).map(

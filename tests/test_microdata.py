@@ -56,7 +56,9 @@ def people() -> pd.DataFrame:
             "age": rng.integers(16, 90, N),
             "children": pd.array(np.where(i % 8 == 0, 0, i % 4), dtype="Int64"),
             "income": np.where(i % 7 == 3, np.nan, rng.lognormal(10, 1, N)),
-            "region": pd.Categorical([["north", "south", None][k % 3] for k in i], categories=["south", "north", "sea"]),
+            "region": pd.Categorical(
+                [["north", "south", None][k % 3] for k in i], categories=["south", "north", "sea"]
+            ),
             "town": np.array([["Aa", "Ö", "b c"][k % 3] for k in i], dtype=object),
             "member": i % 2 == 0,
             "joined": pd.to_datetime([date(2000 + k % 20, 1, 1) for k in i]),
@@ -233,7 +235,9 @@ def test_digests_are_equal_only_for_equal_columns(values: list[int], data: st.Da
 def test_nothing_is_missing_unless_declared() -> None:
     values = [-999.0, -9.0, 0.0, 99.0, 999.0]
     assert batch_of(values).numbers("x").tolist() == values
-    assert np.array_equal(batch_of(values, missing=(-999, 99)).numbers("x"), [np.nan, -9, 0, np.nan, 999], equal_nan=True)
+    assert np.array_equal(
+        batch_of(values, missing=(-999, 99)).numbers("x"), [np.nan, -9, 0, np.nan, 999], equal_nan=True
+    )
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -410,7 +414,9 @@ def test_a_persons_column_has_a_unit_per_record() -> None:
 def test_transform_gives_other_records_with_another_schema() -> None:
     data = Microdata(people())
     schema = data.schema.keep(lambda a: a.name in ("age", "income"))
-    old = data.transform(lambda b: b.keep(b.numbers("age") > 40).drop(set(data.schema.names()) - {"age", "income"}), schema)
+    old = data.transform(
+        lambda b: b.keep(b.numbers("age") > 40).drop(set(data.schema.names()) - {"age", "income"}), schema
+    )
     assert old.schema == schema
     assert (old.numbers("age") > 40).all()
     assert list(old.to_native().columns) == ["age", "income"]

@@ -278,7 +278,7 @@ def test_toml_says_only_what_differs_from_the_defaults() -> None:
         ("version = 1\nattribute = 3\n", "holds one [[attribute]] table per column"),
         ("attribute = [3]\n", "every [[attribute]] is a table"),
         ('[[attribute]]\nrole = "key"\n', "every [[attribute]] needs a name"),
-        ('[[attribute]]\nname = 3\n', "an attribute needs a name"),
+        ("[[attribute]]\nname = 3\n", "an attribute needs a name"),
         ('[[attribute]]\nname = "age"\nrol = "key"\n', "field 'rol' is not in attribute 'age'. Did you mean 'role'?"),
         ('[[attribute]]\nname = "age"\nminimun = 0\n', "Did you mean 'minimum'?"),
         ('[[attribute]]\nname = "age"\nbounds = [0, 1]\n', "write the bounds of 'age' as minimum"),

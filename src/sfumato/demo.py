@@ -140,7 +140,9 @@ def _check(records: int, replications: int, folder: Path, secret: Path, replace:
         raise DataError(f"{folder} is a file; give the name of a folder to write.")
     for path in (folder, secret):
         if not replace and (any(folder.iterdir()) if path is folder and folder.is_dir() else path.is_file()):
-            raise DataError(f"{path} is there already. Choose another folder, or replace it (--replace; replace=True in Python).")
+            raise DataError(
+                f"{path} is there already. Choose another folder, or replace it (--replace; replace=True in Python)."
+            )
     check_replaceable(folder, PUBLISHED)
 
 

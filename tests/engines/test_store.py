@@ -47,7 +47,9 @@ def test_masking_on_disk_gives_the_numbers_of_masking_in_memory(tmp_path: Path):
     assert pd.read_parquet(tmp_path / "out.parquet").columns.tolist() == ["pay"]
 
 
-@pytest.mark.parametrize(("name", "engine", "error"), [("x.sav", "duckdb", DataError), ("x.csv", "abacus", ParameterError)])
+@pytest.mark.parametrize(
+    ("name", "engine", "error"), [("x.sav", "duckdb", DataError), ("x.csv", "abacus", ParameterError)]
+)
 def test_an_engine_that_does_not_suit_the_file_is_refused_with_a_sentence(tmp_path: Path, name, engine, error):
     (tmp_path / name).write_text("a\n1\n")
     with pytest.raises(error, match=r"\.$"):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-
 class Kind(StrEnum):
     """What sort of values a column holds."""
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import sfumato.errors
-from sfumato.engines.formats.arrow_files import refuse_kinds
 from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
 from sfumato.engines.columns import Kind
+from sfumato.engines.formats.arrow_files import refuse_kinds
 from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.errors import DataError, ParameterError, SfumatoError
 

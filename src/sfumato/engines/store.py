@@ -22,7 +22,9 @@ def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple
     if engine == "duckdb":
         return _on_disk(Path(path), options), {}
     if engine != "memory":
-        raise ParameterError(f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata.")
+        raise ParameterError(
+            f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata."
+        )
     contents = read_file(path, **options)
     notes: dict[str, dict[str, Any]] = {}
     for field, facts in (("label", contents.labels), ("labels", contents.value_labels), ("missing", contents.missing)):
@@ -39,7 +41,9 @@ def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
     from sfumato.engines.duckdb_csv import typed_csv
 
     if options:
-        raise ParameterError("engine='duckdb' takes no reading options; read the file into memory, or write it as Parquet.")
+        raise ParameterError(
+            "engine='duckdb' takes no reading options; read the file into memory, or write it as Parquet."
+        )
     if not path.is_file():
         raise DataError(f"there is no file {path}.")
     connection = duckdb.connect()

@@ -82,11 +82,10 @@ def _replicated(map: RUMap) -> list[str]:
 
 def _measured(map: RUMap) -> list[str]:
     """Say once for each sort of measure what it is: the first line of its documentation."""
-    sorts = dict.fromkeys((m.side, type(m)) for m in map.measures)
-    return [
-        f"{first_line(sort)} ({spoken(t for m, t in zip(map.measures, map.titles, strict=True) if type(m) is sort and m.side is side)})."
-        for side, sort in sorts
-    ]
+    sorts: dict[tuple[Side, type], list[str]] = {}
+    for measure, title in zip(map.measures, map.titles, strict=True):
+        sorts.setdefault((measure.side, type(measure)), []).append(title)
+    return [f"{first_line(sort)} ({spoken(named)})." for (_, sort), named in sorts.items()]
 
 
 def _snooper(map: RUMap) -> str:
@@ -111,7 +110,7 @@ def _decided(map: RUMap, data: MapData, choice: Choice) -> list[str]:
     risks = spoken(f"{s.words}{_within(s)}" for s in choice.risks)
     said = [f"The answer is {named}: {choice.reason}.", f"At {named} {risks}."]
     for position, score in zip(map.of_side(Side.UTILITY), choice.utilities, strict=True):
-        said.append(f"For the {score.measure}, {score.words}{_share(map, data, position, choice)}.")
+        said.append(f"For the {map.titles[position]}, {score.words}{_share(map, data, position, choice)}.")
     return said
 
 

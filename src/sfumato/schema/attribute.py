@@ -213,7 +213,9 @@ class Attribute:
         fields = dict(table)
         name = str(fields.get("name", "?"))
         if "bounds" in fields:
-            raise SchemaError(f"write the bounds of '{name}' as minimum = … and maximum = …, each on a line of its own.")
+            raise SchemaError(
+                f"write the bounds of '{name}' as minimum = … and maximum = …, each on a line of its own."
+            )
         fields["bounds"] = (fields.pop("minimum", None), fields.pop("maximum", None))
         if isinstance(fields.get("hierarchy"), Mapping):
             fields["hierarchy"] = Hierarchy.from_dict(fields["hierarchy"])

@@ -44,7 +44,9 @@ class Schema:
                 raise SchemaError(f"only one column can have the role '{role}', but the schema has {listing(many)}.")
         for a in attributes:
             if a.follows is not None and a.follows not in names:
-                raise SchemaError(f"'{a.name}' follows another, but " + unknown_name("column", a.follows, names, "the schema"))
+                raise SchemaError(
+                    f"'{a.name}' follows another, but " + unknown_name("column", a.follows, names, "the schema")
+                )
 
     # -- looking things up
 
