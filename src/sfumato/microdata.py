@@ -237,7 +237,7 @@ class Microdata:
         """Return the data in memory, with some of the columns."""
         wanted = list(self.engine.kinds) if names is None else [n for n in self.engine.kinds if n in set(names)]
         schema = self.schema.keep(lambda a: a.name in wanted)
-        return Microdata(LocalEngine(self.engine.collect(wanted), getattr(self.engine, "_to_native", None)), schema)
+        return Microdata(self.engine.hold(self.engine.collect(wanted)), schema)
 
     def transform(self, function: Callable[[Batch], Batch], schema: Schema) -> Microdata:
         """Apply a function to every piece of the data, where the data live; `schema` is that of the result."""
@@ -248,7 +248,7 @@ class Microdata:
         """Return records by row number, as new records with new ids; the data are brought into memory."""
         picked = self.batch().rows.take(rows)
         renumbered = Rows(np.arange(len(picked), dtype=np.int64), picked.columns)
-        return Microdata(LocalEngine(renumbered, getattr(self.engine, "_to_native", None)), self.schema)
+        return Microdata(self.engine.hold(renumbered), self.schema)
 
     def with_schema(self, schema: Schema) -> Microdata:
         """Return the same records with another schema."""

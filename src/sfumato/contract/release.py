@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.engines import Kind, LocalEngine, Rows
+from sfumato.engines import Kind, Rows
 from sfumato.errors import DataError, NotApplicable, unknown_name
 from sfumato.files import whole_folder
 from sfumato.microdata import Microdata
@@ -158,7 +158,7 @@ class Release:
         positions = _positions(original, masked, align)
         ids = -1 - np.arange(len(positions), dtype=np.int64)
         ids[positions >= 0] = original.batch([]).ids[positions[positions >= 0]]
-        local = LocalEngine(Rows(ids, masked.batch().rows.columns), getattr(masked.engine, "_to_native", None))
+        local = masked.engine.hold(Rows(ids, masked.batch().rows.columns))
         return cls(original, (Microdata(local, masked.schema),))
 
 

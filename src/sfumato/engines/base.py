@@ -89,6 +89,12 @@ class Engine(ABC):
     def write(self, path: str, form: str) -> None:
         """Write the data, without the hidden ids, as "csv" or "parquet", piece by piece."""
 
+    def hold(self, rows: Rows) -> Engine:
+        """Return these records in memory; they leave as the kind of frame that this engine's data came in as, if it is local."""
+        from sfumato.engines.local import LocalEngine
+
+        return LocalEngine(rows)
+
     @abstractmethod
     def native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""

@@ -50,7 +50,7 @@ class LocalEngine(Engine):
 
     def map_batches(self, function: RowFunction) -> LocalEngine:
         """Apply a function to all records."""
-        return LocalEngine(function(self.rows), self._to_native)
+        return self.hold(function(self.rows))
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to all records."""
@@ -61,6 +61,10 @@ class LocalEngine(Engine):
         from sfumato.engines.formats.arrow_files import write_table
 
         write_table(self.rows.to_arrow(), path, form)
+
+    def hold(self, rows: Rows) -> LocalEngine:
+        """Return other records in memory, of the same kind of frame."""
+        return LocalEngine(rows, self._to_native)
 
     def native(self) -> Any:
         """Return a frame of the kind that came in."""
