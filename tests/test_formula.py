@@ -164,12 +164,16 @@ def test_the_term_may_be_left_out_if_there_is_only_one() -> None:
 
 def test_an_unknown_term_is_refused_with_the_nearest_one() -> None:
     known = data(frame())
-    with pytest.raises(
-        DataError, match=r"term 'C\(region\)\[suoth\]' is not in .* Did you mean 'C\(region\)\[south\]'\?"
-    ):
-        Formula("pay ~ age + C(region)", term="C(region)[suoth]").check(known)
-    with pytest.raises(DataError, match=r"term 'region' is not in .* It has: Intercept, C\(region\)\[south\]"):
+    with pytest.raises(DataError, match=r"term 'aeg' is not in .* Did you mean 'age'\? It has: age, C\(region\)\."):
+        Formula("pay ~ age + C(region)", term="aeg").check(known)
+    with pytest.raises(DataError, match=r"term 'region' is not in .* C\(column\)\[level\]"):
         Formula("pay ~ region").check(known)
+
+
+def test_the_levels_of_a_category_are_values_and_are_not_quoted() -> None:
+    with pytest.raises(DataError) as refused:
+        Formula("pay ~ age + C(region)", term="C(region)[suoth]").check(data(frame()))
+    assert "[south]" not in str(refused.value)
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_one() -> None:

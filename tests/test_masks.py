@@ -371,8 +371,14 @@ def test_values_below_a_threshold_become_the_threshold() -> None:
 def test_values_beyond_a_threshold_become_their_mean() -> None:
     top = numbers(TopCode(value=7, replace="mean"), microdata(x=X), "x")
     assert top.tolist() == [5, 1, 9, 7, 7, 3, 9, 2, 9, 6]  # (9 + 10 + 8) / 3
-    bottom = numbers(BottomCode(value=3, replace="mean"), microdata(x=X), "x")
-    assert bottom.tolist() == [5, 1.5, 9, 7, 7, 3, 10, 1.5, 8, 6]  # (1 + 2) / 2
+    bottom = numbers(BottomCode(value=5, replace="mean"), microdata(x=X), "x")
+    assert bottom.tolist() == [5, 2, 9, 7, 7, 2, 10, 2, 8, 6]  # (1 + 3 + 2) / 3
+
+
+@pytest.mark.parametrize("threshold", [8, 9])
+def test_a_mean_of_one_or_two_values_would_tell_them_and_is_refused(threshold: float) -> None:
+    with pytest.raises(DataError, match="fewer than 3 records, and would tell what they are"):
+        numbers(TopCode(value=threshold, replace="mean"), microdata(x=X), "x")
 
 
 def test_replacing_by_the_mean_keeps_the_total() -> None:
@@ -421,14 +427,18 @@ def test_coding_never_turns_two_records_round(
 ) -> None:
     array = np.array(x, float).round() if integer else np.array(x, float)
     data = microdata({"x": {"integer": integer}}, x=array)
-    after = numbers(coding(replace=replace, **{where[0]: where[1]}), data, "x")
-    assert inversions(array, after) == 0
+    try:
+        after = numbers(coding(replace=replace, **{where[0]: where[1]}), data, "x")
+    except DataError as refused:
+        assert "fewer than 3 records" in str(refused)
+    else:
+        assert inversions(array, after) == 0
 
 
 def test_ties_stay_ties() -> None:
-    x = [3.0, 3.0, 3.0, 9.0, 9.0, 1.0]
+    x = [3.0, 3.0, 3.0, 9.0, 9.0, 9.0, 1.0]
     after = numbers(TopCode(value=5, replace="mean"), microdata(x=x), "x")
-    assert after.tolist() == [3, 3, 3, 9, 9, 1]
+    assert after.tolist() == [3, 3, 3, 9, 9, 9, 1]
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -447,16 +457,16 @@ def test_thresholds_by_column() -> None:
 
 
 def test_coding_leaves_missing_values_and_codes_alone() -> None:
-    x = pa.array([5.0, None, float("nan"), 99.0, 30.0, 20.0], from_pandas=False)
+    x = pa.array([5.0, None, float("nan"), 99.0, 30.0, 20.0, 25.0], from_pandas=False)
     data = microdata({"x": {"missing": (99,)}}, x=x)
     after = release(TopCode(value=10, replace="mean"), data).masked
-    assert values(after, "x") == [5.0, None, "NaN", 99.0, 25.0, 25.0]
+    assert values(after, "x") == [5.0, None, "NaN", 99.0, 25.0, 25.0, 25.0]
 
 
 def test_whole_numbers_stay_whole_when_coded_to_a_mean() -> None:
-    data = microdata({"x": {"integer": True}}, x=[1, 2, 8, 9])
+    data = microdata({"x": {"integer": True}}, x=[1, 2, 8, 9, 8, 9])
     after = release(TopCode(value=3, replace="mean"), data).masked
-    assert values(after, "x") == [1, 2, 8, 8]  # 8.5, to the even neighbour
+    assert values(after, "x") == [1, 2, 8, 8, 8, 8]  # 8.5, to the even neighbour
     assert pa.types.is_integer(after.batch(["x"]).column("x").arrow.type)
 
 
@@ -556,7 +566,7 @@ def test_what_was_learned_stays_unless_a_parameter_it_depends_on_changes(
 
 
 def test_what_was_learned_is_never_shown() -> None:
-    x = [12345.678, 23456.789, 987654.321]
+    x = [12345.678, 23456.789, 34567.891, 987654.321]
     for mask in (KimNoise(), TopCode(quantile=0.5), BottomCode(quantile=1.0, replace="mean")):
         fitted = mask.fit(microdata(x=x), Draws(1))
         for shown in (repr(fitted), str(fitted), str(fitted.to_dict())):

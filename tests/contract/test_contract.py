@@ -32,7 +32,7 @@ from sfumato.schema import Attribute, Schema
 from sfumato.toml import dump
 from sfumato.utility import Estimator, Mean
 
-N = 240
+N = 480
 NUMBERS = ("pay", "rent", "hours")
 CODES = {"pay": (99_999.0,), "hours": (999,)}
 """Codes for "no answer", declared in the schema."""

@@ -17,6 +17,10 @@ Numbers = NDArray[np.float64]
 Replace = Literal["threshold", "mean"]
 
 
+MEAN_OF = 3
+"""A mean is released only of at least so many values: of one it is the value, of two each holder knows the other's."""
+
+
 class Coding(Mask, abstract=True):
     """Values beyond a threshold are replaced by the threshold, or by the mean of the values beyond it."""
 
@@ -69,6 +73,11 @@ class Coding(Mask, abstract=True):
                 raise DataError(f"column '{name}' has no values at all, so there is no threshold to find.")
             threshold = self._threshold(name, known)
             beyond = known[known > threshold] if self.top else known[known < threshold]
+            if self.replace == "mean" and 0 < len(beyond) < MEAN_OF:
+                raise DataError(
+                    f"the mean of the values of '{name}' beyond the threshold would be that of fewer than {MEAN_OF} records, "
+                    "and would tell what they are. Choose a threshold that codes more records, or replace = 'threshold'."
+                )
             code = float(beyond.mean()) if self.replace == "mean" and len(beyond) else threshold
             if (round(code) if data.schema[name].integer else code) in data.schema[name].missing:
                 raise DataError(

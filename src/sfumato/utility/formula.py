@@ -126,9 +126,9 @@ class Formula(Estimator):
             blocks.append(block)
             names += levels
         if self.term not in names:
-            raise DataError(unknown_name("term", str(self.term), names, f"'{self.formula}'"))
+            raise DataError(_unknown_term(str(self.term), self.formula))
         design = np.concatenate([*blocks, _number(batch, response)[:, None]], axis=1)
-        return _least_squares(design, names, self.formula)[names.index(self.term)]
+        return _least_squares(design, self.formula)[names.index(self.term)]
 
     def true_value(self, model: NoiseModel) -> float | None:
         """Return the population's coefficient, where response and terms are plain columns."""
@@ -143,6 +143,13 @@ class Formula(Estimator):
         if intercept:
             values["Intercept"] = model.mean[y] - found @ model.mean[x]
         return float(values[self.term]) if self.term in values else None
+
+
+def _unknown_term(term: str, formula: str) -> str:
+    """Return the sentence for a term that is not there; it names no level, since levels are records' values."""
+    titles = [_title(t) for t in parse(formula)[1]]
+    levels = " One level of a category is written C(column)[level]; the first level is in the intercept."
+    return unknown_name("term", term, titles, f"'{formula}'") + levels
 
 
 def _title(term: tuple[tuple[str, str], ...]) -> str:
@@ -203,11 +210,11 @@ def _dummies(batch: Batch, column: str, every: bool) -> tuple[Numbers, list[str]
     return made
 
 
-def _least_squares(design: Numbers, names: list[str], formula: str) -> list[float]:
+def _least_squares(design: Numbers, formula: str) -> list[float]:
     """Return the coefficients; the last column of `design` (n, k + 1) is the response, rows with NaN are left out."""
     if np.isnan(design.sum()):
         design = design[~np.isnan(design).any(axis=1)]
-    n, k = len(design), len(names)
+    n, k = len(design), design.shape[1] - 1
     if n <= k + 1:
         raise DataError(f"'{formula}' has {k} coefficients, and only {n} records have all its columns; it needs more.")
     products = design.T @ design
@@ -221,6 +228,6 @@ def _least_squares(design: Numbers, names: list[str], formula: str) -> list[floa
     if np.linalg.matrix_rank(x) < k:
         raise DataError(
             f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "
-            f"apart. Leave one out. Terms: {listing(names)}."
+            f"apart. Leave one out. Terms: {listing(map(_title, parse(formula)[1]))}."
         )
     return [float(v) for v in np.linalg.lstsq(x, design[:, k], rcond=None)[0] / scale]
