@@ -462,3 +462,14 @@ def test_a_choice_for_machines_is_json() -> None:
     assert table["max_risk"] == {"risk for salary": 0.04}
     assert table["risks"][0]["side"] == Side.RISK.value
     assert table["utilities"][0]["measure"] == "mean salary"
+
+
+def test_a_choice_at_the_end_of_the_swept_range_says_that_a_better_one_may_lie_beyond() -> None:
+    safe_everywhere = ru_map(
+        TEACHERS, KimNoise(), {"kim_noise.lambda2": [0.3, 0.5, 1.0]}, "salary", "salary", replications=0
+    )
+    choice = safe_everywhere.choose(MAX_RISK)
+    assert choice.settings == {"kim_noise.lambda2": 0.3}
+    assert "kim_noise.lambda2 is at the end of the swept range" in choice.reason
+    inside = ru_map(TEACHERS, KimNoise(), {"kim_noise.lambda2": [0.05, 0.5]}, "salary", "salary", replications=0)
+    assert "end of the swept range" not in inside.choose(MAX_RISK).reason

@@ -72,7 +72,20 @@ def choose(
     settings = dict(m.points[best])
     if refine and len(m.parameters) == 1 and _is_continuous(m):
         settings = task.refine(best, grid)
-    return task.confirmed(settings, confirm if m.replications else 0)
+    return _edge_noted(m, task.confirmed(settings, confirm if m.replications else 0))
+
+
+def _edge_noted(m: RUMap, choice: Choice) -> Choice:
+    """Say so where the choice is at an end of the swept range: a better one may lie beyond it."""
+    for name in m.parameters if choice.feasible else ():
+        swept = [p[name] for p in m.points]
+        if len(set(map(str, swept))) < 2 or not all(isinstance(v, int | float) for v in swept):
+            continue
+        parameter, value = _parameter(m, name), choice.settings[name]
+        if value in (min(swept), max(swept)) and value not in (parameter.low, parameter.high):
+            note = f"; {name} is at the end of the swept range, and a wider one may hold a more useful release"
+            choice = replace(choice, reason=choice.reason + note)
+    return choice
 
 
 def _thresholds(m: RUMap, max_risk: float | Mapping[str, float]) -> dict[int, float]:
