@@ -427,12 +427,13 @@ def test_coding_never_turns_two_records_round(
 ) -> None:
     array = np.array(x, float).round() if integer else np.array(x, float)
     data = microdata({"x": {"integer": integer}}, x=array)
-    try:
-        after = numbers(coding(replace=replace, **{where[0]: where[1]}), data, "x")
-    except DataError as refused:
-        assert "fewer than 3 records" in str(refused)
+    mask = coding(replace=replace, **{where[0]: where[1]})
+    plain = numbers(mask.with_(replace="threshold"), data, "x")
+    if replace == "mean" and 0 < (plain != array).sum() < 3:
+        with pytest.raises(DataError, match="fewer than 3 records"):
+            numbers(mask, data, "x")
     else:
-        assert inversions(array, after) == 0
+        assert inversions(array, numbers(mask, data, "x")) == 0
 
 
 def test_ties_stay_ties() -> None:
