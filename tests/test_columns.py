@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -302,3 +303,11 @@ def test_a_column_remembers_what_was_derived_from_it() -> None:
     for _ in range(2):
         assert column.remember("sum", lambda: calls.append(1) or 7) == 7
     assert calls == [1]
+
+
+def test_a_column_that_is_worked_out_later_travels_without_what_it_is_made_from():
+    secret = np.array([123456.789])
+    lazy = LazyColumn(1, lambda: Column.from_numbers(secret * 0 + 1.5))
+    packed = pickle.dumps(lazy)
+    assert secret.tobytes() not in packed
+    assert pickle.loads(packed).numbers.tolist() == [1.5]

@@ -458,3 +458,16 @@ def test_a_file_is_read_with_a_guessed_schema_and_written_without_ids(tmp_path: 
     data.write(tmp_path / "out.csv")
     assert RECORD_ID not in (tmp_path / "out.csv").read_text("utf-8")
     assert Microdata.read(tmp_path / "out.csv").digest() == data.digest()
+
+
+@pytest.mark.parametrize("integer", [True, False])
+def test_a_masked_answer_never_reads_as_a_code_for_no_answer(integer: bool):
+    schema = Schema((Attribute("age", role="confidential", integer=integer, missing=(98, 99)),))
+    frame = pd.DataFrame({"age": [40, 99, 120, 97, 100]})
+    before = Microdata(frame, schema).batch()
+    after = before.replace("age", lambda: np.array([98.0, 50.0, 99.0, 99.0, 98.0]))
+    known = after.column("age").numbers
+    assert known[1] == 99  # it was missing, and still is
+    assert not np.isin(known[[0, 2, 3, 4]], [98, 99]).any()
+    assert np.isnan(after.numbers("age")).tolist() == [False, True, False, False, False]
+    np.testing.assert_allclose(known[[0, 2, 3, 4]], [97, 100, 97, 100] if integer else [98, 99, 99, 98])

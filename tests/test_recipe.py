@@ -289,7 +289,10 @@ def setting(parameter: Parameter, masked: tuple[str, ...] | None) -> st.SearchSt
 
 @st.composite
 def masks(draw: st.DrawFn) -> Mask:
-    kind = draw(st.sampled_from(sorted(registered("mask").values(), key=lambda c: c.name)))
+    ours = [
+        c for c in registered("mask").values() if c.__module__.startswith("sfumato.")
+    ]  # other tests register theirs
+    kind = draw(st.sampled_from(sorted(ours, key=lambda c: c.name)))
     masked = draw(st.none() | st.lists(columns, min_size=1, max_size=3, unique=True).map(tuple))
     known = kind.parameters()
     chosen = draw(st.lists(st.sampled_from(sorted(known)), unique=True)) if known else []

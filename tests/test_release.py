@@ -19,7 +19,7 @@ import pytest
 
 from sfumato.contract import Draws, Guarantee, Recipe, Release, Weighted, Worst, param, parameters
 from sfumato.engines import RECORD_ID
-from sfumato.errors import DataError, NotApplicable
+from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import Identity, KimNoise, TopCode
 from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk, CodedValueRisk
@@ -334,3 +334,28 @@ def test_only_what_may_be_told_is_published(monkeypatch: pytest.MonkeyPatch) -> 
 
     made = Secretive().apply(original(), Draws(1))
     assert made.published == {"secretive.told": 0.5}
+
+
+def test_a_seed_is_for_one_release_since_two_levels_of_noise_would_give_the_values_away(tmp_path: Path) -> None:
+    data = Microdata(pd.DataFrame({"pay": np.arange(50.0)}), Schema((Attribute("pay", role="confidential"),)))
+    draws = Draws.secret()
+    first, second = (KimNoise(lambda2=level).apply(data, draws) for level in (0.1, 0.4))
+    x, y = (r.masked.numbers("pay") for r in (first, second))
+    np.testing.assert_allclose((2 * x - y), np.arange(50.0), atol=1e-9)  # λ is 1 and 2 times √0.1: the attack itself
+    first.write(tmp_path / "one", draws, tmp_path / "seed.toml")
+    with pytest.raises(ParameterError, match="was used for another release"):
+        second.write(tmp_path / "two", draws, tmp_path / "seed.toml")
+    assert not (tmp_path / "two").exists()
+    first.write(tmp_path / "again", draws, tmp_path / "seed.toml")
+    assert (tmp_path / "again" / "masked.csv").read_bytes() == (tmp_path / "one" / "masked.csv").read_bytes()
+
+
+def test_another_seed_is_not_written_over_without_asking(tmp_path: Path) -> None:
+    data = Microdata(pd.DataFrame({"pay": np.arange(50.0)}), Schema((Attribute("pay", role="confidential"),)))
+    Draws(1).write(tmp_path / "seed.toml")
+    draws = Draws(2)
+    release = KimNoise().apply(data, draws)
+    with pytest.raises(DataError, match="holds another seed, which would be lost"):
+        release.write(tmp_path / "out", draws, tmp_path / "seed.toml")
+    release.write(tmp_path / "out", draws, tmp_path / "seed.toml", replace=True)
+    assert Draws.read(tmp_path / "seed.toml").digest(b"x") == draws.digest(b"x")

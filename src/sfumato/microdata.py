@@ -58,7 +58,7 @@ class Batch:
         """Return the batch with a column's numbers replaced by what `numbers` will give, when they are looked at.
 
         Missing values stay exactly as they were. Whole-number attributes are rounded; values beyond the bounds that
-        the schema declares are set to the bound.
+        the schema declares are set to the bound; a value that would read as a code for missing stops short of it.
         """
         attribute, old = self.schema[name], self.column(name)
 
@@ -71,6 +71,8 @@ class Batch:
                 low, high = low if low is None else math.ceil(low), high if high is None else math.floor(high)
             if low is not None or high is not None:
                 new = np.clip(new, low, high)
+            if codes := [c for c in attribute.missing if isinstance(c, int | float)]:
+                new = _off_codes(new, self.numbers(name), codes, attribute.integer)
             if gap is not None:
                 kept = np.nan if old.kind is Kind.CATEGORY else old.numbers  # numbers have no room for a word
                 new = np.where(gap, kept, new)
@@ -91,6 +93,18 @@ class Batch:
         gone = set(names)
         columns = {n: c for n, c in self.rows.columns.items() if n not in gone}
         return Batch(Rows(self.ids, columns), self.schema.keep(lambda a: a.name not in gone))
+
+
+def _off_codes(new: Numbers, old: Numbers, codes: Sequence[float], integer: bool) -> Numbers:
+    """Move values that landed on a code for missing one step back towards where they came from, until none does."""
+    new = np.array(new, np.float64)
+    for _ in range(len(codes) + 1):
+        hit = np.isin(new, codes) & ~np.isnan(old)
+        if not hit.any():
+            break
+        back = np.where(old[hit] < new[hit], -1.0, 1.0)
+        new[hit] = new[hit] + back if integer else np.nextafter(new[hit], np.inf * back)
+    return new
 
 
 def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:

@@ -87,6 +87,8 @@ def mask(
     with screen.progress() as tell:
         tell(f"Masking {file.name}", 0, 0)
         release = chosen.apply(data, draws)
+        if seed_from is not None:
+            draws.check_purpose(seed_from, release.purpose(draws))
         _write(release, out, draws, secret, forms, replace)
     _show(screen, release, file, out, secret)
 

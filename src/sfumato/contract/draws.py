@@ -87,7 +87,10 @@ class Draws:
     # -- numbers
 
     def generator(self, name: str = "") -> np.random.Generator:
-        """Return a NumPy generator for a global method."""
+        """Return a NumPy generator, for resampling and the like.
+
+        It is Philox, which is fast but no cipher: noise that protects people comes from `normals` and `uniforms`.
+        """
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._stream(name)[:16], "little")))
 
     def uniforms(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
@@ -117,14 +120,29 @@ class Draws:
 
     # -- the seed's own file
 
-    def write(self, path: str | Path) -> None:
-        """Write the seed to a file of its own, readable by its owner only. Never publish it."""
+    def write(self, path: str | Path, purpose: str = "") -> None:
+        """Write the seed to a file of its own, readable by its owner only. Never publish it.
+
+        `purpose` is the digest of the one release that the seed is for (`Release.purpose`).
+        """
         text = (
             "# CONFIDENTIAL. Whoever has this seed can subtract the noise from the release.\n"
-            "# Keep it apart from what is published; it lets you make the same release again.\n"
+            "# Keep it apart from what is published; it lets you make the same release again, and no other one:\n"
+            "# two releases of the same records with one seed and two levels of noise give the values away.\n"
             f'version = 1\nseed = "{self._key.hex()}"\n'
         )
-        write_text(path, text, confidential=True)
+        write_text(path, text + (f'purpose = "{purpose}"\n' if purpose else ""), confidential=True)
+
+    @classmethod
+    def check_purpose(cls, path: str | Path, purpose: str) -> None:
+        """Refuse the seed in a file if it was used for another release: other records, or another recipe."""
+        cls.read(path)
+        recorded = tomllib.loads(Path(path).read_text("utf-8")).get("purpose", purpose)
+        if recorded != purpose:
+            raise ParameterError(
+                f"the seed in {path} was used for another release, with other data or another recipe. Two releases with one "
+                "seed and two levels of noise give the values away exactly. Draw a fresh seed for this one."
+            )
 
     @classmethod
     def read(cls, path: str | Path) -> Draws:

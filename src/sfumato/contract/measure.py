@@ -28,9 +28,7 @@ class Need(StrEnum):
 
     ALIGNMENT = "which released record came from which original record"
     HOLDOUT = "records set aside before masking"
-    POPULATION = "a population table"
     WEIGHTS = "survey weights"
-    HIERARCHY = "value hierarchies"
 
 
 class Measure(Parametric, family="measure", abstract=True):

@@ -104,13 +104,16 @@ class Release:
 
         The folder gets the masked data (masked.csv, masked.parquet), schema.toml and recipe.toml with a keyed digest of the
         original; it appears whole or not at all. The seed file lets the custodian make the same release again; it must not
-        lie in the folder, since whoever has the seed can subtract the noise.
+        lie in the folder, since whoever has the seed can subtract the noise. A seed file that is there already is kept: it must
+        be this release's own, unless `replace` is set.
         """
         target, secret = Path(folder).resolve(), Path(seed_file).resolve()
         if target in (secret, *secret.parents):
             raise DataError(
                 f"the seed must be kept apart from what is published: choose a place outside {target} for it."
             )
+        if secret.exists() and not replace:
+            self._check_seed(secret, draws)
         with whole_folder(target, replace) as temporary:
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
@@ -121,7 +124,17 @@ class Release:
                 dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
                     temporary / "recipe.toml"
                 )
-            draws.write(secret)
+            draws.write(secret, self.purpose(draws))
+
+    def purpose(self, draws: Draws) -> str:
+        """Return the keyed digest of the recipe and the original: what a seed file is for."""
+        recipe = "" if self.recipe is None else dataclasses.replace(self.recipe, digest="").to_toml()
+        return draws.digest(self.original.digest() + recipe.encode())
+
+    def _check_seed(self, path: Path, draws: Draws) -> None:
+        Draws.check_purpose(path, self.purpose(draws))
+        if Draws.read(path).digest(b"") != draws.digest(b""):
+            raise DataError(f"{path} holds another seed, which would be lost. Choose another place for this one.")
 
     @property
     def matched(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:

@@ -239,6 +239,9 @@ class LazyColumn(Column):
     def _made(self) -> Column:
         return self._make()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (self.arrow,)  # what it is made from holds the original values: it does not travel
+
     def __len__(self) -> int:
         return self._length
 
