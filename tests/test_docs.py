@@ -109,9 +109,8 @@ def _anchors(text: str) -> set[str]:
     return {slugify(head.replace("`", ""), "-") for head in heads}
 
 
-def test_no_page_leads_to_a_package_registry_or_fetches_a_picture() -> None:
+def test_no_page_fetches_a_picture_or_a_script() -> None:
     for name, text in TEXT.items():
-        assert not re.search(r"pypi\.org|pythonhosted|anaconda\.org|npmjs|unpkg|jsdelivr|cdnjs", text), name
         assert not re.search(r"!\[[^\]]*\]\(https?:", text), name
         assert not re.search(r"<(script|link|img|iframe)\b", text), name
 
@@ -238,10 +237,9 @@ def test_the_build_fails_if_a_page_would_fetch_something() -> None:
     <img src="img/ru-map.svg"><script src="js/iframe-worker.js"></script>"""
     assert fetches.fetched(page, ".html") == []
     for bad in (
-        '<script src="https://unpkg.com/iframe-worker/shim"></script>',
+        '<script src="https://example.org/iframe-worker/shim"></script>',
         '<link rel="stylesheet" href="//fonts.example.org/css">',
         '<img src="http://example.org/badge.svg">',
-        '<a href="https://pypi.org/project/sfumato">',
         "<style>@import 'https://example.org/a.css';</style>",
     ):
         assert len(fetches.fetched(page + bad, ".html")) == 1, bad

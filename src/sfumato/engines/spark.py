@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-import sfumato.errors
 from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
 from sfumato.engines.columns import Kind
 from sfumato.engines.formats.arrow_files import refuse_kinds
+from sfumato.engines.spark_errors import plain_words, send_back
+from sfumato.engines.spark_work import (
+    Batches,
+    counted,
+    named_table,
+    packed,
+    partition_counts,
+    partition_number,
+    unchanged,
+)
 from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.errors import DataError, ParameterError, SfumatoError
 
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
 
 _KEEP_ORDER = {"FileSourceScanExec", "LocalTableScanExec", "RDDScanExec", "RangeExec", "InMemoryTableScanExec"}
 """Sources that give the same records in the same order every time, if Spark calls what it computes determinate."""
-
-Batches = Iterator[pa.RecordBatch]
 
 
 class SparkEngine(Engine):
@@ -65,10 +69,10 @@ class SparkEngine(Engine):
             raise DataError("the Spark frame has no columns.")
         if not hasattr(frame, "mapInArrow"):
             raise DataError("this Spark cannot run Python functions on Arrow data (mapInArrow). Use Spark 4 or later.")
-        with _plain_words():
+        with plain_words():
             schema = frame.limit(0).toArrow().schema
             firm = frame if _repeatable(frame) else _checkpointed(frame)
-            found = _run(firm, [0], _counts, "partition int, records bigint").collect()
+            found = _run(firm, [0], partition_counts, "partition int, records bigint").collect()
             size = 1 + max((row.partition for row in found), default=-1)
             starts = np.zeros(size + 1, np.int64)
             for row in found:
@@ -88,17 +92,17 @@ class SparkEngine(Engine):
     def _count(self) -> int:
         if self._starts is not None:
             return int(self._starts[-1])
-        with _plain_words():
+        with plain_words():
             return self._frame.count()
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the records in order, one partition at a time; at least one piece. They come to this process."""
         made = False
-        with _plain_words():
-            packed = self._each(_packed, self.known(columns), "records binary").toLocalIterator()
+        with plain_words():
+            parcels = self._each(packed, self.known(columns), "records binary").toLocalIterator()
         while True:
-            with _plain_words():
-                row = next(packed, None)
+            with plain_words():
+                row = next(parcels, None)
             if row is None:
                 break
             made = True
@@ -111,12 +115,12 @@ class SparkEngine(Engine):
         names = self.known(columns)
         schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
         if self._starts is None:
-            with _plain_words():
+            with plain_words():
                 table = _picked(self._frame, [0, *(1 + i for i in self._places(names))]).toArrow()
             table = table.rename_columns(schema.names)
         else:
-            with _plain_words():
-                table = self._each(_unchanged, names, _spark_schema(schema)).toArrow()
+            with plain_words():
+                table = self._each(unchanged, names, _spark_schema(schema)).toArrow()
         return to_rows(sorted_by_id(table))
 
     def map_batches(self, function: RowFunction) -> SparkEngine:
@@ -132,7 +136,7 @@ class SparkEngine(Engine):
             for rows in pieces:
                 yield from to_table(function(rows), schema).to_batches()
 
-        with _plain_words():
+        with plain_words():
             frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
         return SparkEngine(frame, schema, None)
 
@@ -147,13 +151,13 @@ class SparkEngine(Engine):
             if total is not None:
                 yield pa.RecordBatch.from_pydict(
                     {
-                        "partition": pa.array([_partition()], pa.int32()),
+                        "partition": pa.array([partition_number()], pa.int32()),
                         "shape": pa.array([total.shape], pa.list_(pa.int64())),
                         "total": pa.array([total.tobytes()], pa.binary()),
                     }
                 )
 
-        with _plain_words():
+        with plain_words():
             found = self._each(work, self.known(columns), "partition int, shape array<bigint>, total binary").collect()
         parts = [np.frombuffer(row.total).reshape(row.shape) for row in sorted(found, key=lambda row: row.partition)]
         if not parts:
@@ -175,7 +179,7 @@ class SparkEngine(Engine):
         if form == "csv":
             refuse_kinds(self._schema.empty_table(), "CSV")
         writer = self.native().write.mode("errorifexists")
-        with _plain_words():
+        with plain_words():
             if form == "parquet":
                 writer.parquet(path)
             else:
@@ -198,8 +202,8 @@ class SparkEngine(Engine):
 
         def prepared(batches: Batches) -> Batches:
             if starts is None:
-                return work(to_rows(_table(b, [RECORD_ID, *names])) for b in batches)
-            return work(_counted((_table(b, names) for b in batches), starts))
+                return work(to_rows(named_table(b, [RECORD_ID, *names])) for b in batches)
+            return work(counted((named_table(b, names) for b in batches), starts))
 
         if starts is None:
             return _run(self._frame, [0, *(1 + i for i in self._places(names))], prepared, schema)
@@ -215,9 +219,9 @@ def _run(
         try:
             yield from work(batches)
         except SfumatoError as error:
-            _send_back(type(error).__name__, str(error))
+            send_back(type(error).__name__, str(error))
         except Exception as error:
-            _send_back(
+            send_back(
                 "DataError",
                 f"the function stopped with a {type(error).__name__} on one of Spark's workers. "
                 "Try it on a few of the records in memory to see where.",
@@ -231,63 +235,6 @@ def _run(
 def _picked(frame: DataFrame, places: list[int]) -> DataFrame:
     # by position: Spark reads a dot in a name as a part of a column, and does not tell A from a
     return frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))).select(*(f"c{i}" for i in places))
-
-
-def _table(batch: pa.RecordBatch, names: list[str]) -> pa.Table:
-    table = pa.Table.from_batches([batch])
-    return table.rename_columns(names) if names else table.select([])
-
-
-def _partition() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("not on a Spark worker")
-    return int(context.partitionId())
-
-
-def _counts(batches: Batches) -> Batches:
-    records = sum(batch.num_rows for batch in batches)
-    yield pa.RecordBatch.from_pydict(
-        {"partition": pa.array([_partition()], pa.int32()), "records": pa.array([records], pa.int64())}
-    )
-
-
-def _counted(tables: Iterator[pa.Table], starts: NDArray[np.int64]) -> Iterator[Rows]:
-    """Give each record its position as id, and check that the partition is as it was when the frame was opened."""
-    changed = DataError("the data behind the Spark frame changed after they were opened. Open them again.")
-    partition = _partition()
-    if partition + 1 >= len(starts):
-        if any(table.num_rows for table in tables):
-            raise changed
-        return
-    position, end = int(starts[partition]), int(starts[partition + 1])
-    for table in tables:
-        if position + table.num_rows > end:
-            raise changed
-        yield numbered(table, position)
-        position += table.num_rows
-    if position != end:
-        raise changed
-
-
-def _stored(rows: Rows) -> pa.Table:
-    return pa.table({RECORD_ID: rows.ids, **{name: column.arrow for name, column in rows.columns.items()}})
-
-
-def _unchanged(pieces: Iterator[Rows]) -> Batches:
-    for rows in pieces:
-        yield from _stored(rows).to_batches()
-
-
-def _packed(pieces: Iterator[Rows]) -> Batches:
-    for rows in pieces:
-        table = _stored(rows)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        yield pa.RecordBatch.from_pydict({"records": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
 
 
 def _repeatable(frame: DataFrame) -> bool:
@@ -336,44 +283,3 @@ def _spark_schema(schema: pa.Schema) -> StructType:
         except Exception:  # pyspark raises a class of its own for each version
             raise DataError(f"Spark has no type for the values of column '{field.name}' ({field.type}).") from None
     return StructType(fields)
-
-
-def _send_back(kind: str, message: str) -> NoReturn:
-    """Raise on a worker; the driver finds the sentence in Spark's report by its mark."""
-    raise RuntimeError("sfumato " + json.dumps({"kind": kind, "message": message})) from None
-
-
-@contextmanager
-def _plain_words() -> Iterator[None]:
-    """Turn what Spark raises, which may quote a value, into a sentence that does not."""
-    from pyspark.errors import PySparkException
-
-    kinds: list[type[Exception]] = [PySparkException, pa.ArrowException]
-    with suppress(ImportError):  # a client of Spark Connect has no Java
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-        kinds.append(Py4JError)
-    try:
-        yield
-    except tuple(kinds) as error:
-        raise _error_in_plain_words(error) from None
-
-
-def _error_in_plain_words(error: Exception) -> SfumatoError:
-    report = str(error)
-    if found := re.search(r'sfumato (\{"kind": .*\})', report):
-        sent = json.loads(found[1])
-        kind = getattr(sfumato.errors, sent["kind"], DataError)
-        return kind(sent["message"])
-    if "No module named 'sfumato'" in report:
-        return DataError(
-            "Python on Spark's workers does not find sfumato. Install it there, or ship it with the session, "
-            "for example with spark.submit.pyFiles or an archive of the environment."
-        )
-    if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in report or "Checkpoint block" in report:
-        return DataError("Spark lost an executor that held part of the data. Call setCheckpointDir, and open it again.")
-    getter = getattr(error, "getCondition", None)
-    condition = (getter() if getter else None) or type(error).__name__
-    if condition == "PATH_ALREADY_EXISTS":
-        return DataError("the folder to write to exists already. Choose a new one, or remove it first.")
-    return DataError(f"Spark could not finish the work ({condition}). Spark's log says why.")

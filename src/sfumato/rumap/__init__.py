@@ -1,6 +1,6 @@
 """The R-U confidentiality map: sweep, analytic curves, choice under a threshold."""
 
-from sfumato.rumap.choose import Choice
+from sfumato.rumap.choice import Choice
 from sfumato.rumap.figures import figure1, figure2
 from sfumato.rumap.population import NormalPopulation
 from sfumato.rumap.rumap import RUMap, ru_map

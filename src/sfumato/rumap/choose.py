@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.contract import Parameter, Score, Side
 from sfumato.errors import ParameterError, listing
+from sfumato.rumap.choice import Choice, named
 from sfumato.rumap.evaluate import Settings
 
 if TYPE_CHECKING:
@@ -19,31 +20,6 @@ if TYPE_CHECKING:
 _STEPS = 14
 _CLOSE = 2e-4  # how far below the threshold the search may stop, as a share of it
 _TRIES = 8
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The chosen parameters with their risk and utility, or the reason why there are none."""
-
-    feasible: bool
-    settings: Mapping[str, Any]
-    reason: str
-    risks: tuple[Score, ...] = ()
-    utilities: tuple[Score, ...] = ()
-    max_risk: Mapping[str, float] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        if not self.feasible:
-            return f"infeasible: {self.reason}"
-        return f"{_named(self.settings)}: {self.reason}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the choice for machines."""
-        return {
-            "feasible": self.feasible, "settings": dict(self.settings), "reason": self.reason,
-            "max_risk": dict(self.max_risk), "risks": [s.to_dict() for s in self.risks],
-            "utilities": [s.to_dict() for s in self.utilities],
-        }  # fmt: skip
 
 
 def choose(
@@ -297,14 +273,6 @@ def _allows(parameter: Parameter, value: float) -> bool:
     return math.isfinite(value) and above and (high is None or value <= high)
 
 
-def _named(settings: Settings) -> str:
-    return ", ".join(f"{k} = {_shown(v)}" for k, v in settings.items())
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
-
-
 def _between(a: float, b: float, share: float = 0.5) -> float:
     """Return a value between, with this share of a: on the logarithm where both are positive."""
     return a**share * b ** (1 - share) if a > 0 and b > 0 else share * a + (1 - share) * b
@@ -318,7 +286,7 @@ def _infeasible(task: _Task, grid: list[tuple[float, float]]) -> Choice:
         f"{_upper(m.estimate(i, least))[1]:.4g} for {m.titles[i]}, where {r:.4g} is allowed"
         for i, r in task.thresholds.items()
     )
-    closest = f"The smallest {what}, at {_named(m.points[least])}, is {limits}."
+    closest = f"The smallest {what}, at {named(m.points[least])}, is {limits}."
     more = _beyond(task) if len(m.parameters) == 1 else ""
     swept = "; ".join(_swept(m, name) for name in m.parameters)
     return Choice(False, {}, f"no value of {swept} reaches the threshold. {closest}{more}", max_risk=task.limits)

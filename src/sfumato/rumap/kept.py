@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sfumato.contract import Side
-from sfumato.rumap.choose import Choice
+from sfumato.rumap.choice import Choice
 from sfumato.rumap.rumap import RUMap
 
 

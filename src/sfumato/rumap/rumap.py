@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-    from sfumato.rumap.choose import Choice
+    from sfumato.rumap.choice import Choice
 
 Numbers = NDArray[np.float64]
 DEFAULT_GRID = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))

@@ -14,7 +14,7 @@ from sfumato.contract import Figure, Score, Section, Side, Table
 from sfumato.microdata import Microdata
 
 if TYPE_CHECKING:
-    from sfumato.rumap.choose import Choice
+    from sfumato.rumap.choice import Choice
     from sfumato.rumap.rumap import RUMap
 
 Estimate = tuple[float, tuple[float, float] | None]
