@@ -64,7 +64,7 @@ class AdditiveNoise(Mask, abstract=True):
         covariance = np.zeros((len(names), len(names)))
         for group in self.together(names):
             moments = data.moments(group)
-            _check_spread(moments)
+            _check_spread(moments, data)
             at = [names.index(n) for n in group]
             covariance[np.ix_(at, at)] = moments.covariance
         return self.learn(names=names, root=covariance_root(self.shape(covariance)))
@@ -125,11 +125,13 @@ def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
     return add_scaled(batch.numbers(name), level, unit)
 
 
-def _check_spread(moments: Moments) -> None:
+def _check_spread(moments: Moments, data: Microdata) -> None:
     """Refuse columns that have no variance to scale the noise by."""
     if moments.count < 2:
+        empty = [name for name in moments.names if data.moments((name,)).count < 2]
+        where = "all of them" if not empty and len(moments.names) > 1 else "an answer there"
         raise DataError(
-            f"{listing(moments.names)}: fewer than two records have an answer there, so there is no variance to scale "
+            f"{listing(empty or moments.names)}: fewer than two records have {where}, so there is no variance to scale "
             "the noise by. Mask columns with more answers, or in separate steps."
         )
     variance = np.diag(moments.covariance)
