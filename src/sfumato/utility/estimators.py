@@ -18,6 +18,7 @@ from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
 Target = Literal["population", "file"]
+WEIGHTED = "whether the survey weights that the schema names are used"
 
 
 class Estimator(Parametric, family="estimator", abstract=True):
@@ -33,7 +34,12 @@ class Estimator(Parametric, family="estimator", abstract=True):
 
     @abstractmethod
     def columns(self) -> tuple[str, ...] | None:
-        """Return the columns it looks at; None for all."""
+        """Return the columns it looks at, besides survey weights; None for all."""
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether it uses the survey weights that the schema names."""
+        return bool(getattr(self, "weighted", False))
 
     def unit(self, schema: Schema) -> str:
         """Return the unit of the estimate, in words."""
@@ -60,9 +66,11 @@ class MeanCombination(Estimator):
     """
 
     weights: Mapping[str, float] = param(doc="weight of each column's mean", columns="weights", low=-1e300, high=1e300)
+    weighted: bool = param(default=False, doc=WEIGHTED)
 
     def validate(self) -> None:
         """At least one weight must differ from zero."""
+        check_flag(self, "weighted")
         if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
             raise ParameterError(
                 "a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}."
@@ -71,13 +79,18 @@ class MeanCombination(Estimator):
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return Σ weight × mean, over the records that have all the columns."""
         batch = data.batch(list(self.weights))
-        means = [weight * float(batch.numbers(name).mean()) for name, weight in self.weights.items() if len(batch)]
+        survey = survey_weights(data) if self.weighted else None
+        means = (
+            []
+            if self.weighted
+            else [weight * float(batch.numbers(name).mean()) for name, weight in self.weights.items() if len(batch)]
+        )
         if means and not math.isnan(sum(means)):
             return sum(means)
         total = np.zeros(len(batch))  # some values are missing: over the records that have all the columns
         for name, weight in self.weights.items():
             total = total + weight * batch.numbers(name)
-        return mean_of(total, self.label())
+        return mean_of(total, self.label(), survey)
 
     def label(self) -> str:
         """Return the combination as text."""
@@ -86,7 +99,7 @@ class MeanCombination(Estimator):
             for n, w in self.weights.items()
         ]
         text = " ".join(terms)
-        return text[2:] if text.startswith("+ ") else text
+        return (text[2:] if text.startswith("+ ") else text) + (", weighted" if self.weighted else "")
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns that are averaged."""
@@ -103,7 +116,7 @@ class MeanCombination(Estimator):
 
     def mse(self, model: NoiseModel, target: Target) -> float | None:
         """Return c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
-        if any(n not in model.names for n in self.weights):
+        if self.weighted or any(n not in model.names for n in self.weights):
             return None
         c = np.zeros(len(model.names))
         for name, weight in self.weights.items():
@@ -115,17 +128,22 @@ class Mean(Estimator):
     """The mean of a column."""
 
     column: str = param(doc="column to average", columns="one")
+    weighted: bool = param(default=False, doc=WEIGHTED)
+
+    def validate(self) -> None:
+        """Check the flag."""
+        check_flag(self, "weighted")
 
     def _combination(self) -> MeanCombination:
-        return MeanCombination({self.column: 1.0})
+        return MeanCombination({self.column: 1.0}, self.weighted)
 
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return the mean over the records that have the column."""
-        return mean_of(data.numbers(self.column), self.label())
+        return mean_of(data.numbers(self.column), self.label(), survey_weights(data) if self.weighted else None)
 
     def label(self) -> str:
         """Return "mean of column"."""
-        return f"mean {self.column}"
+        return f"mean {self.column}" + (", weighted" if self.weighted else "")
 
     def columns(self) -> tuple[str, ...]:
         """Return the column."""
@@ -156,16 +174,22 @@ class Slope(Estimator):
     corrected_by: str | None = param(
         default=None, doc="published parameter λ² to correct the attenuation with, as step.parameter"
     )
+    weighted: bool = param(default=False, doc=WEIGHTED)
 
     def validate(self) -> None:
         """The two columns must differ."""
+        check_flag(self, "weighted")
         if self.y == self.x:
             raise ParameterError("a slope needs two different columns.")
 
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return the slope over the records that have both columns."""
         batch = data.batch([self.x, self.y])
-        count, squares, products = regression_sums(batch.numbers(self.x), batch.numbers(self.y))
+        x, y = batch.numbers(self.x), batch.numbers(self.y)
+        if self.weighted:
+            count, squares, products = _weighted_sums(x, y, survey_weights(data))
+        else:
+            count, squares, products = regression_sums(x, y)
         if count <= 3:
             raise DataError(
                 f"a slope of '{self.y}' on '{self.x}' needs more than 3 records that have both; its variance is infinite "
@@ -187,7 +211,8 @@ class Slope(Estimator):
 
     def label(self) -> str:
         """Return "slope of y on x"."""
-        return f"slope of {self.y} on {self.x}" + (", corrected" if self.corrected_by else "")
+        extra = (", corrected" if self.corrected_by else "") + (", weighted" if self.weighted else "")
+        return f"slope of {self.y} on {self.x}{extra}"
 
     def columns(self) -> tuple[str, ...]:
         """Return both columns."""
@@ -204,7 +229,7 @@ class Slope(Estimator):
         With S = Σ + Ω the released covariance, the slope has mean S_xy/S_xx and variance (S_yy - S_xy²/S_xx)/((n-3) S_xx):
         Cases 1 to 3 and (4.3) to (4.7), (5.1) are this with Ω zero on unmasked columns.
         """
-        if target == "file" or self.x not in model.names or self.y not in model.names:
+        if target == "file" or self.weighted or self.x not in model.names or self.y not in model.names:
             return None
         if model.n <= 3:
             return math.inf  # E[1/χ²] with n - 1 ≤ 2 degrees of freedom is infinite (ERRATA 0.17)
@@ -262,8 +287,44 @@ class Function(Estimator):
         )
 
 
-def mean_of(values: Numbers, what: str) -> float:
-    """Return the mean of the values that are not missing."""
+def survey_weights(data: Microdata) -> Numbers:
+    """Return the survey weights that the schema names, shape (n,); refuse missing, negative or all-zero ones."""
+    name = data.schema.one("weight")
+    if name is None:
+        raise DataError("a weighted estimate needs survey weights; give a column the role 'weight' in the schema.")
+    weights = data.numbers(name)
+    if np.isnan(weights).any() or (weights < 0).any() or np.isinf(weights).any():
+        raise DataError(
+            f"some survey weights in '{name}' are missing, negative or infinite. Every record needs one of at least 0."
+        )
+    if len(weights) and not weights.any():
+        raise DataError(f"all survey weights in '{name}' are zero, so no record counts.")
+    return weights
+
+
+def check_flag(estimator: Estimator, name: str) -> None:
+    """Refuse a flag that is neither true nor false."""
+    if not isinstance(getattr(estimator, name), bool):
+        raise ParameterError(f"{name} of {estimator.name} must be true or false.")
+
+
+def _weighted_sums(x: Numbers, y: Numbers, weights: Numbers) -> tuple[int, float, float]:
+    """Return the number of pairs that count, and the weighted sums of squares and products about the weighted means."""
+    both = ~(np.isnan(x) | np.isnan(y)) & (weights > 0)
+    x, y, w = x[both], y[both], weights[both]
+    if not len(x):
+        return 0, 0.0, 0.0
+    a, b = x - np.average(x, weights=w), y - np.average(y, weights=w)
+    return len(x), float((w * a * a).sum()), float((w * a * b).sum())
+
+
+def mean_of(values: Numbers, what: str, weights: Numbers | None = None) -> float:
+    """Return the mean of the values that are not missing, with survey weights if given."""
+    if weights is not None:
+        counts = ~np.isnan(values) & (weights > 0)
+        if not counts.any():
+            raise DataError(f"{what}: no record has a value.")
+        return float(np.average(values[counts], weights=weights[counts]))
     total = float(values.mean()) if len(values) else math.nan
     if not math.isnan(total):
         return total

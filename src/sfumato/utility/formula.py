@@ -14,7 +14,7 @@ from sfumato.contract import NoiseModel, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError, listing, unknown_name
 from sfumato.microdata import Batch, Microdata
-from sfumato.utility.estimators import Estimator
+from sfumato.utility.estimators import WEIGHTED, Estimator, check_flag, survey_weights
 
 Numbers = NDArray[np.float64]
 Term = tuple[tuple[str, str], ...]
@@ -79,9 +79,11 @@ class Formula(Estimator):
 
     formula: str = param(doc="R-style formula")
     term: str | None = param(default=None, doc="which coefficient; may be left out if there is only one")
+    weighted: bool = param(default=False, doc=WEIGHTED)
 
     def validate(self) -> None:
         """Parse the formula and find the term."""
+        check_flag(self, "weighted")
         _, terms, _ = parse(self.formula)
         if not terms and self.term is None:
             object.__setattr__(self, "term", "Intercept")
@@ -99,7 +101,7 @@ class Formula(Estimator):
 
     def label(self) -> str:
         """Return the formula and the term."""
-        return f"{self.formula}: {self.term}"
+        return f"{self.formula}: {self.term}" + (", weighted" if self.weighted else "")
 
     def columns(self) -> tuple[str, ...]:
         """Return every column of the formula."""
@@ -128,6 +130,9 @@ class Formula(Estimator):
         if self.term not in names:
             raise DataError(_unknown_term(str(self.term), self.formula))
         design = np.concatenate([*blocks, _number(batch, response)[:, None]], axis=1)
+        if self.weighted:
+            weights = survey_weights(data)
+            design = design[weights > 0] * np.sqrt(weights[weights > 0])[:, None]
         return _least_squares(design, self.formula)[names.index(self.term)]
 
     def true_value(self, model: NoiseModel) -> float | None:

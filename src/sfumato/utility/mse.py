@@ -50,7 +50,7 @@ class EstimatorUtility(Measure):
     @property
     def variant(self) -> str:
         """Which target."""
-        return f"target = {self.target}"
+        return f"target = {self.target}" + (", weighted" if self.estimator.is_weighted else "")
 
     @property
     def design(self) -> Design:
@@ -67,8 +67,11 @@ class EstimatorUtility(Measure):
         return f"the estimate is typically off by {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"
 
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
-        """Return the estimator's columns."""
-        return self.estimator.columns()
+        """Return the estimator's columns, and the survey weights if it uses them."""
+        columns, weight = self.estimator.columns(), schema.one("weight")
+        if columns is None or not self.estimator.is_weighted or weight is None:
+            return columns
+        return (*columns, weight)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Learn the value that estimates are compared with."""
