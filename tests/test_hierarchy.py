@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
 from sfumato.schema.hierarchy import (
+from sfumato.toml import dump
     DateHierarchy,
     Hierarchy,
     IntervalHierarchy,
@@ -112,7 +112,7 @@ def test_a_label_stands_on_the_level_where_its_path_begins(kind: str, data: st.D
 @each_kind
 def test_a_hierarchy_survives_toml(kind: str) -> None:
     h = KINDS[kind]
-    text = tomli_w.dumps({"hierarchy": h.to_dict()})
+    text = dump({"hierarchy": h.to_dict()}, "none", [])
     again = Hierarchy.from_dict(tomllib.loads(text)["hierarchy"])
     assert again == h
     assert hash(again) == hash(h)
