@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
 from sfumato.schema.hierarchy import (
-from sfumato.toml import dump
     DateHierarchy,
     Hierarchy,
     IntervalHierarchy,
@@ -31,6 +30,7 @@ from sfumato.toml import dump
     read_hierarchy_csv,
     write_hierarchy_csv,
 )
+from sfumato.toml import dump
 
 ARX = Path(__file__).resolve().parents[2] / "shared" / "data" / "arx"
 needs_arx = pytest.mark.skipif(not ARX.is_dir(), reason=f"the ARX example files are not at {ARX}")
