@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,3 +111,21 @@ def test_without_weights_in_the_schema_a_weighted_estimate_is_refused() -> None:
         EstimatorUtility(Mean("pay", weighted=True)).prepare(bare)
     with pytest.raises(ParameterError, match="must be true or false"):
         Mean("pay", weighted="yes")  # type: ignore[arg-type]
+
+
+def test_the_command_line_weights_every_estimate_on_demand(tmp_path: Path) -> None:
+    table = frame()
+    table.to_csv(tmp_path / "a.csv", index=False)
+    masked = table.assign(pay=table.pay + np.where(table.w > 15, 3.0, 0.0))
+    masked.to_csv(tmp_path / "b.csv", index=False)
+    data(table).schema.write(tmp_path / "s.toml")
+    files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    options = ["--estimator", "pay", "--weighted", "--schema", str(tmp_path / "s.toml"), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sfumato", "utility", *files, *options], capture_output=True, text=True, check=True
+    )
+    known = table.dropna()
+    error = 3 * known.w[known.w > 15].sum() / known.w.sum()
+    (found,) = json.loads(done.stdout)["estimates"]
+    assert found["estimator"] == "mean pay, weighted"
+    assert found["error"] == pytest.approx(error)

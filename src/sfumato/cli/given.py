@@ -191,17 +191,17 @@ def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: l
     return found
 
 
-def estimator(text: str, columns: Iterable[str]) -> Estimator:
+def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Estimator:
     """Return an estimator: a column (its mean), "income - salary" (of means), or a formula, "y ~ x + z; x"."""
     from sfumato.utility import Formula, Mean, MeanCombination
 
     if "~" in text:
         formula, _, term = (part.strip() for part in text.partition(";"))
-        return Formula(formula, term=term or _only_term(formula))
+        return Formula(formula, term=term or _only_term(formula), weighted=weighted)
     names = list(columns)
     if text.strip() in names or not (weights := _weights(text, names)):
-        return Mean(text.strip())
-    return MeanCombination(weights)
+        return Mean(text.strip(), weighted=weighted)
+    return MeanCombination(weights, weighted=weighted)
 
 
 def _only_term(formula: str) -> str | None:

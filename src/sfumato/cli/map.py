@@ -24,6 +24,7 @@ from sfumato.cli.options import (
     SchemaFile,
     Set,
     Strategy,
+    Weighted,
     measure_names,
     snooper_of,
 )
@@ -64,6 +65,7 @@ def map_(
             show_default=False,
         ),
     ],
+    weighted: Weighted = False,
     recipe: RecipeFile = None,
     mask: MaskName = None,
     set_: Set = None,
@@ -121,7 +123,7 @@ def map_(
     limits = thresholds(max_risk, max_error, risks)
     snooper = snooper_of(strategy, match_probability, knows, published)
     data = load(screen, file, schema, read)
-    utilities = [EstimatorUtility(estimator(text, data.schema.names())) for text in utility]
+    utilities = [EstimatorUtility(estimator(text, data.schema.names(), weighted)) for text in utility]
     choice: Choice | None = None
     with screen.progress() as tell:
         m = ru_map(

@@ -30,6 +30,9 @@ Original = Annotated[
     Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
 ]
 Masked = Annotated[Path, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)]
+Weighted = Annotated[
+    bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
+]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli.given import estimator
 from sfumato.cli.load import load_release
-from sfumato.cli.options import Json, Masked, Original, Read, ReadMasked, SchemaFile
+from sfumato.cli.options import Json, Masked, Original, Read, ReadMasked, SchemaFile, Weighted
 from sfumato.cli.screen import Screen, percent, shown
 from sfumato.errors import ParameterError, SfumatoError
 
@@ -39,6 +39,7 @@ def utility(
     target: Annotated[
         Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
     ] = "file",
+    weighted: Weighted = False,
     align: Annotated[
         str | None,
         typer.Option(
@@ -61,7 +62,7 @@ def utility(
         )
     screen = Screen(as_json)
     release = load_release(screen, original, masked, schema, (read, read_masked), align)
-    asked = [estimator(text, release.original.schema.names()) for text in estimators]
+    asked = [estimator(text, release.original.schema.names(), weighted) for text in estimators]
     found = [(e, *_error(e, release)) for e in asked]
     labels = [e.label() for e in asked]
     units = [e.unit(release.original.schema) for e in asked]
