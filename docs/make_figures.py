@@ -17,7 +17,7 @@ from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
 from sfumato.charts.render import to_svg
 from sfumato.datasets import teachers
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
-from sfumato.rumap import figure1, figure2
+from sfumato.rumap import Overlay, figure1, figure2
 from sfumato.utility import Formula, Mean, MeanCombination
 
 IMG = Path(__file__).resolve().parent / "img"
@@ -48,23 +48,24 @@ def demo_map() -> RUMap:
     )  # fmt: skip
 
 
-MAPS: Mapping[str, tuple[Callable[[], RUMap], float | None]] = {
+MAPS: Mapping[str, tuple[Callable[[], RUMap | Overlay], float | None]] = {
     "figure1": (figure1, MAX_RISK),
-    "figure2-r2-03": (lambda: figure2(r2=0.3), None),
-    "figure2-r2-05": (lambda: figure2(r2=0.5), None),
+    "figure2": (figure2, None),
     "tutorial-map": (tutorial_map, MAX_RISK),
     "ru-map": (demo_map, MAX_RISK),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
 
-def chart_of(m: RUMap, max_risk: float | None) -> dict[str, Any]:
+def chart_of(m: RUMap | Overlay, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
+    if isinstance(m, Overlay):
+        return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()
     choice = None if max_risk is None else m.choose(max_risk)
     return m.chart(max_risk, choice).to_dict()
 
 
-def values(m: RUMap) -> list[float]:
+def values(m: RUMap | Overlay) -> list[float]:
     """Return every finite number of a map, to six digits, in the order of its frame."""
     return [float(f"{v:.6g}") for v in m.frame["value"] if math.isfinite(v)]
 

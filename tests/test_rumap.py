@@ -36,6 +36,7 @@ from sfumato import (
 from sfumato.contract import Need, NoiseModel, Release, Side, param
 from sfumato.datasets.teachers import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError
+from sfumato.rumap import Overlay
 from sfumato.rumap.evaluate import Evaluator
 from sfumato.rumap.figures import TEACHERS
 from sfumato.schema import Attribute, Schema
@@ -578,3 +579,28 @@ def test_targets_that_a_small_sample_may_lack_are_counted_over_all_replications(
     assert interval is not None
     assert_allclose(value, observed[:, 1].sum() / observed[:, 0].sum())
     assert interval[0] * 0.95 < m.analytic[0][0] < interval[1] * 1.05
+
+
+def test_maps_are_laid_over_one_another_only_if_swept_over_the_same_parameter() -> None:
+    kim, independent = (
+        ru_map(
+            TEACHERS,
+            Recipe.of(noise=mask()),
+            {"noise.lambda2": [0.1, 0.4]},
+            "salary",
+            {"income": 1, "salary": -1},
+            replications=0,
+        )
+        for mask in (KimNoise, IndependentNoise)
+    )
+    both = Overlay({"Kim": kim, "independent": independent})
+    table = both.frame.query("masked and side == 'utility'").set_index(["map", "noise.lambda2"])["value"]
+    # c'(Σ + λ²Σ)c against c'(Σ + λ² diag Σ)c: positively correlated noise cancels in a difference
+    assert table["Kim", 0.4] == pytest.approx(1000 / (1.4 * 345.36))
+    assert table["independent", 0.4] == pytest.approx(1000 / (345.36 + 0.4 * (17.5**2 + 13.3**2)))
+    assert both["Kim"] is kim
+    other = ru_map(TEACHERS, KimNoise(), {"kim_noise.lambda2": [0.1]}, "salary", "salary", replications=0)
+    with pytest.raises(ParameterError, match="same parameter"):
+        Overlay({"a": kim, "b": other})
+    with pytest.raises(ParameterError, match="at least one map"):
+        Overlay({})

@@ -25,7 +25,7 @@ from sfumato import (
     ru_map,
 )
 from sfumato.contract import Side
-from sfumato.rumap import figure1, figure2
+from sfumato.rumap import figure1, slope_map
 from sfumato.rumap.figures import TEACHERS
 from sfumato.utility import Estimator, Mean, MeanCombination, Slope
 
@@ -138,7 +138,7 @@ def test_every_analytic_value_lies_in_the_simultaneous_band(setting: Setting) ->
 
 
 def test_the_figures_are_the_settings_compared_here() -> None:
-    for figure, setting in ((figure1([0.15]), SETTINGS[0]), (figure2([0.15]), SETTINGS[2])):
+    for figure, setting in ((figure1([0.15]), SETTINGS[0]), (slope_map([0.15]), SETTINGS[2])):
         found, level = figure.evaluator, setting.levels.index(0.15)
         assert found.recipe.steps[-1].mask == setting.mask
         assert [m.label() for m in found.measures] == [

@@ -29,7 +29,7 @@ from sfumato import (
     ru_map,
 )
 from sfumato.contract import NoiseModel, Side
-from sfumato.rumap import figure1, figure2, formulas
+from sfumato.rumap import figure1, formulas, slope_map
 from sfumato.rumap.figures import MAX_RISK, TEACHERS, value_of_knowing
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import Mean, MeanCombination, Slope
@@ -371,12 +371,12 @@ def test_0_6_with_utility_to_the_right_the_left_hand_curve_is_the_difference() -
 
 
 def test_knowing_lambda2_approximately_doubles_the_utility() -> None:
-    m = figure2([0.15])
+    m = slope_map([0.15])
     plain, corrected = m.of_side(Side.UTILITY)
     assert_allclose(m.estimate(corrected, 0)[0], 69.529, atol=5e-4)
     assert_allclose(m.estimate(plain, 0)[0], 35.857, atol=5e-4)
     assert_allclose(value_of_knowing(m), [1.9391], atol=5e-5)
-    assert_allclose(value_of_knowing(figure2([0.15], r2=0.5)), [3.3343], atol=5e-5)
+    assert_allclose(value_of_knowing(slope_map([0.15], r2=0.5)), [3.3343], atol=5e-5)
 
 
 @many
@@ -428,7 +428,7 @@ def test_0_5_below_the_crossing_the_plain_slope_is_the_more_useful(r2: float, cr
         return printed_4_5_second(l2, 1, r2, 200) - printed_4_7(l2, 1, r2, 200)
 
     assert_allclose(brentq(gap, 1e-3, 1), crossing, atol=1e-6)
-    below, above = value_of_knowing(figure2([crossing - 1e-5, crossing + 1e-5], r2=r2))
+    below, above = value_of_knowing(slope_map([crossing - 1e-5, crossing + 1e-5], r2=r2))
     assert below < 1 < above
 
 
@@ -477,7 +477,7 @@ def test_the_maps_general_forms_are_the_papers_curves_on_figures_1_and_2() -> No
     ):
         assert_allclose(m.analytic[i][:-1], curve)
     for r2 in (0.3, 0.5):
-        m = figure2(grid, r2=r2)
+        m = slope_map(grid, r2=r2)
         assert_allclose(m.analytic[0][:-1], formulas.index_risk(grid, 1))
         assert_allclose(m.analytic[1][:-1], formulas.utility_slope_case2(grid, 1, r2, 200))
         assert_allclose(m.analytic[2][:-1], formulas.utility_slope_adjusted(grid, 1, r2, 200))

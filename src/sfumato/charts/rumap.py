@@ -122,8 +122,8 @@ def overlay_chart(
 
     Examples
     --------
-    >>> from sfumato.rumap import figure2
-    >>> pair = {"R² = 0.3": figure2(r2=0.3).frame, "R² = 0.5": figure2(r2=0.5).frame}
+    >>> from sfumato.rumap import slope_map
+    >>> pair = {"R² = 0.3": slope_map(r2=0.3).frame, "R² = 0.5": slope_map(r2=0.5).frame}
     >>> chart = overlay_chart(pair, ["kim_noise.lambda2"], chosen={"kim_noise.lambda2": 0.15})
     """
     if not maps or len(tuple(parameters)) != 1:

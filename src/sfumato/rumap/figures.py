@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.contract import Draws, Side
 from sfumato.masks import KimNoise
+from sfumato.rumap.overlay import Overlay
 from sfumato.rumap.population import NormalPopulation
 from sfumato.rumap.rumap import RUMap, ru_map
 from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
@@ -35,14 +36,14 @@ def figure1(lambda2: Sequence[float] = _GRID, replications: int = 0, draws: Draw
     )  # fmt: skip
 
 
-def figure2(
+def slope_map(
     lambda2: Sequence[float] = _GRID,
     r2: float = 0.3,
     n: int = 200,
     replications: int = 0,
     draws: Draws | int | None = None,
 ) -> RUMap:
-    """Return Figure 2 for one R²: risk against the utility of the plain and the attenuation-corrected slope (β = σ = 1).
+    """Return one half of Figure 2: risk against the utility of the plain and the attenuation-corrected slope (β = σ = 1).
 
     ERRATA 0.5: for small λ² the plain slope is the more useful one.
     """
@@ -53,7 +54,21 @@ def figure2(
     )  # fmt: skip
 
 
+def figure2(
+    lambda2: Sequence[float] = _GRID,
+    r2: Sequence[float] = (0.3, 0.5),
+    n: int = 200,
+    replications: int = 0,
+    draws: Draws | int | None = None,
+) -> Overlay:
+    """Return Figure 2: the value of knowing λ², for a weaker and a stronger relation, on the same axes.
+
+    ``figure2().frame`` is the table, ``figure2().chart(chosen={"kim_noise.lambda2": 0.15})`` the picture.
+    """
+    return Overlay({f"R² = {value:g}": slope_map(lambda2, value, n, replications, draws) for value in r2})
+
+
 def value_of_knowing(m: RUMap) -> list[float]:
-    """Return, at each point of a Figure 2 map, how many times the corrected slope is as useful as the plain one."""
+    """Return, at each point of a `slope_map`, how many times the corrected slope is as useful as the plain one."""
     plain, corrected = m.of_side(Side.UTILITY)
     return [m.estimate(corrected, p)[0] / m.estimate(plain, p)[0] for p in range(len(m.points))]
