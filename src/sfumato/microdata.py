@@ -264,6 +264,27 @@ class Microdata:
         renumbered = Rows(np.arange(len(picked), dtype=np.int64), picked.columns)
         return Microdata(self.engine.hold(renumbered), self.schema)
 
+    def resample(self, generator: np.random.Generator) -> Microdata:
+        """Draw as many records as there are, with replacement; whole households, where the schema names them.
+
+        A household drawn twice is two households: each copy gets a number of its own, hence noise of its own.
+        """
+        household = self.schema.one("household")
+        if household is None:
+            return self.take(generator.integers(0, len(self), len(self)))
+        batch = self.batch([household])
+        column = batch.column(household)
+        alone = missing_of(column, self.schema[household])  # a record whose household is not known is its own
+        _, member = np.unique(np.where(alone, -1 - np.arange(len(self)), column.hashes), return_inverse=True)
+        order, sizes = np.argsort(member, kind="stable"), np.bincount(member)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        drawn = generator.integers(0, len(sizes), len(sizes)) if len(sizes) else np.zeros(0, np.int64)
+        rows = np.concatenate([order[starts[h] : starts[h] + sizes[h]] for h in drawn] or [np.zeros(0, np.int64)])
+        taken = self.take(rows)
+        numbers = Column.from_numbers(np.repeat(np.arange(len(drawn)), sizes[drawn]).astype(np.float64), integer=True)
+        columns = {**taken.batch().rows.columns, household: numbers}
+        return Microdata(taken.engine.hold(Rows(taken.batch([]).ids, columns)), self.schema)
+
     def with_schema(self, schema: Schema) -> Microdata:
         """Return the same records with another schema."""
         return Microdata(self.engine, schema)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Snooper, run_steps
+from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Side, Snooper, run_steps
 from sfumato.engines import Kind
 from sfumato.microdata import Microdata
 from sfumato.rumap.population import NormalPopulation
+from sfumato.schema import Level
 
 Numbers = NDArray[np.float64]
 Settings = Mapping[str, Any]
@@ -112,7 +113,7 @@ class Evaluator:
             return self.source.sample(draws.generator("population"))
         if design == "file":
             return self.source
-        return self.source.take(draws.generator("resample").integers(0, len(self.source), len(self.source)))
+        return self.source.resample(draws.generator("resample"))
 
     # -- formulas
 
@@ -126,6 +127,8 @@ class Evaluator:
         source, own = self.source, measure.columns(self.source.schema)
         if own is None:
             return None
+        if measure.side is Side.UTILITY and any(source.schema[n].level is Level.HOUSEHOLD for n in own):
+            return None  # formulas take records as independent; members of a household share this value and its noise
         wanted = {*own, *self.recipe.touches(source.schema), *self.snooper.covariates}
         names = tuple(n for n, kind in source.engine.kinds.items() if kind is Kind.NUMBER and n in wanted)
         used = [n for n in names if n in own]
