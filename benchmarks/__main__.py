@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-CLAIMS = ("ru_map", "draws")
+CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files")
 
 
 def main(names: list[str]) -> int:
