@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ def run() -> dict[str, float]:
     from sfumato.schema import Schema
 
     g = np.random.default_rng(1)
-    columns = {f"f{i}": g.normal(size=30_000) for i in range(4)}
+    columns: dict[str, Any] = {f"f{i}": g.normal(size=30_000) for i in range(4)}
     columns |= {f"i{i}": g.integers(0, 1000, 30_000) for i in range(3)}
     columns |= {f"s{i}": g.choice(["abc", "d,e", "f"], 30_000) for i in range(3)}
     frame = pd.DataFrame(columns)
