@@ -19,6 +19,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pyreadstat
 import pytest
+from arx_files import HIERARCHIES
 
 from sfumato.engines.formats import FileContents, read_file, write_file
 from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
@@ -818,23 +819,6 @@ SHAPES = {
     "arx/adult_subset.csv": (3016, 9),
     "arx/test.csv": (7, 3),
     "arx/test2.csv": (9, 4),
-}
-HIERARCHIES = {
-    "adult_hierarchy_age": (100, 5),
-    "adult_hierarchy_education": (16, 4),
-    "adult_hierarchy_marital-status": (7, 3),
-    "adult_hierarchy_native-country": (41, 3),
-    "adult_hierarchy_occupation": (14, 3),
-    "adult_hierarchy_race": (5, 2),
-    "adult_hierarchy_salary-class": (2, 2),
-    "adult_hierarchy_sex": (2, 2),
-    "adult_hierarchy_workclass": (8, 3),
-    "test_hierarchy_age": (100, 3),
-    "test_hierarchy_gender": (2, 2),
-    "test_hierarchy_zipcode": (10000, 6),
-    "test2_hierarchy_Age": (9, 3),
-    "test2_hierarchy_Disease": (6, 4),
-    "test2_hierarchy_ZIPCode": (9, 6),
 }
 
 

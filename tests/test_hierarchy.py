@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from arx_files import HIERARCHIES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -706,29 +707,11 @@ def test_other_kinds_are_written_for_the_values_given(tmp_path: Path) -> None:
 
 # -- the files that ARX ships; values and columns as in ../shared/data/arx/README.md
 
-ARX_SHAPES = {
-    "adult_hierarchy_age": (100, 5),
-    "adult_hierarchy_education": (16, 4),
-    "adult_hierarchy_marital-status": (7, 3),
-    "adult_hierarchy_native-country": (41, 3),
-    "adult_hierarchy_occupation": (14, 3),
-    "adult_hierarchy_race": (5, 2),
-    "adult_hierarchy_salary-class": (2, 2),
-    "adult_hierarchy_sex": (2, 2),
-    "adult_hierarchy_workclass": (8, 3),
-    "test_hierarchy_age": (100, 3),
-    "test_hierarchy_gender": (2, 2),
-    "test_hierarchy_zipcode": (10_000, 6),
-    "test2_hierarchy_Age": (9, 3),
-    "test2_hierarchy_Disease": (6, 4),
-    "test2_hierarchy_ZIPCode": (9, 6),
-}
-
 
 @needs_arx
-@pytest.mark.parametrize("name", ARX_SHAPES)
+@pytest.mark.parametrize("name", HIERARCHIES)
 def test_an_arx_file_has_the_documented_values_and_height(name: str) -> None:
-    values, columns = ARX_SHAPES[name]
+    values, columns = HIERARCHIES[name]
     h = read_hierarchy_csv(ARX / f"{name}.csv")
     assert len(h.values) == h.leaves(h.root) == values
     assert h.height == columns - 1
@@ -736,7 +719,7 @@ def test_an_arx_file_has_the_documented_values_and_height(name: str) -> None:
 
 @needs_arx
 def test_every_arx_hierarchy_file_is_in_the_list() -> None:
-    assert {path.stem for path in ARX.glob("*_hierarchy_*.csv")} == set(ARX_SHAPES)
+    assert {path.stem for path in ARX.glob("*_hierarchy_*.csv")} == set(HIERARCHIES)
 
 
 @needs_arx

@@ -352,7 +352,7 @@ def test_a_seed_is_for_one_release_since_two_levels_of_noise_would_give_the_valu
 
 def test_another_seed_is_not_written_over_without_asking(tmp_path: Path) -> None:
     data = Microdata(pd.DataFrame({"pay": np.arange(50.0)}), Schema((Attribute("pay", role="confidential"),)))
-    Draws(1).write(tmp_path / "seed.toml")
+    KimNoise().apply(data, Draws(1)).write(tmp_path / "first", Draws(1), tmp_path / "seed.toml")  # it has a purpose too
     draws = Draws(2)
     release = KimNoise().apply(data, draws)
     with pytest.raises(DataError, match="holds another seed, which would be lost"):

@@ -132,9 +132,9 @@ class Release:
         return draws.digest(self.original.digest() + recipe.encode())
 
     def _check_seed(self, path: Path, draws: Draws) -> None:
-        Draws.check_purpose(path, self.purpose(draws))
-        if Draws.read(path).digest(b"") != draws.digest(b""):
+        if Draws.read(path).digest(b"") != draws.digest(b""):  # first: the purpose is keyed, so it differs too
             raise DataError(f"{path} holds another seed, which would be lost. Choose another place for this one.")
+        Draws.check_purpose(path, self.purpose(draws))
 
     @property
     def matched(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
