@@ -57,8 +57,9 @@ class Batch:
     def replace(self, name: str, numbers: Callable[[], Numbers]) -> Batch:
         """Return the batch with a column's numbers replaced by what `numbers` will give, when they are looked at.
 
-        Missing values stay exactly as they were. Whole-number attributes are rounded; values beyond the bounds that
-        the schema declares are set to the bound; a value that would read as a code for missing stops short of it.
+        Missing values stay exactly as they were; NaN in place of a value suppresses it. Whole-number attributes are
+        rounded; values beyond the bounds that the schema declares are set to the bound; a value that would read as a code for
+        missing stops short of it.
         """
         attribute, old = self.schema[name], self.column(name)
 
@@ -76,9 +77,47 @@ class Batch:
             if gap is not None:
                 kept = np.nan if old.kind is Kind.CATEGORY else old.numbers  # numbers have no room for a word
                 new = np.where(gap, kept, new)
-            return Column.from_numbers(new, None if gap is None else old.null, attribute.integer)
+            null = None if gap is None else old.null
+            if (lost := np.isnan(new) if gap is None else np.isnan(new) & ~gap).any():
+                null = lost if null is None else null | lost
+            return Column.from_numbers(new, null, attribute.integer)
 
         return self.with_columns({name: LazyColumn(len(self), make)})
+
+    def with_codes(self, name: str, codes: NDArray[Any], values: Sequence[object] | None = None) -> Batch:
+        """Return the batch with a column's categories replaced by codes (shape n) into `values`; -1 is missing.
+
+        Without `values` the codes point into ``column(name).codes[1]`` and the column keeps its type; with them it becomes
+        text.
+        """
+        old = self.column(name)
+        if values is None:
+            return self.with_columns({name: Column.from_codes(codes, old.codes[1], old)})
+        return self.with_columns({name: Column.from_codes(codes, values)})
+
+    def missing(self, name: str) -> NDArray[np.bool_]:
+        """Return which values of a column of any kind are null, NaN or coded as missing, shape (n,)."""
+        return missing_of(self.column(name), self.schema[name])
+
+    def members(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return one row number for each unit that these columns describe, and for each record the unit it belongs to.
+
+        Units are households, where the columns describe households, else records. Columns of one step must all have the same
+        level (see `by_level`). A household whose members disagree is refused: its value cannot be masked once.
+        """
+        household = self.schema.one("household")
+        if household is None or self.schema[names[0]].level is not Level.HOUSEHOLD:
+            everyone = np.arange(len(self))
+            return everyone, everyone
+        _, first, member = np.unique(self.units(names[0]), return_index=True, return_inverse=True)
+        for name in names:
+            values = self.column(name).hashes
+            if wrong := len(np.unique(member[values != values[first][member]])):
+                raise DataError(
+                    f"column '{name}' describes the household, but the members of {wrong:,} households have different "
+                    "values there. Correct them, or set level = 'person' in the schema."
+                )
+        return first, member
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """Return the batch with some columns replaced or added."""
@@ -93,6 +132,12 @@ class Batch:
         gone = set(names)
         columns = {n: c for n, c in self.rows.columns.items() if n not in gone}
         return Batch(Rows(self.ids, columns), self.schema.keep(lambda a: a.name not in gone))
+
+
+def by_level(schema: Schema, names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Split columns into those that describe households and those that describe persons: each kind is masked on its own."""
+    split = [tuple(n for n in names if schema[n].level is level) for level in (Level.HOUSEHOLD, Level.PERSON)]
+    return [part for part in split if part]
 
 
 def _off_codes(new: Numbers, old: Numbers, codes: Sequence[float], integer: bool) -> Numbers:
@@ -257,6 +302,10 @@ class Microdata:
         """Apply a function to every piece of the data, where the data live; `schema` is that of the result."""
         before = self.schema
         return Microdata(self.engine.map_batches(lambda rows: function(Batch(rows, before)).rows), schema)
+
+    def reorder(self, keys: Callable[[NDArray[np.int64]], Numbers]) -> Microdata:
+        """Return the records sorted by a number that `keys` gives for their ids, where the data live."""
+        return Microdata(self.engine.reorder(keys), self.schema)
 
     def take(self, rows: NDArray[Any]) -> Microdata:
         """Return records by row number, as new records with new ids; the data are brought into memory."""

@@ -2,7 +2,8 @@
 
 from sfumato.contract.combine import Combination, Weighted, Worst
 from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Method, Scope, check_numbers, numeric_targets
+from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, numeric_targets
+from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.measure import Design, Measure, Need, reciprocal
 from sfumato.contract.model import NoiseModel, check_covariance
 from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
@@ -13,8 +14,8 @@ from sfumato.contract.section import Figure, Section, Table
 from sfumato.contract.snooper import Snooper
 
 __all__ = [
-    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "Measure", "Method", "Need", "NoiseModel",
-    "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Table",
-    "Weighted", "Worst", "build", "check_covariance", "check_numbers", "find", "learned", "numeric_targets", "param",
-    "reciprocal", "registered", "run_steps",
+    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "MatrixForm", "Measure", "Method", "Need",
+    "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper",
+    "Step", "Table", "Weighted", "Worst", "build", "categorical_targets", "check_covariance", "check_numbers",
+    "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
 ]  # fmt: skip

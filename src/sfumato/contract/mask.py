@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
+from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, listing
+from sfumato.errors import DataError, NotApplicable, ParameterError, listing
 from sfumato.microdata import Batch, Microdata, check_numeric
-from sfumato.schema import Schema
+from sfumato.schema import Scale, Schema
 
 if TYPE_CHECKING:
     from sfumato.contract.recipe import Recipe
@@ -54,6 +56,12 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     scope: ClassVar[Scope] = Scope.ROW
     preserves_order: ClassVar[bool] = False
     """Whether x < y before never becomes x > y after (inversions stay zero)."""
+    keeps_records: ClassVar[bool] = True
+    """Whether every record is released, once, and no other."""
+    keeps_missing: ClassVar[bool] = True
+    """Whether the values that are missing after are those that were missing before."""
+    no_matrix: ClassVar[str] = "it is not linear in the data"
+    """Why the method is not a matrix mask, if it is not."""
 
     def validate(self) -> None:
         """Refuse an empty list of columns."""
@@ -69,6 +77,24 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Return the mask with what it learned from the data; confidential."""
         return self
+
+    def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
+        """Mask all records, once fitted: where the data live if the scope is a row, else in memory.
+
+        `function` is what is done to each batch; `transform`, if it is not given.
+        """
+        function = function or partial(self.transform, draws=draws)
+        source = data if self.scope is Scope.ROW else data.local()
+        return source.transform(function, self.schema_after(data.schema))
+
+    @property
+    def versions(self) -> int:
+        """How many masked versions (implicates) a release has."""
+        return 1
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return the mask as M = AXB + C on the numbers of these data, with these draws; refused if it is no matrix mask."""
+        raise NotApplicable(f"{self.name} is not a matrix mask M = AXB + C: {self.no_matrix}.")
 
     def apply(self, x: Microdata, draws: Draws) -> Release:
         """Mask the data: identifiers are removed first, then this method runs."""
@@ -98,6 +124,26 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
         return None
+
+
+def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:
+    """Return the columns to mask: those named, or every key that is not ordered or holds text."""
+    if columns is None:
+        schema = data.schema
+        columns = tuple(
+            n
+            for n in schema.names(role="key")
+            if data.kind(n) in (Kind.CATEGORY, Kind.BOOLEAN) or schema[n].scale is not Scale.ORDERED
+        )
+        if not columns:
+            raise DataError(
+                "there is no key of categories to mask. Name the columns (columns=...), or give one the role 'key' and the "
+                "scale 'unordered' in the schema."
+            )
+    for name in columns:
+        if data.kind(name) is Kind.OTHER:
+            raise DataError(f"column '{name}' holds {data.kind(name)}, where categories are needed.")
+    return columns
 
 
 def check_numbers(batch: Batch, names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from sfumato.errors import ParameterError, unknown_name
 
 Step = Literal["linear", "log"]
 ColumnUse = Literal["", "one", "many", "weights"]
+Holds = Literal["numbers", "categories", "anything"]
 _MISSING: Any = dataclasses.MISSING
 
 
@@ -38,6 +39,8 @@ class Parameter:
     choices: tuple[str, ...] = ()
     columns: ColumnUse = ""
     """Whether it names one column, many columns, or maps columns to numbers."""
+    holds: Holds = "numbers"
+    """What the named columns hold."""
     per_column: bool = False
     """Whether it may be a mapping from column to number."""
     published: bool = True

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
+from sfumato.contract.linked import run_linked
 from sfumato.contract.mask import Mask, Scope
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
@@ -66,6 +67,8 @@ class Recipe:
             )
         if any(not n or "." in n for n in names):
             raise RecipeError("a step's name is a text without a dot.")
+        if len(several := [s.name for s in steps if s.mask.versions > 1]) > 1:
+            raise RecipeError(f"only one step can make several implicates, but these do: {listing(several)}.")
         object.__setattr__(self, "steps", steps)
 
     @classmethod
@@ -148,8 +151,25 @@ class Recipe:
 
     def apply(self, x: Microdata, draws: Draws) -> Release:
         """Mask the data, fitting each step that has not been fitted."""
-        _, masked, guarantees = self._run(x, draws)
-        return Release(x, (masked,), self, guarantees)
+        fitted, masked, guarantees = self._run(x, draws)
+        return Release(x, (masked, *self._further(fitted, x, draws)), self, guarantees)
+
+    @property
+    def versions(self) -> int:
+        """How many masked versions (implicates) a release has: as many as the one step that makes several."""
+        return max(s.mask.versions for s in self.steps)
+
+    def _further(self, fitted: Recipe, data: Microdata, draws: Draws) -> Iterable[Microdata]:
+        """Yield the second and later implicates.
+
+        What comes before the step that makes them is drawn once: drawn again, its noise could be averaged away.
+        """
+        if self.versions == 1:
+            return
+        first = next(i for i, s in enumerate(fitted.steps) if s.mask.versions > 1)
+        _, start, _ = run_steps(fitted.steps[:first], data, draws, verify=False)
+        for number in range(2, self.versions + 1):
+            yield run_steps(fitted.steps[first:], start, draws.child("implicate", number))[1]
 
     def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
         if not isinstance(data, Microdata):
@@ -268,17 +288,10 @@ def run_steps(
         own = draws.child(step.name)
         try:
             mask = step.mask if step.mask.is_fitted else step.mask.fit(data, own)
-            after = _transformed(mask, data, own)
+            after = run_linked(mask, data, own)
             guarantees += mask.guarantees(data, after, step.name) if verify else ()
         except SfumatoError as error:
             raise type(error)(f"step '{step.name}': {error}") from None
         fitted.append(Step(step.name, mask))
         data = after
     return tuple(fitted), data, tuple(guarantees)
-
-
-def _transformed(mask: Mask, data: Microdata, draws: Draws) -> Microdata:
-    after = mask.schema_after(data.schema)
-    if mask.scope is Scope.ROW:
-        return data.transform(lambda batch: mask.transform(batch, draws), after)
-    return data.local().transform(lambda batch: mask.transform(batch, draws), after)

@@ -1,5 +1,6 @@
 """Documented generators of realistic data: nothing confidential is needed to try sfumato."""
 
+from sfumato.datasets.five import five
 from sfumato.datasets.teachers import teachers
 
-__all__ = ["teachers"]
+__all__ = ["five", "teachers"]

@@ -44,6 +44,7 @@ class Rows:
 
 
 RowFunction = Callable[[Rows], Rows]
+SortKeys = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 Reduction = Callable[[Rows], NDArray[np.float64]]
 
 
@@ -72,7 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def collect(self, columns: Sequence[str]) -> Rows:
-        """Bring these columns of all records into memory, in id order."""
+        """Bring these columns of all records into memory: in id order, or in their own order if they are there already."""
 
     @abstractmethod
     def map_batches(self, function: RowFunction) -> Engine:
@@ -84,6 +85,10 @@ class Engine(ABC):
     @abstractmethod
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece and add the arrays it returns."""
+
+    @abstractmethod
+    def reorder(self, keys: SortKeys) -> Engine:
+        """Return the records sorted by a number that `keys` gives for their ids: `batches` and `write` go by that order."""
 
     @abstractmethod
     def write(self, path: str, form: str) -> None:

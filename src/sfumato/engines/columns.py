@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,18 @@ class Column:
         import pyarrow as pa
 
         return cls(pa.array(values))
+
+    @classmethod
+    def from_codes(cls, codes: NDArray[Any], values: Sequence[object], like: Column | None = None) -> Column:
+        """Make a column from codes into `values`; -1 is null. It has the type of `like`, or holds text if none is given."""
+        import pyarrow as pa
+
+        indices = pa.array(np.asarray(codes, np.int32), mask=np.asarray(codes) < 0)
+        wanted = pa.string() if like is None else like.arrow.type
+        if pa.types.is_dictionary(wanted):
+            table = pa.array(values, wanted.value_type)
+            return cls(pa.DictionaryArray.from_arrays(indices, table, ordered=wanted.ordered))
+        return cls(pa.array(values, wanted).take(indices))
 
     def __len__(self) -> int:
         return len(self._numbers) if self._arrow is None else len(self._arrow)  # type: ignore[arg-type]

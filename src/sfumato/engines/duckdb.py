@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
-from sfumato.engines.columns import Kind, kind_of
+from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows, SortKeys
+from sfumato.engines.columns import Column, Kind, kind_of
 from sfumato.engines.stored import (
     kinds_of,
     learn_schema,
@@ -39,6 +39,7 @@ _ROWS = 2**17
 _CELLS = 2**22
 """A piece has at most so many records, and so many values (32 MB of numbers)."""
 
+_ORDER = "__sfumato_order__"
 _KEEP_ORDER = {
     "PARQUET_SCAN", "READ_PARQUET", "READ_CSV", "READ_CSV_AUTO", "SEQ_SCAN", "PANDAS_SCAN", "COLUMN_DATA_SCAN",
     "RANGE", "GENERATE_SERIES", "DUMMY_SCAN", "EMPTY_RESULT",
@@ -131,6 +132,27 @@ class DuckDBEngine(Engine):
             # an empty relation that only remembers the connection, so that earlier files can go
             anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
         return DuckDBEngine(anchor, file)
+
+    def reorder(self, keys: SortKeys) -> DuckDBEngine:
+        """Let DuckDB sort a private file by a number per id; it sorts on disk what does not fit in memory."""
+        keyed = self.map_batches(
+            lambda rows: Rows(rows.ids, {**rows.columns, _ORDER: Column.from_numbers(keys(rows.ids))})
+        )
+        file = keyed._file
+        assert file is not None  # noqa: S101 - map_batches writes one
+        schema = pa.schema([f for f in file.schema if f.name not in (RECORD_ID, _ORDER)])
+        source = f"read_parquet('{_escaped(file.path)}', hive_partitioning = false)"
+        with _plain_words():
+            relation = _query(
+                keyed._relation,
+                f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {source} ORDER BY {_quoted(_ORDER)}",  # noqa: S608 - our own names
+            )
+            reader = relation.to_arrow_reader(_ROWS)
+        try:
+            tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
+            return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema))
+        finally:
+            reader.close()
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece and add the arrays it returns, in order."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines.base import Engine, Reduction, RowFunction, Rows
+from sfumato.engines.base import Engine, Reduction, RowFunction, Rows, SortKeys
 from sfumato.engines.columns import Column, Kind
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class LocalEngine(Engine):
     def map_batches(self, function: RowFunction) -> LocalEngine:
         """Apply a function to all records."""
         return self.hold(function(self.rows))
+
+    def reorder(self, keys: SortKeys) -> LocalEngine:
+        """Return the records sorted by a number per id."""
+        return self.hold(self.rows.take(np.argsort(keys(self.rows.ids), kind="stable")))
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to all records."""

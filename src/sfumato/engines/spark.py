@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows
-from sfumato.engines.columns import Kind
+from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows, SortKeys
+from sfumato.engines.columns import Column, Kind
 from sfumato.engines.formats.arrow_files import refuse_kinds
 from sfumato.engines.spark_errors import plain_words, send_back
 from sfumato.engines.spark_work import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+_ORDER = "__sfumato_order__"
 _KEEP_ORDER = {"FileSourceScanExec", "LocalTableScanExec", "RDDScanExec", "RangeExec", "InMemoryTableScanExec"}
 """Sources that give the same records in the same order every time, if Spark calls what it computes determinate."""
 
@@ -139,6 +140,15 @@ class SparkEngine(Engine):
         with plain_words():
             frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
         return SparkEngine(frame, schema, None)
+
+    def reorder(self, keys: SortKeys) -> SparkEngine:
+        """Let Spark sort the records by a number per id."""
+        keyed = self.map_batches(
+            lambda rows: Rows(rows.ids, {**rows.columns, _ORDER: Column.from_numbers(keys(rows.ids))})
+        )
+        schema = pa.schema([f for f in keyed._schema if f.name != _ORDER])
+        with plain_words():
+            return SparkEngine(keyed._frame.sort(_ORDER).drop(_ORDER), schema, None)
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""

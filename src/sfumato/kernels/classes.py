@@ -1,0 +1,40 @@
+"""Equivalence classes: which records agree on several columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROOM = 2**62
+
+
+def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each record's class, shape (n,), and the size of each class; records agree on all columns (codes from -1 up).
+
+    Exact: codes are packed into one whole number, and packed anew whenever there is no room for another column.
+    """
+    packed, room = np.zeros(n, np.int64), 1
+    for codes in columns:
+        levels = int(codes.max(initial=-1)) + 2
+        if room > _ROOM // levels:
+            _, packed = np.unique(packed, return_inverse=True)
+            room = int(packed.max(initial=0)) + 1
+        packed = packed * levels + (codes + 1)
+        room *= levels
+    if room <= 4 * n + 1024:
+        sizes = np.bincount(packed, minlength=room)
+        used = np.flatnonzero(sizes)
+        place = np.full(room, -1, np.int64)
+        place[used] = np.arange(len(used))
+        return place[packed], sizes[used]
+    _, labels, sizes = np.unique(packed, return_inverse=True, return_counts=True)
+    return labels.astype(np.int64), sizes.astype(np.int64)
+
+
+def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return codes of numbers by value, -1 for NaN."""
+    _, codes = np.unique(numbers, return_inverse=True, equal_nan=True)
+    return np.where(np.isnan(numbers), -1, codes)
