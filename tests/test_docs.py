@@ -160,6 +160,31 @@ def test_every_registered_class_is_documented_with_its_parameters(family: str) -
             assert f"`{cls.__name__}" in TEXT["measures.md"], f"docs/measures.md does not define {cls.__name__}"
 
 
+MASK_PAGES = {n: t for n, t in TEXT.items() if n.startswith("masks/") and n != "masks/index.md"}
+SECTIONS = ("Five records", "Parameters", "When to use it", "On the R-U map", "Source")
+
+
+@pytest.mark.parametrize("name", MASK_PAGES)
+def test_the_page_of_a_method_shows_five_records_its_parameters_its_use_its_map_and_its_source(name: str) -> None:
+    heads = re.findall(r"^## (.+)$", MASK_PAGES[name], re.M)
+    assert [h for h in heads if h in SECTIONS] == list(SECTIONS)
+    for head in ("Five records", "On the R-U map"):
+        section = MASK_PAGES[name].partition(f"## {head}\n")[2].partition("\n## ")[0]
+        assert re.search(r"^```python\n.*?^```\n\n```text\n.+?^```", section, re.M | re.S), (
+            f"{name}: {head} shows nothing"
+        )
+
+
+@pytest.mark.parametrize("cls", [c for c in registered("mask").values() if c.__module__.startswith("sfumato.")])
+def test_every_mask_has_its_page_with_each_parameter_in_words(cls: type[Any]) -> None:
+    pages = [n for n, t in MASK_PAGES.items() if re.search(rf"\b{cls.__name__}\(", t)]
+    assert pages, f"no page of docs/masks uses {cls.__name__}"
+    said = set(re.findall(r"^\| (`.+?) \|", "\n".join(MASK_PAGES[n] for n in pages), re.M))
+    told = {name for cell in said for name in re.findall(r"`(\w+)", cell)}
+    assert set(cls.parameters()) <= told, f"{pages} does not say what these mean: {set(cls.parameters()) - told}"
+    assert any(f"({Path(n).name})" in TEXT["masks/index.md"] for n in pages), f"docs/masks/index.md lacks {pages}"
+
+
 def _commands() -> dict[str, Any]:
     import typer
 

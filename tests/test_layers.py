@@ -22,7 +22,7 @@ ORDER = (
     ("schema",),
     ("kernels",),
     ("engines",),
-    ("microdata",),
+    ("microdata", "condition", "households"),
     ("contract",),
     ("charts",),
     ("masks",),

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.linked import run_linked
 from sfumato.contract.mask import Mask, Scope
+from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
-from sfumato.errors import DataError, ParameterError, RecipeError, SfumatoError, listing, unknown_name
+from sfumato.engines import Kind
+from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError, SfumatoError, listing, unknown_name
 from sfumato.files import write_text
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -182,8 +184,16 @@ class Recipe:
         return replace(self, steps=steps), masked, guarantees
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that some step changes or needs."""
-        return tuple(dict.fromkeys(n for s in self.steps for n in s.mask.touches(schema)))
+        """Return the columns that some step changes or needs; not those that an earlier step makes."""
+        found: dict[str, None] = {}
+        made: set[str] = set()
+        now = schema
+        for step in self.steps:
+            found |= dict.fromkeys(n for n in step.mask.touches(schema) if n not in made)
+            after = step.mask.schema_after(now)
+            made |= {*after.names()} - {*now.names()}
+            now = after
+        return tuple(found)
 
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance of all additive noise on these columns, or None if some step is not additive noise."""
@@ -194,6 +204,28 @@ class Recipe:
                 return None
             total = total + added
         return total
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return the steps together as M = AXB + C on the numbers that they mask; refused if a step is no matrix mask.
+
+        What the schema does to the result, rounding to whole numbers and moving to bounds, is not in it.
+        """
+        _, data, _ = run_steps(self.steps[:1], data, draws, verify=False)
+        numbers = tuple(name for name, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
+        form = MatrixForm((), ())
+        for step in self.steps[1:]:
+            (fitted,), after, _ = run_steps([step], data, draws, verify=False)
+            try:
+                together = form.then(fitted.mask.as_matrix(data, draws.child(step.name)))
+                if apart := [n for n in form.released if n in after.schema and n not in together.released]:
+                    raise NotApplicable(
+                        f"it transforms the records in other columns than {listing(apart)}, so that the steps together are "
+                        "not a matrix mask M = AXB + C."
+                    )
+            except SfumatoError as error:
+                raise type(error)(f"step '{step.name}': {error}") from None
+            form, data = together, after
+        return form if form.names else MatrixForm(numbers, numbers)
 
     # -- TOML
 

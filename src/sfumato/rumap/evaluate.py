@@ -30,7 +30,7 @@ class Evaluator:
     measures: tuple[Measure, ...]
     snooper: Snooper
     draws: Draws
-    workers: int = 2
+    workers: int = 1
     moments: dict[Any, NoiseModel] = field(default_factory=dict, repr=False)
     """Moments of the file by the columns that were asked for: a search for a parameter asks again and again."""
 

@@ -173,7 +173,7 @@ def ru_map(
     replications: int = 200,
     draws: Draws | int | None = None,
     progress: Progress | None = None,
-    workers: int = 2,
+    workers: int = 1,
 ) -> RUMap:
     """Trace risk and utility over the parameters of a method.
 

@@ -3,5 +3,16 @@
 from sfumato.utility.estimators import Estimator, Function, Mean, MeanCombination, Slope, as_estimator
 from sfumato.utility.formula import Formula
 from sfumato.utility.mse import EstimatorUtility
+from sfumato.utility.sse import VarianceKept
 
-__all__ = ["Estimator", "EstimatorUtility", "Formula", "Function", "Mean", "MeanCombination", "Slope", "as_estimator"]
+__all__ = [
+    "Estimator",
+    "EstimatorUtility",
+    "Formula",
+    "Function",
+    "Mean",
+    "MeanCombination",
+    "Slope",
+    "VarianceKept",
+    "as_estimator",
+]

@@ -1,0 +1,134 @@
+"""The normal copula: normal scores, rank correlations, and the conditional normal distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Pieces = Callable[[], Iterator[Numbers]]
+"""Rows in pieces, so that a million records with a hundred columns never stand in memory at once."""
+
+
+def midranks(x: Numbers) -> Numbers:
+    """Return ranks 1..n among the known values, ties sharing their mean rank; NaN where x is NaN."""
+    ranks = np.full(len(x), np.nan)
+    known = np.flatnonzero(~np.isnan(x))
+    if len(known):
+        order = known[np.argsort(x[known], kind="stable")]
+        values = x[order]
+        starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+        sizes = np.diff(np.r_[starts, len(values)])
+        ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
+    return ranks
+
+
+def normal_scores(ranks: Numbers) -> Numbers:
+    """Return Φ⁻¹((rank - ½) / n), n being the number of ranks that are known."""
+    from scipy.special import ndtri
+
+    scores: Numbers = ndtri((ranks - 0.5) / max(int((~np.isnan(ranks)).sum()), 1))
+    return scores
+
+
+def pairwise_correlation(pieces: Pieces) -> Numbers:
+    """Return the correlation of each two columns over the rows that have both, shape (p, p); zero where there is none.
+
+    Columns should be roughly centred and scaled: sums of squares are taken as they come.
+    """
+    count = total = squares = products = np.zeros((0, 0))
+    for piece in pieces():
+        if not count.size:
+            count, total, squares, products = (np.zeros((piece.shape[1],) * 2) for _ in range(4))
+        known = (~np.isnan(piece)).astype(np.float64)
+        x = np.where(known > 0, piece, 0.0)
+        count += known.T @ known
+        total += x.T @ known  # of column i over the rows that have column j too
+        squares += (x * x).T @ known
+        products += x.T @ x
+    n = np.maximum(count, 1)
+    covariance = products - total * total.T / n
+    variance = squares - total**2 / n
+    spread = np.sqrt(np.maximum(variance * variance.T, 0.0))
+    usable = variance > 1e-12 * np.maximum(squares, 1e-300)  # else constant up to rounding
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where(usable & usable.T & (count > 2), covariance / spread, 0.0)
+    np.fill_diagonal(found, 1.0)
+    return np.clip(found, -1.0, 1.0)
+
+
+def latent_from_spearman(correlation: Numbers) -> Numbers:
+    """Return the correlation of a bivariate normal whose rank correlation is given: 2 sin(πρ/6) (Pearson 1907)."""
+    return np.asarray(2 * np.sin(np.pi * correlation / 6))
+
+
+def repaired(correlation: Numbers, floor: float = 0.0) -> Numbers:
+    """Return the matrix itself if no eigenvalue is below the floor; else with those raised to it, and ones on the diagonal."""
+    values, vectors = np.linalg.eigh(correlation)
+    if values.min(initial=floor) >= floor - 1e-12:
+        return correlation
+    fixed = (vectors * np.maximum(values, floor)) @ vectors.T
+    scale = np.sqrt(np.diag(fixed))
+    return np.asarray(fixed / np.outer(scale, scale))
+
+
+def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the regression of the last p columns on the first q, given the covariance of all, shape (q + p, q + p).
+
+    That is β = C₁₁⁺C₁₂ (q, p), the residual covariance C₂₂ - β'C₁₂ (p, p), and H (q, r) with HH' = C₁₁⁺, r the rank of C₁₁;
+    dependent regressors share their weight.
+    """
+    scale = np.sqrt(np.diag(covariance)[:q])
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(covariance[:q, :q] / np.outer(scale, scale))
+    kept = values > 1e-9 * max(q, 1)
+    half = vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None]
+    cross = covariance[:q, q:]
+    beta = half @ (half.T @ cross)
+    residual = covariance[q:, q:] - beta.T @ cross
+    return beta, (residual + residual.T) / 2, half
+
+
+TERMS = 30
+"""Terms of a Hermite series: at a correlation of 0.9 the rest is below 1 % for a yes or no."""
+
+
+def hermite_weights(thresholds: Numbers, values: Numbers) -> Numbers:
+    """Return the Hermite coefficients 1..TERMS of a step function of a standard normal number, over its standard deviation.
+
+    The function has values[l] between thresholds[l - 1] and thresholds[l]. If two such functions have weights a and b, their
+    correlation is Σ aₙ bₙ ρⁿ, where ρ is that of the normal numbers (Mehler's formula).
+    """
+    from scipy.special import ndtr
+
+    jumps = np.diff(values)
+    share = np.diff(np.concatenate([[0.0], ndtr(thresholds), [1.0]]))
+    mean = share @ values
+    spread = np.sqrt(share @ (values - mean) ** 2)
+    density = np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)
+    weights = np.empty(TERMS)
+    before, now = np.zeros_like(thresholds), np.ones_like(thresholds)  # normalised Hermite polynomials
+    for n in range(1, TERMS + 1):
+        weights[n - 1] = jumps @ (now * density) / np.sqrt(n)
+        before, now = now, (thresholds * now - np.sqrt(n - 1) * before) / np.sqrt(n)
+    return weights / spread
+
+
+def latent_correlation(observed: Numbers, weights: Numbers, limit: float = 0.995) -> Numbers:
+    """Return the correlations of normal numbers, shape (p, p), whose step functions have the observed correlations.
+
+    `weights` are the functions' Hermite weights, shape (p, TERMS). By bisection: each correlation rises with ρ. An observed
+    correlation out of reach gives ±limit.
+    """
+    low, high = np.full_like(observed, -limit), np.full_like(observed, limit)
+    for _ in range(40):
+        middle = (low + high) / 2
+        found = np.zeros_like(observed)
+        for w in weights.T[::-1]:  # Horner's rule
+            found = (found + np.outer(w, w)) * middle
+        low, high = np.where(found < observed, middle, low), np.where(found < observed, high, middle)
+    rho = (low + high) / 2
+    np.fill_diagonal(rho, 1.0)
+    return rho

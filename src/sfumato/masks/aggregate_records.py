@@ -1,0 +1,229 @@
+"""Aggregation across records: M = AX, one released record for each group of records (matrix-masking paper, section IV)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.engines import Column, Rows
+from sfumato.errors import DataError, ParameterError, listing
+from sfumato.kernels.classes import classes
+from sfumato.microdata import Batch, Microdata
+from sfumato.schema import Attribute, Level, Schema
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Numbers = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class RecordAggregation(Mask, abstract=True):
+    """Groups of at least k records, each released as one record that holds the group's means.
+
+    All chosen columns are averaged over the same groups, so the mask is M = AX. The file then holds these columns, the strata
+    (`within`) and the survey weight, if there is one: means are weighted, and the weights of a group are added, so weighted
+    totals stay what they were. Groups never cross strata, nor mix records that answered different columns.
+    """
+
+    scope: ClassVar[Scope] = Scope.GLOBAL
+    keeps_records: ClassVar[bool] = False
+    keeps_missing: ClassVar[bool] = False
+    random: ClassVar[tuple[str, ...]] = ()
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to average and to release; all confidential numbers if none", columns="many"
+    )
+    k: int = param(default=3, doc="smallest number of records in a group", low=2, high=1e6, integer=True, scale="log")
+    within: tuple[str, ...] | None = param(
+        default=None, doc="columns of strata that groups do not cross; released too", columns="many", holds="anything"
+    )
+    rare: Literal["refuse", "suppress"] = param(
+        default="refuse",
+        doc="what to do with fewer than k records that have the same stratum and the same columns answered",
+        choices=("refuse", "suppress"),
+    )
+    names: Any = learned("columns", default=None)
+
+    def validate(self) -> None:
+        """Refuse a column that is both averaged and a stratum."""
+        super().validate()
+        if both := sorted({*(self.columns or ())} & {*(self.within or ())}):
+            raise ParameterError(f"{listing(both)} cannot be both averaged (columns) and a stratum (within).")
+
+    @abstractmethod
+    def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
+        """Return the order in which records (n, p), without gaps, are put into groups of k, shape (n,)."""
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn which columns there are, and refuse what cannot be averaged."""
+        names = tuple(n for n in numeric_targets(self.columns, data) if n not in (self.within or ()))
+        for name in self.within or ():
+            data.kind(name)
+        if not names:
+            raise DataError("no column is left to average: all of them are strata (within). Name others in columns=.")
+        if self.k > len(data):
+            raise DataError(f"k = {self.k} is more than the number of records. Lower k.")
+        if empty := [n for n in names if not data.moments((n,)).count]:
+            raise DataError(f"{listing(empty)}: no record has a value there, so there is nothing to average.")
+        if (weight := data.schema.one("weight")) in names:
+            raise DataError(
+                f"'{weight}' is the survey weight, which is added up, not averaged. Leave it out of columns."
+            )
+        return self.learn(names=names)
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the averaged columns, the strata and the weight: all that is left."""
+        weight = schema.one("weight")
+        averaged = self.names or super().touches(schema)
+        return tuple(dict.fromkeys((*averaged, *(self.within or ()), *((weight,) if weight else ()))))
+
+    def schema_after(self, schema: Schema) -> Schema:
+        """Return what is left: means are no whole numbers, and describe no single household."""
+        averaged, weight = {*self.touches(schema)} - {*(self.within or ())}, schema.one("weight")
+
+        def after(a: Attribute) -> Attribute:
+            if a.name == weight:
+                return a.with_(level=Level.PERSON, bounds=(None, None), missing=())
+            if a.name in averaged:
+                return a.with_(level=Level.PERSON, integer=False, missing=(), labels={}, follows=None)
+            return a.with_(level=Level.PERSON)
+
+        return Schema(tuple(after(a) for a in schema.keep(lambda a: a.name in self.touches(schema))))
+
+    def groups(self, batch: Batch, draws: Draws) -> Labels:
+        """Return the group of each record, numbered from 0; -1 for a record that is in none, shape (n,)."""
+        x, blocks = self._blocks(batch)
+        small = sum(len(rows) for rows in blocks if len(rows) < self.k)
+        if small and (self.rare == "refuse" or small == len(batch)):
+            raise DataError(
+                f"{small:,} records share their stratum and the columns they answered among {listing(self.names)} with fewer "
+                f"than k = {self.k}. Lower k, use coarser strata, or set rare = 'suppress' to release the others only."
+            )
+        label, count = np.full(len(batch), -1, np.int64), 0
+        for rows in blocks:
+            if len(rows) >= self.k:
+                known = x[rows][:, ~np.isnan(x[rows[0]])]
+                place = np.arange(len(rows)) // self.k
+                # what is left over joins the last group
+                label[rows[self.order(known, batch.ids[rows], draws)]] = count + np.minimum(place, place[-self.k])
+                count += len(rows) // self.k
+        return label
+
+    def _blocks(self, batch: Batch) -> tuple[Numbers, list[Labels]]:
+        """Return the numbers (n, p), and the records by stratum and by which columns they answered."""
+        x = np.column_stack([batch.numbers(name) for name in self.names])
+        if wild := [n for n, column in zip(self.names, x.T, strict=True) if np.isinf(column).any()]:
+            raise DataError(f"{listing(wild)}: some values are infinite. Set them to missing.")
+        codes = [batch.column(name).codes[0] for name in self.within or ()]
+        block, sizes = classes([*codes, *(np.isnan(column).astype(np.int64) for column in x.T)], len(batch))
+        order = np.lexsort([batch.ids, block])  # by id, so that groups do not hang on the order of the rows
+        return x, np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
+
+    def _averaging(self, batch: Batch, draws: Draws) -> tuple[csr_array, Labels]:
+        """Return A, shape (groups, n), and the group of each record."""
+        from scipy.sparse import csr_array
+
+        label = self.groups(batch, draws)
+        inside = np.flatnonzero(label >= 0)
+        group, sizes = label[inside], np.bincount(label[inside])
+        if sizes.min(initial=self.k) < self.k:
+            raise DataError(f"a group has fewer than k = {self.k} records; nothing is released.")
+        weight = _weights(batch)[inside]
+        total = np.bincount(group, weight, len(sizes))[group]
+        share = np.where(total > 0, weight / np.where(total > 0, total, 1.0), 1.0 / sizes[group])
+        return csr_array((share, (group, inside)), shape=(len(sizes), len(batch))), label
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Average the records of each group."""
+        check_numbers(batch, self.names)
+        A, label = self._averaging(batch, draws)
+        after = self.schema_after(batch.schema)
+        means = MatrixForm(self.names, self.names, A=A).apply(
+            np.column_stack([batch.numbers(name) for name in self.names])
+        )
+        _, first = np.unique(label, return_index=True)
+        columns = dict(batch.keep(first[-A.shape[0] :] if A.shape[0] else first[:0]).rows.columns)
+        for name, column in zip(self.names, means.T, strict=True):
+            # a mean lies within the bounds, but for the rounding of its last digit
+            columns[name] = Column.from_numbers(_within(column, after[name]), np.isnan(column))
+        if weight := batch.schema.one("weight"):
+            w, inside = _weights(batch), label >= 0
+            lost = w.sum() / w[inside].sum() if w[inside].sum() > 0 else 1.0
+            columns[weight] = Column.from_numbers(lost * np.bincount(label[inside], w[inside], A.shape[0]))
+        ids = -1 - np.arange(A.shape[0], dtype=np.int64)
+        return Batch(Rows(ids, {name: columns[name] for name in after.names()}), after)
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A: a row for each group, with its members' shares of the mean."""
+        ready = self if self.is_fitted else self.fit(data, draws)
+        A, _ = ready._averaging(data.batch(), draws)
+        return MatrixForm(ready.names, ready.names, A=A, random=self.random, depends=("A",))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify the number of released records, and the weighted totals if no record was suppressed."""
+        n, r = len(before), len(after)
+        if r * self.k > n:
+            raise DataError(f"{r:,} released records cannot be averages of {self.k} each; nothing is released.")
+        says = f"{listing(self.names)}: each of the {r:,} released records is an average over at least {self.k} records"
+        said = [Guarantee(step, says, f"groups counted as they were formed, out of {n:,} records")]
+        suppressed = sum(len(rows) for rows in self._blocks(before.batch())[1] if len(rows) < self.k)
+        if suppressed:
+            says = f"{suppressed:,} records are suppressed, since fewer than {self.k} share their stratum and answered columns"
+            said.append(Guarantee(step, says, "records counted; the weights of the others make up for them"))
+        weight = before.schema.one("weight")
+        if weight and not suppressed:
+            for name in self.names:
+                totals = [float(np.nansum(data.numbers(name) * data.numbers(weight))) for data in (before, after)]
+                size = float(np.nansum(np.abs(before.numbers(name) * before.numbers(weight))))
+                if abs(totals[0] - totals[1]) > 1e-9 * size:
+                    raise DataError(f"the weighted total of '{name}' is not kept; nothing is released.")
+            says = f"{listing(self.names)}: weighted totals are those of the original records"
+            said.append(Guarantee(step, says, "totals compared"))
+        return tuple(said)
+
+
+class AggregateRecords(RecordAggregation):
+    """Averages over groups of k similar records, one released record for each group.
+
+    Records are similar if they follow each other along the first principal component of the standardised columns. Unlike
+    microaggregation, which gives every record its group's mean, this releases n/k records.
+    """
+
+    def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
+        """Return the records along the first principal component; ties by id."""
+        return np.lexsort([ids, first_component(x)])
+
+
+def first_component(x: Numbers) -> Numbers:
+    """Return the scores on the first principal component of the standardised columns, shape (n,)."""
+    if not x.shape[1]:
+        return np.zeros(len(x))
+    x = x / np.maximum(np.abs(x).max(axis=0), 1e-300)  # huge values could not be squared
+    spread = x.std(axis=0)
+    z = (x - x.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
+    vector = np.linalg.eigh(z.T @ z)[1][:, -1]
+    leading = vector[np.abs(vector) > 1e-6 * np.abs(vector).max()][0]  # which way it points must not hang on rounding
+    return np.asarray(z @ vector * np.sign(leading))
+
+
+def _within(means: Numbers, attribute: Attribute) -> Numbers:
+    low, high = attribute.bounds
+    return np.clip(means, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _weights(batch: Batch) -> Numbers:
+    """Return the survey weights, or ones if there are none; refuse negative and missing ones."""
+    name = batch.schema.one("weight")
+    if name is None:
+        return np.ones(len(batch))
+    weight = batch.numbers(name)
+    if wrong := int((~(weight >= 0) | np.isinf(weight)).sum()):
+        raise DataError(
+            f"the survey weight '{name}' is negative, missing or infinite for {wrong:,} records. Correct them."
+        )
+    return weight

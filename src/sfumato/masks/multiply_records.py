@@ -1,0 +1,83 @@
+"""Multiplication of records by random noise: M = AX with A diagonal and random (matrix-masking paper, section IV)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_numbers, learned, numeric_targets, param
+from sfumato.errors import DataError, listing
+from sfumato.microdata import Batch, Microdata
+from sfumato.schema import Level
+
+Numbers = NDArray[np.float64]
+
+
+class MultiplyRecords(Mask):
+    """All chosen numbers of a record are multiplied by one random factor, its own.
+
+    The factor is positive (lognormal) with mean 1 and variance λ²: totals stay the same on average, signs and zeros stay,
+    and so do the ratios between the columns of a record. Where one of the columns describes the household, all its members
+    share one factor, so that the household keeps one value and A stays one matrix.
+    """
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
+    )
+    lambda2: float = param(
+        default=0.05, doc="λ²: variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
+    )
+    names: Any = learned("columns", default=None)
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn which columns there are."""
+        return self.learn(names=numeric_targets(self.columns, data))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Multiply each record by its factor."""
+        check_numbers(batch, self.names)
+        factor = self._factors(batch, draws)
+        out = batch
+        for name in self.names:
+            out = out.replace(name, lambda name=name: batch.numbers(name) * factor)  # type: ignore[misc]
+        return out
+
+    def _factors(self, batch: Batch, draws: Draws) -> Numbers:
+        """Return the diagonal of A, shape (n,)."""
+        shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
+        return unit_mean_factors(draws.normals(batch.units([*shared, *self.names][0]), "factor"), self.lambda2)
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A, the diagonal matrix of the factors."""
+        from scipy.sparse import diags_array
+
+        ready = self if self.is_fitted else self.fit(data, draws)
+        factors = ready._factors(data.batch(), draws)
+        return MatrixForm(ready.names, ready.names, A=diags_array(factors).tocsr(), random=("A",))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that no value changed its sign, and say what factors do not hide."""
+        check_signs(before, after, self.names)
+        factor = f"a positive factor of its own, with mean 1 and variance {self.lambda2:g}"
+        says = f"{listing(self.names)}: each record is multiplied by {factor}; zeros and signs stay as they are"
+        said = [Guarantee(step, says, "no released value has the other sign")]
+        if len(self.names) > 1:
+            says = f"the ratios between {listing(self.names)} are not masked: whoever knows one value knows the others"
+            said.append(Guarantee(step, says, "by construction, apart from rounding and bounds of the schema"))
+        return tuple(said)
+
+
+def unit_mean_factors(normals: Numbers, lambda2: float) -> Numbers:
+    """Return lognormal factors of mean 1 and variance λ² from standard normals: exp(sz - s²/2) with s² = ln(1 + λ²)."""
+    s2 = np.log1p(lambda2)
+    factors: Numbers = np.exp(np.sqrt(s2) * normals - s2 / 2)
+    return factors
+
+
+def check_signs(before: Microdata, after: Microdata, names: tuple[str, ...]) -> None:
+    """Refuse a release in which a value has the other sign."""
+    for name in names:
+        if (np.sign(before.numbers(name)) * np.sign(after.numbers(name)) < 0).any():
+            raise DataError(f"column '{name}' has values whose sign changed; nothing is released.")

@@ -1,0 +1,245 @@
+"""PRAM, the post-randomisation method: categories change at random, with chances that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from sfumato.contract import Draws, Guarantee, Mask, categorical_targets, learned, param
+from sfumato.engines import Column
+from sfumato.errors import DataError, ParameterError, listing
+from sfumato.masks.pram_cells import UNSEEN, Coder, count_cells
+from sfumato.masks.pram_matrix import Cell, Counts, Index, Transition, generated, given, read_matrix
+from sfumato.microdata import Batch, Microdata, by_level
+from sfumato.schema import Level, Schema
+
+_PD = 0.8
+_STAYS = -1
+
+
+class PRAM(Mask):
+    """Each category is replaced by a category drawn from its row of a transition matrix (Gouweleeuw et al. 1998).
+
+    Give the matrix, or only its smallest diagonal entry `pd`: a generated matrix is R = (1 - c) I + c 1 t' with t the
+    observed shares, so that expected counts equal the observed ones (t'R = t') and no category stays with a chance below pd.
+    A given matrix is used as it is; `invariant` makes it invariant too, and `alpha` pulls any matrix towards leaving all as it
+    is, αR + (1 - α)I. Missing values stay. Fitted on one file, it refuses categories that this file did not have.
+    """
+
+    columns: tuple[str, ...] | None = param(
+        default=None,
+        doc="columns to randomise; all keys of categories if none",
+        columns="many",
+        holds="categories",
+    )
+    pd: float | Mapping[str, float] | None = param(
+        default=None,
+        doc="smallest diagonal entry of the matrix; 0.8 if neither pd nor a matrix is given",
+        low=0,
+        high=1,
+        per_column=True,
+    )
+    alpha: float = param(
+        default=1.0, doc="share of the allowed change that is made: αR + (1 - α)I", low=0, above=True, high=1
+    )
+    matrix: Mapping[str, Any] | None = param(
+        default=None, doc="matrices by column: {from: {to: chance}}, or a list of rows in the order of categories"
+    )
+    categories: Mapping[str, Any] | None = param(
+        default=None, doc="by column, the categories that the rows of its matrix stand for, in order"
+    )
+    invariant: bool | None = param(
+        default=None, doc="whether expected counts equal observed ones; yes for generated matrices, if not said"
+    )
+    joint: bool = param(default=False, doc="whether the columns change together, as one variable of combinations")
+    within: tuple[str, ...] | None = param(
+        default=None, doc="columns of strata, each with a matrix of its own", columns="many", holds="categories"
+    )
+    transitions: Any = learned(
+        "columns", "pd", "alpha", "matrix", "categories", "invariant", "joint", "within", default=None
+    )
+    codes: Any = learned("columns", "joint", "within", "matrix", "categories", default=None)
+
+    def validate(self) -> None:
+        """Check the matrices, and that no setting contradicts another."""
+        super().validate()
+        for field in ("invariant", "joint"):
+            if not isinstance(getattr(self, field), bool | None):
+                raise ParameterError(f"{field} of {self.name} must be yes or no (True or False).")
+        if both := [c for c in self.columns or () if c in (self.within or ())]:
+            raise ParameterError(f"{listing(both)}: a column cannot be randomised and be a stratum at once.")
+        if self.pd == 1 or (isinstance(self.pd, Mapping) and 1 in self.pd.values()):
+            raise ParameterError("pd = 1 would leave every category as it is. Choose a smaller one, such as 0.8.")
+        if self.joint and (self.matrix is not None or isinstance(self.pd, Mapping)):
+            raise ParameterError("joint randomises the columns as one variable: give one pd for all, and no matrix.")
+        for field in ("matrix", "categories"):
+            if not isinstance(getattr(self, field), Mapping | None):
+                raise ParameterError(f"{field} of {self.name} must be given by column: {{column: ...}}.")
+        object.__setattr__(self, "matrix", self._read() or None)
+        object.__setattr__(self, "categories", None)  # the matrix is labelled by now
+        if self.columns is not None:
+            self._check_named(self.columns)
+
+    def _read(self) -> dict[str, dict[str, dict[str, float]]]:
+        labels = self.categories or {}
+        if extra := [c for c in labels if c not in (self.matrix or {})]:
+            raise ParameterError(f"categories are given for columns that have no matrix: {listing(extra)}.")
+        return {str(c): read_matrix(str(c), m, labels.get(c)) for c, m in (self.matrix or {}).items()}
+
+    def _check_named(self, columns: tuple[str, ...]) -> None:
+        levels = self.pd if isinstance(self.pd, Mapping) else {}
+        for what, setting in (("pd", levels), ("matrix", self.matrix or {})):
+            if extra := [c for c in setting if c not in columns]:
+                raise ParameterError(f"{what} names columns that are not randomised: {listing(extra)}.")
+        if levels and (absent := [c for c in columns if c not in levels and c not in (self.matrix or {})]):
+            raise ParameterError(f"pd gives no smallest diagonal for {listing(absent)}.")
+
+    # -- learning
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Count the categories, in each stratum, and learn the matrices."""
+        within = self.within or ()
+        for name in (*within, *(self.columns or ())):
+            data.kind(name)
+        names = tuple(n for n in categorical_targets(self.columns, data) if n not in within)
+        self._check_named(names)
+        self._check_levels(names, data.schema)
+        variables: list[tuple[str, ...]] = [names] if self.joint else [(n,) for n in names]
+        tables = count_cells(data, variables, within)
+        counts = [Counts.of(self._known(v, table, data.schema)) for v, table in zip(variables, tables, strict=True)]
+        transitions = {
+            " by ".join(v): self._transition(v, c, data.schema) for v, c in zip(variables, counts, strict=True)
+        }
+        strata = sorted({s for table in tables for s, _ in table}, key=lambda cell: [(v is not None, v) for v in cell])
+        codes = {v: Coder.of(v, transitions[" by ".join(v)].categories) for v in variables}
+        return self.learn(transitions=transitions, codes=(codes, Coder.of(within, tuple(strata)), tuple(strata)))
+
+    def _check_levels(self, names: tuple[str, ...], schema: Schema) -> None:
+        if self.joint and len(by_level(schema, names)) > 1:
+            raise DataError(
+                f"some of {listing(names)} describe households and some persons; these cannot change together."
+            )
+        persons = [w for w in self.within or () if schema[w].level is not Level.HOUSEHOLD]
+        if persons and any(schema[n].level is Level.HOUSEHOLD for n in names):
+            raise DataError(
+                f"{listing(persons)} describes persons, but some of {listing(names)} describe households, whose members must "
+                "stay alike. Use strata of households for these."
+            )
+
+    def _known(self, variable: tuple[str, ...], table: dict[tuple[Cell, Cell], int], schema: Schema) -> Any:
+        """Return the counts without the records that have nothing but missing values."""
+        kept = {(s, c): n for (s, c), n in table.items() if not all(_gaps(variable, c, schema))}
+        if not kept:
+            raise DataError(f"{listing(variable)} has no values at all, so there is nothing to randomise.")
+        if len({c for _, c in kept}) < 2:
+            raise DataError(f"{listing(variable)} has one category only, so there is nothing it could become.")
+        return kept
+
+    def _transition(self, variable: tuple[str, ...], counts: Counts, schema: Schema) -> Transition:
+        name = variable[0]
+        pd = self.pd.get(name) if isinstance(self.pd, Mapping) else self.pd
+        if rows := (self.matrix or {}).get(name):
+            return given(name, counts, rows, bool(self.invariant), pd, self.alpha)
+        gaps = [_pattern(variable, cell, schema) for cell in counts.cells]
+        number = {pattern: i for i, pattern in enumerate(dict.fromkeys(gaps))}
+        return generated(
+            variable,
+            counts,
+            [number[g] for g in gaps],
+            self.invariant is not False,
+            _PD if pd is None else pd,
+            self.alpha,
+        )
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the randomised columns and the strata."""
+        return (*(self.columns or schema.names(role="key")), *(self.within or ()))
+
+    # -- masking
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Draw a new category for each record from its row of the matrix."""
+        from sfumato.kernels.pram import moved
+
+        codes, strata_coder, strata = self.codes
+        stratum, _ = strata_coder.index(batch)
+        columns: dict[str, Column] = {}
+        for variable, coder in codes.items():
+            move: Transition = self.transitions[" by ".join(variable)]
+            cell, own = coder.index(batch)
+            for name in variable:
+                cell = np.where(batch.missing(name), _STAYS, cell) if len(variable) == 1 else cell
+            at = np.array([move.strata.index(s) if s in move.strata else UNSEEN for s in strata] + [UNSEEN])[stratum]
+            self._check_seen(variable, cell, at, move)
+            rows = move.rows(np.maximum(at, 0), np.maximum(cell, 0))
+            uniforms = draws.uniforms(batch.units(variable[0]), " by ".join(variable))
+            new = moved(cell, rows, move.stay, move.begins, move.members, move.cumulative, uniforms)
+            columns |= coder.columns_of(batch, new, own)
+        return batch.with_columns(columns)
+
+    def _check_seen(self, variable: tuple[str, ...], cell: Index, at: Index, move: Transition) -> None:
+        """Refuse what the fitted data did not have: nothing is known of its chances."""
+        new = (cell == UNSEEN) | ((at == UNSEEN) & (cell != _STAYS))
+        if self.within and move.width < len(move.categories):  # a category may be new in one stratum only
+            k = len(move.categories)
+            key = np.where(new | (cell < 0), -1, at * k + cell)
+            known = move.seen @ [k, 1]
+            new |= (key >= 0) & (known[np.minimum(np.searchsorted(known, key), len(known) - 1)] != key)
+        if many := int(new.sum()):
+            raise DataError(
+                f"{many:,} records have a category of {listing(variable)}, or a stratum, that was not in the data the matrix was "
+                "made from. Recode them, or fit the mask on data that have it."
+            )
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify the smallest diagonal entry and the invariance of each matrix."""
+        said = []
+        where = " in each stratum" if self.within else ""
+        for label, move in self.transitions.items():
+            least, off = float(move.diagonal().min()), move.imbalance()
+            pd = self.pd.get(label) if isinstance(self.pd, Mapping) else self.pd
+            pd = _PD if pd is None and label not in (self.matrix or {}) else pd
+            if pd is not None and least < pd:
+                raise DataError(
+                    f"the matrix of '{label}' lets a category stay with a chance of {least:.4g}, less than pd = {pd:g}; "
+                    "nothing is released."
+                )
+            says = f"{label}: every category stays with a chance of at least {least if pd is None else pd:.4g}{where}"
+            said.append(Guarantee(step, says, f"diagonals of the matrix: the smallest is {least:.6f}"))
+            wanted = bool(self.invariant) if label in (self.matrix or {}) else self.invariant is not False
+            if wanted and off > 1e-9:
+                raise DataError(f"the matrix of '{label}' does not keep the expected counts; nothing is released.")
+            says = f"{label}: expected counts equal the observed ones{where}"
+            if off > 1e-9:
+                says = f"{label}: expected counts differ from the observed ones; correct them with pram_correction"
+            said.append(
+                Guarantee(step, says, f"t'R against t': they differ by {max(off, 1e-15):.0e} of the records at most")
+            )
+            if still := int(move.counts[move.diagonal() >= 1].sum()):
+                says = f"{label}: {still:,} records stay as they are, alone with their category"
+                said.append(Guarantee(step, says, "diagonals of 1 counted"))
+        return tuple(said)
+
+
+def _gaps(columns: tuple[str, ...], cell: Cell, schema: Schema) -> list[bool]:
+    return [v is None or v in schema[c].missing for c, v in zip(columns, cell, strict=True)]
+
+
+def _pattern(columns: tuple[str, ...], cell: Cell, schema: Schema) -> Cell:
+    """Return which values are missing and how they are coded; the others count as one."""
+    return tuple((gap, v if gap else None) for gap, v in zip(_gaps(columns, cell, schema), cell, strict=True))
+
+
+def published_matrix(mask: PRAM, column: str) -> Microdata:
+    """Return the matrix of a fitted mask as a table, to be written beside the release: publishing it is a decision.
+
+    The column is named as in `mask.transitions`: "sex", or "region by sex" for columns that change together.
+    """
+    if mask.transitions is None:
+        raise ParameterError("the mask has not been fitted, so there is no matrix yet: mask.fit(data, draws).")
+    if column not in mask.transitions:
+        raise ParameterError(f"there is no matrix of '{column}'. There are: {listing(mask.transitions)}.")
+    move: Transition = mask.transitions[column]
+    return move.published()

@@ -1,0 +1,303 @@
+"""Suppression of records by rule: those that a condition picks, those with extreme values, those in small areas."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from sfumato.condition import Condition
+from sfumato.contract import Draws, Guarantee, MatrixForm, numeric_targets, param
+from sfumato.errors import DataError, ParameterError, listing
+from sfumato.households import unit_ids
+from sfumato.masks.records import (
+    Flags,
+    Keys,
+    Numbers,
+    RecordChoice,
+    Rule,
+    at_key,
+    checked_weights,
+    combined,
+    strata_columns,
+)
+from sfumato.microdata import Batch, Microdata
+from sfumato.schema import Schema
+
+
+class Suppression(RecordChoice, abstract=True):
+    """Records that a rule picks are not released (matrix-masking paper, section IV: suppression of records).
+
+    The survey weights of the others are multiplied, in each stratum of the schema or overall, by the ratio of the weights
+    before and after, so that the weighted number of records stays what it was. With unit = 'household', whoever shares a
+    household with a picked record is suppressed as well.
+    """
+
+    @abstractmethod
+    def learn_rule(self, batch: Batch) -> Any:
+        """Return what `picks` needs to know of all records."""
+
+    @abstractmethod
+    def picks(self, batch: Batch, known: Any) -> Flags:
+        """Return which records the rule picks, shape (n,)."""
+
+    @abstractmethod
+    def words(self, known: Any) -> str:
+        """Return which records are suppressed, in words."""
+
+    def needs(self, schema: Schema) -> tuple[str, ...]:
+        """Return the strata and the household number."""
+        return (*strata_columns(schema), *super().needs(schema))
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the rule, the households that it picks, and the ratio of weights in each stratum."""
+        batch = data.batch(self.touches(data.schema))
+        known, drop = self._dropped(batch)
+        units = np.unique(unit_ids(batch, self.unit)[drop]) if self.unit == "household" else np.zeros(0, np.int64)
+        keys, ratio = _ratios(batch, ~drop, checked_weights(batch))
+        return self.learn(rule=Rule((known, units, keys, ratio), data, None))
+
+    def _dropped(self, batch: Batch) -> tuple[Any, Flags]:
+        """Return what was and which records are suppressed with all members of their households."""
+        known = self.learn_rule(batch)
+        drop = self.picks(batch, known)
+        if self.unit == "household":
+            units = unit_ids(batch, self.unit)
+            drop = np.isin(units, units[drop])
+        return known, drop
+
+    def choice(self, batch: Batch, draws: Draws) -> tuple[Flags, Numbers]:
+        """Drop the picked records and their households."""
+        known, units, keys, ratio = self.rule.facts
+        drop = self.picks(batch, known)
+        if self.unit == "household":
+            drop = drop | (at_key(units, unit_ids(batch, self.unit)) >= 0)
+        at = at_key(keys, combined(batch, strata_columns(batch.schema)))
+        return ~drop, np.where(at >= 0, ratio[at], 1.0) if len(ratio) else np.ones(len(batch))
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A with a single 1 in each row; which rows there are depends on the data, and weights are not in X."""
+        return self.chosen_form(data, draws, random=(), depends=("A",))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that the rule picks no released record, that households are whole, and the weighted totals."""
+        names = self.touches(before.schema)
+        old, new = before.batch(names), after.batch(names)
+        known, drop = self._dropped(old)
+        if self.picks(new, known).any() or len(new) != int((~drop).sum()) or np.isin(old.ids[drop], new.ids).any():
+            raise DataError("some released records should have been suppressed, or the other way; nothing is released.")
+        whole = (
+            ", with all members of their households" if self.unit == "household" and old.schema.one("household") else ""
+        )
+        says = f"{int(drop.sum()):,} of {len(old):,} records are suppressed: {self.words(known)}{whole}"
+        said = [Guarantee(step, says, "the rule applied to the released records picks none")]
+        weights = checked_weights(old)
+        if weights is None:
+            says = "no survey weight is adjusted: the data have none"
+            return (*said, Guarantee(step, says, "the schema names no weight"))
+        strata = strata_columns(old.schema)
+        keys, at = np.unique(combined(old, strata), return_inverse=True)
+        now = checked_weights(new)
+        sums = np.bincount(at_key(keys, combined(new, strata)), now, len(keys))
+        if not np.allclose(sums, np.bincount(at, weights, len(keys)), rtol=1e-9):
+            raise DataError("the survey weights do not add up to what they were; nothing is released.")
+        where = f"in each of the {len(keys):,} strata" if strata else "overall"
+        says = f"the survey weights of the released records add up to those of all records {where}"
+        return (*said, Guarantee(step, says, "the sums of the weights compared"))
+
+    def check_released(self, batch: Batch) -> None:
+        """Refuse a release that misses what else the method promises."""
+
+
+class SuppressRecords(Suppression):
+    """Suppress the records that a condition picks, such as ``age > 90 and region == 'north'``.
+
+    A comparison with a missing value picks nothing; write ``age is missing`` for those.
+    """
+
+    where: str = param(doc="which records to suppress, as a condition such as \"age > 90 and region == 'north'\"")
+
+    def validate(self) -> None:
+        """Read the condition."""
+        super().validate()
+        Condition.parse(self.where)
+
+    def needs(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns of the condition, the strata, and the household number."""
+        return (*Condition.parse(self.where).columns, *super().needs(schema))
+
+    def learn_rule(self, batch: Batch) -> Any:
+        """Return nothing: the condition is all."""
+        return ()
+
+    def picks(self, batch: Batch, known: Any) -> Flags:
+        """Return where the condition is true."""
+        return Condition.parse(self.where).holds(batch)
+
+    def words(self, known: Any) -> str:
+        """Return the condition."""
+        return f"those with {self.where}"
+
+
+class SuppressExtremes(Suppression):
+    """Suppress the records with extreme values: beyond a quantile of a column, or beyond a limit given by value.
+
+    Without any quantile or limit, records above the 0.99 quantile of a confidential column are suppressed. Missing values
+    are not extreme.
+    """
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns that the quantiles are of; all confidential numbers if none", columns="many"
+    )
+    lower: float | Mapping[str, float] | None = param(
+        default=None, doc="quantile: records with a value below it are suppressed", low=0, high=1, per_column=True
+    )
+    upper: float | Mapping[str, float] | None = param(
+        default=None, doc="quantile: records with a value above it are suppressed", low=0, high=1, per_column=True
+    )
+    below: Mapping[str, float] | None = param(
+        default=None, doc="limits by column: records with a value below are suppressed", columns="weights"
+    )
+    above: Mapping[str, float] | None = param(
+        default=None, doc="limits by column: records with a value above are suppressed", columns="weights"
+    )
+
+    def validate(self) -> None:
+        """Check that limits are given by column, and quantiles for the columns that are named."""
+        super().validate()
+        for limits in (self.below, self.above):
+            if limits is not None and not (isinstance(limits, Mapping) and limits):
+                raise ParameterError("below and above give a limit for each column, such as above = {salary = 300}.")
+        if self.columns is not None and self._by_limits:
+            raise ParameterError("columns are those of the quantiles: give lower or upper too, or leave columns out.")
+        if isinstance(self.lower, Mapping) and isinstance(self.upper, Mapping) and set(self.lower) != set(self.upper):
+            raise ParameterError("lower and upper name different columns. Name the same, or use two steps.")
+        named = [set(q) for q in (self.lower, self.upper) if isinstance(q, Mapping)]
+        if named and self.columns is not None and set(self.columns) != named[0]:
+            raise ParameterError("lower and upper must give a quantile for each of the columns, and for no other.")
+
+    @property
+    def _by_limits(self) -> bool:
+        """Whether only limits are given, and no quantiles."""
+        return self.lower is None and self.upper is None and (self.below is not None or self.above is not None)
+
+    def _quantile_columns(self) -> tuple[str, ...] | None:
+        named = next((tuple(q) for q in (self.lower, self.upper) if isinstance(q, Mapping)), None)
+        return self.columns if named is None else named
+
+    def needs(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns that are looked at, the strata, and the household number."""
+        limited = (*(self.below or ()), *(self.above or ()))
+        quantiles = () if self._by_limits else self._quantile_columns() or schema.names(role="confidential")
+        return (*limited, *quantiles, *super().needs(schema))
+
+    def learn_rule(self, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return the smallest and the largest value of each column that are released."""
+        limits: dict[str, list[float]] = {}
+        if not self._by_limits:
+            lower, upper = self.lower, 0.99 if self.lower is None and self.upper is None else self.upper
+            for name in _numeric(self._quantile_columns(), batch):
+                numbers = batch.numbers(name)
+                if not len(numbers := numbers[~np.isnan(numbers)]):
+                    raise DataError(f"column '{name}' has no values at all, so it has no quantiles.")
+                low, high = (q[name] if isinstance(q, Mapping) else q for q in (lower, upper))
+                limits[name] = [
+                    beyond if q is None else float(np.quantile(numbers, q, method="inverted_cdf"))
+                    for q, beyond in ((low, -np.inf), (high, np.inf))
+                ]
+        for side, given in enumerate((self.below or {}, self.above or {})):
+            for name in _numeric(tuple(given), batch):
+                limit = limits.setdefault(name, [-np.inf, np.inf])
+                limit[side] = (max, min)[side](limit[side], given[name])
+        return {name: (low, high) for name, (low, high) in limits.items()}
+
+    def picks(self, batch: Batch, known: Any) -> Flags:
+        """Return the records with a value beyond a limit."""
+        drop = np.zeros(len(batch), bool)
+        for name, (low, high) in known.items():
+            numbers = batch.numbers(name)
+            drop |= (numbers < low) | (numbers > high)
+        return drop
+
+    def words(self, known: Any) -> str:
+        """Return the columns."""
+        return f"those with an extreme value of {listing(known)}"
+
+
+class SuppressSmallAreas(Suppression):
+    """Suppress the records of small areas: a combination of columns that fewer than `least` records, or households, have.
+
+    A missing area is an area too. Where a suppressed household has members elsewhere and makes another area too small, that
+    one is suppressed as well, until all areas left are large enough.
+    """
+
+    columns: tuple[str, ...] = param(doc="columns that make up an area", columns="many", holds="categories")
+    least: int = param(
+        default=10, doc="smallest number of records or households (see unit) of an area", low=1, high=1e9, integer=True
+    )
+
+    def needs(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns of the areas, the strata, and the household number."""
+        return (*self.columns, *super().needs(schema))
+
+    def learn_rule(self, batch: Batch) -> Keys:
+        """Return the keys of the areas that are too small, in order."""
+        keys, area = np.unique(combined(batch, self.columns), return_inverse=True)
+        units = np.unique(unit_ids(batch, self.unit), return_inverse=True)[1]
+        pairs = np.unique(np.column_stack([area, units]), axis=0)  # who lives where, each once
+        small = np.zeros(len(keys), bool)
+        while True:
+            counts = np.bincount(pairs[:, 0], minlength=len(keys))
+            more = (counts < self.least) & ~small
+            if not more.any():
+                return keys[small]
+            small |= more
+            gone = np.unique(pairs[more[pairs[:, 0]], 1])
+            pairs = pairs[~np.isin(pairs[:, 1], gone)]
+
+    def picks(self, batch: Batch, known: Any) -> Flags:
+        """Return the records of small areas."""
+        return at_key(known, combined(batch, self.columns)) >= 0
+
+    def check_released(self, batch: Batch) -> None:
+        """Count the released areas."""
+        if len(self.learn_rule(batch)):
+            raise DataError(
+                f"some released areas have fewer than {self.least} records or households; nothing is released."
+            )
+
+    def words(self, known: Any) -> str:
+        """Return the columns and the limit."""
+        return f"those of the {len(known):,} areas of {listing(self.columns)} with fewer than {self.least} of them"
+
+
+def _numeric(columns: tuple[str, ...] | None, batch: Batch) -> tuple[str, ...]:
+    from sfumato.engines import LocalEngine
+
+    if columns == ():
+        return ()
+    return numeric_targets(
+        columns, Microdata(LocalEngine(batch.rows), batch.schema.keep(lambda a: a.name in batch.rows.columns))
+    )
+
+
+def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, Numbers]:
+    """Return the strata's keys, and by what the weights of the kept records are multiplied in each."""
+    keys, at = np.unique(combined(batch, strata_columns(batch.schema)), return_inverse=True)
+    size = np.ones(len(batch)) if weights is None else weights
+    before, after = np.bincount(at, size, len(keys)), np.bincount(at[keep], size[keep], len(keys))
+    if not keep.any():
+        raise DataError("all records would be suppressed, and nothing would be left to release. Use a narrower rule.")
+    if gone := int((np.bincount(at[keep], minlength=len(keys)) == 0).sum()):
+        raise DataError(
+            f"{gone:,} of {len(keys):,} strata would lose all their records, and no weight could stand for them. "
+            "Use a narrower rule, or merge strata first."
+        )
+    if ((after == 0) & (before > 0)).any():
+        raise DataError(
+            "only records with survey weight 0 would be left, overall or in a stratum, and nothing could stand for the "
+            "suppressed ones. Use a narrower rule."
+        )
+    return keys, np.where(after > 0, before / np.where(after > 0, after, 1.0), 1.0)
