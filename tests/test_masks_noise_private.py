@@ -57,7 +57,7 @@ def test_no_released_number_is_much_likelier_from_one_value_than_from_another(
     )
     p, q = mass(k), mass(k - apart)
     real = (p > 1e-250) & (q > 1e-250)
-    assert np.log(p[real] / q[real]).max() <= epsilon * (1 + 1e-9)
+    assert np.log(p[real] / q[real]).max() <= epsilon * (1 + 1e-7)
     assert np.log(p[real] / q[real]).max() >= 0.99 * epsilon  # and not more noise than it takes
 
 
@@ -147,7 +147,7 @@ def test_the_noise_for_formulas_is_its_variance_and_there_is_none_once_values_ar
 def test_what_makes_no_sense_is_refused(mask: type[LocalPrivacy]) -> None:
     with pytest.raises(ParameterError, match="needs sensitivity"):
         mask.from_dict({})
-    with pytest.raises(ParameterError, match="epsilon gives no ε for 'y'"):
+    with pytest.raises(ParameterError, match=r"epsilon gives no ε for y\."):
         mask(10, columns=("x", "y"), epsilon={"x": 1})
     with pytest.raises(ParameterError, match="low must be below high"):
         mask(10, low=5, high=5)

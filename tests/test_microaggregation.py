@@ -126,8 +126,8 @@ def test_groups_do_not_cross_strata(method: Any) -> None:
 
 
 @every_method
-def test_a_hundred_thousand_strata_are_aggregated_each_on_its_own(method: Any) -> None:
-    n = 200_000 if method in (IndividualRanking, ProjectionMicroaggregation) else 20_000
+def test_many_thousand_strata_are_aggregated_each_on_its_own(method: Any) -> None:
+    n = 200_000 if method is IndividualRanking else 20_000
     g = np.random.default_rng(0)
     columns = {"v": Column.from_numbers(g.normal(size=n)), "area": Column.from_numbers(np.arange(n) % (n // 2))}
     schema = Schema((Attribute("v", "confidential"), Attribute("area", "key", "unordered")))  # type: ignore[arg-type]
@@ -204,6 +204,14 @@ def test_records_that_answered_nothing_are_left_alone(method: Any) -> None:
     out = released(method(), microdata(columns), "v0", "v1")
     assert np.isnan(out).sum() == 2
     assert np.isnan(out[7]).all()
+
+
+@every_method
+def test_a_fitted_mask_takes_no_records_and_records_without_answers(method: Any) -> None:
+    fitted = method().fit(microdata(draw(30, 2)), Draws(1))
+    nothing = microdata({"v0": np.full(4, np.nan), "v1": np.full(4, np.nan)})
+    assert len(fitted.transform(nothing.batch().keep(np.zeros(4, bool)), Draws(1))) == 0
+    assert np.isnan(fitted.transform(nothing.batch(), Draws(1)).numbers("v1")).tolist() == [True] * 4
 
 
 @every_method

@@ -177,7 +177,7 @@ def test_a_gap_is_not_bridged_where_it_need_not_be() -> None:
 
 def test_small_groups_are_cut_right_beside_a_giant_and_far_from_zero() -> None:
     x = 1e9 + np.array([0, 1, 2, 10, 11, 12, 13, 30, 31, 1e12])  # running sums of squares would drown these
-    assert optimal_groups(x, 2).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 3]
+    assert optimal_groups(x, 2).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
     assert optimal_groups(x[:-1], 2).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
 
 
@@ -206,15 +206,15 @@ def test_records_are_taken_along_the_sum_of_z_scores_or_a_column() -> None:
     np.testing.assert_allclose(made[low], a[low].mean())
     np.testing.assert_allclose(made[high], a[high].mean())
     assert released(ProjectionMicroaggregation(k=2, by="a"), data, "b") == [20, 20, 30, 30]
-    assert released(ProjectionMicroaggregation(k=2, by="b"), data, "a") == [2, 3, 2, 3][::-1] or True
+    assert released(ProjectionMicroaggregation(k=2, by="b"), data, "a") == [2, 3, 2, 3]
     assert released(ProjectionMicroaggregation(k=2, by="b"), data, "b") == [45, 5, 45, 5]
 
 
 def test_a_column_to_sort_by_that_is_not_masked_is_refused() -> None:
     with pytest.raises(ParameterError, match="by 'c' is not in what records can be sorted by"):
         ProjectionMicroaggregation(columns=("a", "b"), by="c")
-    with pytest.raises(ParameterError, match="Did you mean 'pay'"):
-        ProjectionMicroaggregation(by="pya").apply(microdata({"pay": [1.0, 2, 3]}), Draws(1))
+    with pytest.raises(ParameterError, match="Did you mean 'salary'"):
+        ProjectionMicroaggregation(by="salry").apply(microdata({"salary": [1.0, 2, 3]}), Draws(1))
     with pytest.raises(ParameterError, match="must be 'pca', 'zscores' or the name of a masked column"):
         ProjectionMicroaggregation(by=3)  # type: ignore[arg-type]
 
@@ -368,7 +368,7 @@ def test_robust_projection_sorts_along_the_first_robust_axis() -> None:
     x = g.normal(size=(80, 2)) @ np.array([[3.0, 1.0], [0.0, 0.5]])
     data = microdata({"a": x[:, 0], "b": x[:, 1]})
     z = (x - x.mean(axis=0)) / x.std(axis=0, ddof=1)
-    values, vectors = np.linalg.eigh(robust_location_scatter(z)[1])
+    _, vectors = np.linalg.eigh(robust_location_scatter(z)[1])
     order = np.argsort(z @ vectors[:, -1])
     made = np.array(released(RobustMicroaggregation(k=4, grouping="projection"), data, "a"))
     for run in np.split(order, 20):
@@ -432,8 +432,8 @@ def test_small_clusters_that_join_small_clusters_go_on_until_none_is_small() -> 
 def test_groups_stay_within_their_cluster(grouping: Any) -> None:
     g = np.random.default_rng(27)
     kind = np.repeat([0, 1, 2], [41, 20, 29])
-    x = np.array([0.0, 1e3, 5e3])[kind] + g.normal(size=90)
-    data = microdata({"a": x, "b": g.normal(size=90)})
+    x = np.array([0.0, 1e3, 2e3])[kind] + g.normal(size=90)
+    data = microdata({"a": x, "b": np.array([0.0, 1e3, 0.0])[kind] + g.normal(size=90)})
     made = np.array(released(ClusterMicroaggregation(k=3, clusters=3, grouping=grouping), data, "a"))
     assert all(made[kind == c].mean() == pytest.approx(x[kind == c].mean()) for c in range(3))
     assert (np.abs(made - x) < 10).all()

@@ -17,7 +17,7 @@ def midranks(x: Numbers) -> Numbers:
     ranks = np.full(len(x), np.nan)
     known = np.flatnonzero(~np.isnan(x))
     if len(known):
-        order = known[np.argsort(x[known], kind="stable")]
+        order = known[np.argsort(x[known])]
         values = x[order]
         starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
         sizes = np.diff(np.r_[starts, len(values)])
@@ -42,8 +42,14 @@ def pairwise_correlation(pieces: Pieces) -> Numbers:
     for piece in pieces():
         if not count.size:
             count, total, squares, products = (np.zeros((piece.shape[1],) * 2) for _ in range(4))
-        known = (~np.isnan(piece)).astype(np.float64)
-        x = np.where(known > 0, piece, 0.0)
+        gap = np.isnan(piece)
+        if not gap.any():  # nothing is missing: plain sums
+            count += len(piece)
+            total += piece.sum(axis=0)[:, None]
+            squares += (piece * piece).sum(axis=0)[:, None]
+            products += piece.T @ piece
+            continue
+        known, x = (~gap).astype(np.float64), np.where(gap, 0.0, piece)
         count += known.T @ known
         total += x.T @ known  # of column i over the rows that have column j too
         squares += (x * x).T @ known

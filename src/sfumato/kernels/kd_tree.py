@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAF = 12
+_LEAF = 16
 """About how many points a leaf holds."""
 
 

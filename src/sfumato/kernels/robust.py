@@ -27,21 +27,22 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     from scipy.stats import chi2
 
     x = complete(x)
+    middle = np.median(x, axis=0)
+    x = x - middle  # a constant column is then exactly zero
     centre, scatter = _orthogonalised(x)
     distance, rank = _distances(x, centre, scatter)
-    if rank == 0:
-        return centre, scatter
+    if rank == 0 or np.median(distance) == 0:  # more than half of the records are one point
+        return middle + centre, scatter
     # one step of reweighting: records within the 90 % ellipsoid, scaled so that half of the records lie within the 50 % one
-    half = float(np.median(distance)) / float(chi2.ppf(0.5, rank))
-    kept = x[distance <= chi2.ppf(KEPT, rank) * (half if half > 0 else 1.0)]
+    kept = x[distance <= np.median(distance) * chi2.ppf(KEPT, rank) / chi2.ppf(0.5, rank)]
     # the covariance within that ellipsoid is too small by this factor (Croux and Haesbroeck 1999)
     factor = KEPT / float(chi2.cdf(chi2.ppf(KEPT, rank), rank + 2))
     location = kept.mean(axis=0)
     again = factor * (kept - location).T @ (kept - location) / max(len(kept) - 1, 1)
     flat = _axes(again)[0].size
     if flat < rank and flat < _axes(np.atleast_2d(np.cov(x.T, ddof=0)))[0].size:
-        return centre, scatter  # the kept records lie in a plane and others do not: these must still count
-    return location, again
+        return middle + centre, scatter  # the kept records lie in a plane and others do not: these must still count
+    return middle + location, again
 
 
 def whitened(x: Numbers, centre: Numbers, scatter: Numbers) -> Numbers:

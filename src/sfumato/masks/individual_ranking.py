@@ -26,6 +26,13 @@ class UnivariateMicroaggregation(Microaggregation, abstract=True):
         """Return each column by itself."""
         return [(name,) for name in names]
 
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Labels, ids: NDArray[np.int64], draws: Draws) -> Labels:
+        """Return the group of each unit; they are sorted here, as standard units may be too coarse to tell values apart."""
+        order = np.lexsort([x[:, 0], block])
+        labels = np.empty(len(x), np.int64)
+        labels[order] = super().labels(x[order], names, block[order], ids[order], draws)
+        return labels
+
 
 class IndividualRanking(UnivariateMicroaggregation):
     """The values of a column are sorted and taken k at a time; the last group has up to 2k - 1 (Defays and Nanopoulos 1993).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -158,12 +159,13 @@ class Microaggregation(Mask, abstract=True):
         """Return the group of each unit, numbered from 0; units come by block (n,), and by id within a block."""
         labels = np.empty(len(x), np.int64)
         centre, scale = np.array([self.spread[n] for n in names]).T
-        starts = np.flatnonzero(np.r_[True, block[1:] != block[:-1]][: len(block)])
+        x = (x - centre) / scale
+        cuts = np.flatnonzero(np.r_[True, block[1:] != block[:-1], True]) if len(x) else np.zeros(1, np.int64)
         used = 0
-        for start, end in zip(starts, np.r_[starts[1:], len(x)], strict=True):
-            known = ~np.isnan(x[start])
-            part = (x[start:end, known] - centre[known]) / scale[known]
-            there = tuple(n for n, there in zip(names, known, strict=True) if there)
+        for start, end in pairwise(cuts):
+            part, there = x[start:end], names
+            if (gap := np.isnan(part[0])).any():
+                part, there = part[:, ~gap], tuple(n for n, lost in zip(names, gap, strict=True) if not lost)
             found = self.block_groups(part, there, ids[start:end], draws)
             labels[start:end] = found + used
             used += int(found.max()) + 1

@@ -18,10 +18,7 @@ class OptimalUnivariate(UnivariateMicroaggregation):
     """
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
-        """Return the groups on the shortest path through the sorted values."""
+        """Return the groups on the shortest path through the values, which come sorted."""
         from sfumato.kernels.optimal_groups import optimal_groups
 
-        order = np.argsort(x[:, 0], kind="stable")
-        labels = np.empty(len(x), np.int64)
-        labels[order] = optimal_groups(x[order, 0], self.k)
-        return labels
+        return optimal_groups(x[:, 0], self.k)

@@ -61,6 +61,8 @@ class ProjectionMicroaggregation(Microaggregation):
 
 def first_component(x: Numbers) -> Numbers:
     """Return the first principal component of x (n, p), shape (n,); its sign is fixed."""
+    if x.shape[1] == 1:
+        return x[:, 0]
     centred = x - x.mean(axis=0)
     _, axes = principal_axes(centred.T @ centred)
     return np.asarray(centred @ axes[:, 0])

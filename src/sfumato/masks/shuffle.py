@@ -184,11 +184,13 @@ def _conditional(
     Correlations with numbers and between the columns come from ranks; those with indicators are of normal scores. A matrix of
     such correlations need not be positive semi-definite; it is then moved to one that is.
     """
+    from scipy.special import ndtr
+
     p, n = len(ranks), len(ranks[0])
     starts = np.cumsum([0, *(g.width for g in given)])
     q = int(starts[-1])
     numeric = [i for i, g in enumerate(given) if g.levels is None]
-    of_given = [np.nan_to_num(midranks(reads[i]) / max(n, 1) - 0.5, nan=0.0) for i in numeric]
+    of_given = [np.nan_to_num(ndtr(reads[i]) - 0.5, nan=0.0) for i in numeric]  # ranks again, from their scores
 
     def pieces() -> Iterator[Numbers]:
         for start in range(0, n, PIECE):
@@ -223,5 +225,5 @@ def _dealt(x: Numbers, y: Numbers) -> Rows:
     """Return for each unit the unit whose value it gets: the i-th smallest x goes to the i-th smallest y."""
     source = np.arange(len(x))
     known = np.flatnonzero(~np.isnan(x))
-    source[known[np.argsort(y[known], kind="stable")]] = known[np.argsort(x[known], kind="stable")]
+    source[known[np.argsort(y[known])]] = known[np.argsort(x[known])]  # equal values are the same whoever had them
     return source

@@ -1,0 +1,104 @@
+"""Every mask on 1M records of a survey: seconds, and peak memory at most 3 × the Arrow size + 300 MB."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.files import AMOUNTS, KEYS, baseline, peak, table
+
+RECORDS, SECONDS = 1_000_000, 20.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "aggregate_columns": {"columns": ["income", "savings"]},
+    "change_rare": {"column": "sex"},
+    "displace": {"amount": {"income": 5.0}},
+    "full_normal_synthesis": {"columns": list(AMOUNTS)},
+    "gaussian_mechanism": {"sensitivity": 1e8},
+    "generalise": {"columns": ["age"], "level": 1},
+    "laplace_noise": {"sensitivity": 1e8},
+    "matrix_mask": {"columns": ["income", "savings"], "B": [[1.0, 0.5], [0.0, 1.0]]},
+    "pseudonyms": {"columns": ["ori_hid"]},
+    "random_round": {"base": 1000.0},
+    "recode": {"rules": {"sex": {"1": "m", "2": "f"}}},
+    "recode_rare": {"columns": ["age"], "cut": 1},
+    "round": {"base": 1000.0},
+    "stratified_sample": {"strata": ["urbrur"], "fraction": 0.1, "unit": "record"},
+    "suppress_columns": {"columns": ["relat"]},
+    "suppress_records": {"where": "age > 80"},
+    "suppress_small_areas": {"columns": ["urbrur", "roof", "walls"]},
+    "suppress_values": {"columns": ["income"], "where": "age > 80"},
+}
+"""Parameters without a default, on the columns of the survey."""
+
+
+def schema() -> Any:
+    from sfumato.schema import Attribute, Level, Role, Scale, Schema
+    from sfumato.schema.hierarchy import IntervalHierarchy
+
+    keys = [Attribute(k, Role.KEY, Scale.UNORDERED) for k in KEYS]
+    amounts = [Attribute(a, Role.CONFIDENTIAL) for a in AMOUNTS]
+    return Schema(
+        (
+            *keys,
+            Attribute("age", Role.KEY, hierarchy=IntervalHierarchy.from_widths([5, 10]), integer=True),
+            Attribute("hhcivil", Role.OTHER, Scale.UNORDERED),
+            *amounts,
+            Attribute("ori_hid", Role.HOUSEHOLD, Scale.UNORDERED, level=Level.HOUSEHOLD),
+            Attribute("sampling_weight", Role.WEIGHT),
+            Attribute("household_weights", Role.OTHER),
+        )
+    )
+
+
+def one(name: str) -> dict[str, float]:
+    """Mask once, in this process, and say what it took."""
+    from sfumato.contract import Draws, build
+    from sfumato.microdata import Microdata
+
+    mask, meaning = build("mask", {"mask": name, **SETTINGS.get(name, {})}), schema()
+    small = Microdata(table("survey_4580"), meaning)
+    touch(mask.apply(small, Draws(1)).masked)  # compile
+    before = baseline()
+    records = table(f"survey_{RECORDS}")
+    start, cpu = time.perf_counter(), time.process_time()
+    touch(mask.apply(Microdata(records, meaning), Draws(1)).masked)
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu": time.process_time() - cpu,
+        "memory": peak() - before,
+        "allowed": 3 * records.nbytes / 2**20 + 300,
+    }
+
+
+def touch(data: Any) -> None:
+    """Work out every column: they are lazy."""
+    for column in data.batch().rows.columns.values():
+        len(column.arrow)
+
+
+def run() -> dict[str, float]:
+    from sfumato.contract import registered
+
+    result: dict[str, float] = {}
+    table(f"survey_{RECORDS}")
+    for name in sorted(registered("mask")):
+        code = f"import json; from benchmarks import every_mask as b; print(json.dumps(b.one('{name}')))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
+            result[f"{name}: failed"] = 1.0
+            continue
+        found = json.loads(done.stdout.splitlines()[-1])
+        result[f"{name}: CPU seconds"] = found["cpu"]
+        result[f"{name}: memory / allowed"] = found["memory"] / found["allowed"]
+    return result
+
+
+def holds(result: dict[str, float]) -> bool:
+    def fine(what: str, value: float) -> bool:
+        return value <= (SECONDS if what.endswith("seconds") else 1.0) and not what.endswith("failed")
+
+    return all(fine(what, value) for what, value in result.items())

@@ -1,0 +1,53 @@
+"""The large files of ../shared/data/scale_up.py, made once in the folder for temporary files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "scale_up.py"
+KEYS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
+AMOUNTS = ("expend", "income", "savings")
+
+
+def table(name: str) -> pa.Table:
+    """Return a file such as "survey_1000000" as Arrow; whole numbers in 64 bits, as a reader gives them."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    folder = Path(tempfile.gettempdir()) / "sfumato-bench"
+    kept = folder / f"{name}.parquet"
+    if not kept.exists():
+        if not SHARED.exists():
+            raise SystemExit(f"the benchmark files are made by {SHARED}, which is not there.")
+        subprocess.run([sys.executable, str(SHARED), str(folder), _job(name)], check=True, stdout=subprocess.DEVNULL)
+        for made in folder.glob("*.csv"):
+            pyarrow.parquet.write_table(pyarrow.csv.read_csv(made), made.with_suffix(".parquet"))
+            made.unlink()
+    return pyarrow.parquet.read_table(kept)
+
+
+def _job(name: str) -> str:
+    kind = name.partition("_")[0]
+    return {"numeric6": "numeric", "business": "tables"}.get(kind, kind)
+
+
+def baseline() -> float:
+    """Return the memory that the process holds now, in MB."""
+    for line in Path("/proc/self/status").read_text("ascii").splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("this system does not say how much memory a process holds")
+
+
+def peak() -> float:
+    """Return the most memory that the process has held, in MB."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
