@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files")
+CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files", "microaggregation")
 
 
 def main(names: list[str]) -> int:

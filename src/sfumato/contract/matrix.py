@@ -151,8 +151,11 @@ def _spanned(matrix: Any) -> Flags:
     row_part, column_part = part[:r], part[r:]
     rows, columns = np.bincount(row_part, minlength=count), np.bincount(column_part, minlength=count)
     spanned: Flags = (columns[column_part] == 1) & (rows[column_part] > 0)
+    row_sets, column_sets = (
+        np.split(np.argsort(p, kind="stable"), np.cumsum(s)[:-1]) for p, s in ((row_part, rows), (column_part, columns))
+    )
     for number in np.flatnonzero((rows > 1) & (columns > 1)):
-        inside, across = np.flatnonzero(row_part == number), np.flatnonzero(column_part == number)
+        inside, across = row_sets[number], column_sets[number]
         if max(len(inside), len(across)) > LARGEST:
             raise NotApplicable(
                 f"what the matrix reveals is not worked out where more than {LARGEST:,} of its rows or columns hang together."

@@ -33,10 +33,11 @@ def normal_scores(ranks: Numbers) -> Numbers:
     return scores
 
 
-def pairwise_correlation(pieces: Pieces) -> Numbers:
-    """Return the correlation of each two columns over the rows that have both, shape (p, p); zero where there is none.
+def pairwise_moments(pieces: Pieces) -> tuple[Numbers, Numbers]:
+    """Return sums of products of each two columns about their means, over the rows that have both, and of squares; per row.
 
-    Columns should be roughly centred and scaled: sums of squares are taken as they come.
+    That is Cov(i, j) and Var(i) over the rows that have i and j, shape (p, p) each, divisor n; zero where a column is
+    constant up to rounding, or fewer than three rows have both. Columns should be roughly centred.
     """
     count = total = squares = products = np.zeros((0, 0))
     for piece in pieces():
@@ -55,12 +56,17 @@ def pairwise_correlation(pieces: Pieces) -> Numbers:
         squares += (x * x).T @ known
         products += x.T @ x
     n = np.maximum(count, 1)
-    covariance = products - total * total.T / n
     variance = squares - total**2 / n
-    spread = np.sqrt(np.maximum(variance * variance.T, 0.0))
-    usable = variance > 1e-12 * np.maximum(squares, 1e-300)  # else constant up to rounding
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.where(usable & usable.T & (count > 2), covariance / spread, 0.0)
+    usable = (variance > 1e-12 * squares) & (count > 2)
+    covariance = np.where(usable & usable.T, products - total * total.T / n, 0.0)
+    return covariance / n, np.where(usable, variance, 0.0) / n
+
+
+def pairwise_correlation(pieces: Pieces) -> Numbers:
+    """Return the correlation of each two columns over the rows that have both, shape (p, p); zero where there is none."""
+    covariance, variance = pairwise_moments(pieces)
+    spread = np.sqrt(variance * variance.T)
+    found = np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
     np.fill_diagonal(found, 1.0)
     return np.clip(found, -1.0, 1.0)
 
@@ -97,8 +103,8 @@ def regress(covariance: Numbers, q: int) -> tuple[Numbers, Numbers, Numbers]:
     return beta, (residual + residual.T) / 2, half
 
 
-TERMS = 30
-"""Terms of a Hermite series: at a correlation of 0.9 the rest is below 1 % for a yes or no."""
+TERMS = 100
+"""Terms of a Hermite series: up to a correlation of 0.95 the rest does not show."""
 
 
 def hermite_weights(thresholds: Numbers, values: Numbers) -> Numbers:

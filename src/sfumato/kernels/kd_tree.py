@@ -122,7 +122,8 @@ def plant(x, record, place, origin):  # type: ignore[no-untyped-def]
     nodes = 2 * leaves - 1
     points = np.empty((n, p))
     for i in range(n):
-        points[i] = x[record[i]]
+        for j in range(p):
+            points[i, j] = x[record[i], j]
     for level in range(depth):
         for part in range(1 << level):
             first, last = part * n >> level, ((part + 1) * n >> level) - 1

@@ -44,25 +44,24 @@ def _mdav(x, k):  # type: ignore[no-untyped-def]
         add(high, low, x[i], 1.0)
     labels, place = np.full(n, -1, np.int64), np.empty(n, np.int64)
     members, distance = np.empty(k, np.int64), np.empty(k)
-    tree = plant(x, np.arange(n), place, (high + low) / n)
-    left, centred, group = n, n, 0
-    while left >= 2 * k:
-        mean = (high + low) / left
-        if 2 * left < tree.record.size:
-            tree = plant(x, np.flatnonzero(labels < 0), place, mean)
-            centred = left
-        elif left < _DRIFT * centred:
-            centre(tree, mean)
-            centred = left
-        record = farthest(tree, mean)
-        for end in range(2 if left >= 3 * k else 1):
-            if end == 1:
-                record = farthest(tree, x[record])
-            take(tree, x, record, group, labels, members, distance)
-            for i in range(k):
-                add(high, low, x[members[i]], -1.0)
-            group += 1
-            left -= k
+    left, group = n, 0
+    while left >= 2 * k:  # a new tree when half of the points are gone
+        planted = centred = left
+        tree = plant(x, np.flatnonzero(labels < 0), place, (high + low) / left)
+        while left >= 2 * k and 2 * left >= planted:
+            mean = (high + low) / left
+            if left < _DRIFT * centred:
+                centre(tree, mean)
+                centred = left
+            record = farthest(tree, mean)
+            for end in range(2 if left >= 3 * k else 1):
+                if end == 1:
+                    record = farthest(tree, x[record])
+                take(tree, x, record, group, labels, members, distance)
+                for i in range(k):
+                    add(high, low, x[members[i]], -1.0)
+                group += 1
+                left -= k
     for i in range(n):
         if labels[i] < 0:
             labels[i] = group

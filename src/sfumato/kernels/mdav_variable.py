@@ -11,16 +11,28 @@ from sfumato.kernels.mdav import add, take
 
 
 @numba.njit(cache=True, nogil=True)
-def _next(tree, x, members, size, closest, gap, found, distance):  # type: ignore[no-untyped-def]
-    """Return which member has the closest point outside its group, having looked up those that do not know theirs."""
-    best = 0
-    for i in range(size):
-        if closest[i] < 0:
-            nearest(tree, x[members[i]], 1, found, distance)
-            closest[i], gap[i] = found[0], distance[0]
-        if gap[i] < gap[best] or (gap[i] == gap[best] and closest[i] < closest[best]):
-            best = i
-    return best
+def _extend(tree, x, size, most, gamma, members, found, distance):  # type: ignore[no-untyped-def]
+    """Take free points into a group as long as they are much closer to it than to other free points; return its size."""
+    closest, gap = np.full(most, -1, np.int64), np.empty(most)
+    while size < most:
+        best = 0
+        for i in range(size):
+            if closest[i] < 0:  # not known yet, or taken into the group
+                nearest(tree, x[members[i]], 1, found, distance)
+                closest[i], gap[i] = found[0], distance[0]
+            if gap[i] < gap[best] or (gap[i] == gap[best] and closest[i] < closest[best]):
+                best = i
+        record = closest[best]
+        nearest(tree, x[record], 2, found, distance)  # itself and the next one, or two that coincide with it
+        if not gap[best] < gamma * gamma * distance[0]:
+            break
+        remove(tree, record)
+        for i in range(size):
+            if closest[i] == record:
+                closest[i] = -1
+        members[size] = record
+        size += 1
+    return size
 
 
 @numba.njit(cache=True, nogil=True)
@@ -31,32 +43,19 @@ def _v_mdav(x, k, gamma):  # type: ignore[no-untyped-def]
         add(high, low, x[i], 1.0)
     mean = (high + low) / n
     labels, place = np.full(n, -1, np.int64), np.empty(n, np.int64)
-    members, closest, gap = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64), np.empty(2 * k)
-    found, distance = np.empty(k, np.int64), np.empty(k)
-    tree = plant(x, np.arange(n), place, mean)
+    members, found, distance = np.empty(2 * k, np.int64), np.empty(k, np.int64), np.empty(k)
     left, group = n, 0
-    while left >= k:
-        if 2 * left < tree.record.size:
-            tree = plant(x, np.flatnonzero(labels < 0), place, mean)
-        take(tree, x, farthest(tree, mean), group, labels, members[:k], distance)
-        left -= k
-        size = k
-        closest[:] = -1
-        while size < 2 * k - 1 and left > 1:
-            at = _next(tree, x, members, size, closest, gap, found, distance)
-            record, inside = closest[at], gap[at]
-            nearest(tree, x[record], 2, found, distance)  # itself and the next one, or two that coincide with it
-            if not inside < gamma * gamma * distance[0]:
-                break
-            remove(tree, record)
-            labels[record] = group
-            members[size] = record
-            for i in range(size):
-                if closest[i] == record:
-                    closest[i] = -1
-            size += 1
-            left -= 1
-        group += 1
+    while left >= k:  # a new tree when half of the points are gone
+        planted = left
+        tree = plant(x, np.flatnonzero(labels < 0), place, mean)
+        while left >= k and 2 * left >= planted:
+            take(tree, x, farthest(tree, mean), group, labels, members[:k], distance)
+            left -= k
+            size = _extend(tree, x, k, min(2 * k - 1, k + left - 1), gamma, members, found, distance)
+            for i in range(k, size):
+                labels[members[i]] = group
+            left -= size - k
+            group += 1
     return labels, group
 
 

@@ -33,15 +33,19 @@ def shuffled_ties(order: Rows, ties: Rows, uniforms: Numbers) -> Rows:
 
 @numba.njit(cache=True, nogil=True)
 def _partners(order, begins, limits, uniforms, partner):  # type: ignore[no-untyped-def]
-    pool = np.empty(partner.size, np.int64)
-    place = np.empty(partner.size, np.int64)
+    n = order.size
+    # numbers are brought into the order of ranks first, and partners back at the end: memory is then read in streams
+    u, other = np.empty(n, np.float64), np.arange(n).astype(np.int32)
+    for i in range(n):
+        u[i] = uniforms[order[i]]
+    pool, place = np.empty(n, np.int32), np.empty(n, np.int32)
     for b in range(begins.size - 1):
         start, count, limit = begins[b], begins[b + 1] - begins[b], limits[b]
         if limit < 1 or count < 2:
             continue
         alone = count  # among an odd number one is left over: any of them, not always the largest
         if count % 2:
-            alone = 2 * int(uniforms[order[start + count - 1]] * ((count + 1) // 2))
+            alone = 2 * int(u[start + count - 1] * ((count + 1) // 2))
             count -= 1
             limit = max(limit - 1, 1)  # a window may reach over the one left out; pairs of neighbours never do
         size = 0
@@ -55,11 +59,13 @@ def _partners(order, begins, limits, uniforms, partner):  # type: ignore[no-unty
             if place[k] < 0:
                 continue
             size = _drop(pool, place, k, size)
-            one = order[start + k + (k >= alone)]
-            j = pool[int(uniforms[one] * size)]
+            one = start + k + (k >= alone)
+            j = pool[int(u[one] * size)]
             size = _drop(pool, place, j, size)
-            two = order[start + j + (j >= alone)]
-            partner[one], partner[two] = two, one
+            two = start + j + (j >= alone)
+            other[one], other[two] = two, one
+    for i in range(n):
+        partner[order[i]] = order[other[i]]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -85,37 +91,21 @@ def partners(order: Rows, begins: Rows, limits: Rows, uniforms: Numbers) -> Rows
 
 
 @numba.njit(cache=True, nogil=True)
-def _exchanges(order, ties, partner, run_of):  # type: ignore[no-untyped-def]
-    for r in range(ties.size - 1):
-        for i in range(ties[r], ties[r + 1]):
-            run_of[order[i]] = r
-    for i in range(run_of.size):
-        if run_of[partner[i]] != run_of[i]:
-            return i
-    return -1
-
-
-def exchanges(order: Rows, ties: Rows, partner: Rows) -> bool:
-    """Whether some unit gets a value other than its own: a partner in another run of equal values."""
-    return int(_exchanges(order, ties, partner, np.zeros(len(partner), np.int32))) >= 0
-
-
-@numba.njit(cache=True, nogil=True)
 def _largest_moves(before, after, ties, begins, run_of, largest):  # type: ignore[no-untyped-def]
-    changed = 0
+    n, changed = before.size, 0
+    run = np.empty(n, np.int32)
     for r in range(ties.size - 1):
-        for i in range(ties[r], ties[r + 1]):
-            run_of[before[i]] = r
-    block = 0
-    for r in range(ties.size - 1):
-        while ties[r] >= begins[block + 1]:
-            block += 1
-        for i in range(ties[r], ties[r + 1]):
-            old = run_of[after[i]]
-            if old != r:
+        run[ties[r] : ties[r + 1]] = r
+    for i in range(n):
+        run_of[before[i]] = run[i]
+    for b in range(begins.size - 1):
+        most = 0
+        for i in range(begins[b], begins[b + 1]):
+            low, high = min(run_of[after[i]], run[i]), max(run_of[after[i]], run[i])
+            if low < high:
                 changed += 1
-                move = ties[r] - (ties[old + 1] - 1) if old < r else ties[old] - (ties[r + 1] - 1)
-                largest[block] = max(largest[block], move)
+                most = max(most, ties[high] - ties[low + 1] + 1)
+        largest[b] = most
     return changed
 
 

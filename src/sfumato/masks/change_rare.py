@@ -106,8 +106,8 @@ class ChangeRare(Mask):
                 raise DataError(
                     f"{len(lost):,} categories of '{self.column}' have no new one in to, or one that no record has."
                 )
-            table = {int(i): place[self.to[label_of(values[i])]] for i in np.unique(old)}
-            return np.array([table[int(i)] for i in old], np.int64)
+            table = np.array([place.get(self.to.get(label_of(v), ""), -1) for v in values], np.int64)
+            return table[old]
         if len(real) < 2:
             raise DataError(f"column '{self.column}' has a single category, so there is no other one to change it to.")
         at = np.searchsorted(real, old)

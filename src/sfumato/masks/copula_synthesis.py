@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Mask, Scope, learned, param
 from sfumato.engines import Column, Rows
 from sfumato.errors import DataError
-from sfumato.kernels.copula import latent_correlation, pairwise_correlation, repaired
+from sfumato.kernels.copula import latent_correlation, pairwise_moments, repaired
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.given_columns import PIECE
 from sfumato.masks.latent_columns import LatentColumn, learn_column
@@ -204,7 +204,12 @@ def _correlation(parts: tuple[LatentColumn, ...], batch: Batch) -> Numbers:
     weights = [w for part in parts for w in part.weights]
     if not weights:
         return np.zeros((0, 0))
-    rho = latent_correlation(pairwise_correlation(pieces), np.stack(weights))
+    covariance, variance = pairwise_moments(pieces)
+    # over the standard deviations of all who were asked, not of those asked both questions: who is asked the second question
+    # of a chain hangs on the answer to the first, whose normal number is independent of the second's
+    spread = np.sqrt(np.outer(np.diag(variance), np.diag(variance)))
+    observed = np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
+    rho = latent_correlation(observed, np.stack(weights))
     at = 0
     for part in parts:
         rho[at : at + part.width, at : at + part.width] = np.eye(part.width)

@@ -15,6 +15,8 @@ from sfumato.masks.given_columns import LEVELS, RARE, is_number
 from sfumato.microdata import Batch, Microdata
 
 Numbers = NDArray[np.float64]
+STEPS = 2000
+"""Steps of a distribution function in which correlations are worked out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +180,9 @@ def _counted(ordered: Numbers) -> Numbers:
 def _stepped(counts: Numbers) -> Numbers:
     """Return the Hermite weights of the normal score of a number, given how many records share each value."""
     upto = np.cumsum(counts)
+    if len(upto) > STEPS:  # finer steps would not show in the correlations
+        upto = upto[np.unique(np.searchsorted(upto, upto[-1] * np.arange(1, STEPS + 1) / STEPS))]
+        counts = np.diff(upto, prepend=0.0)
     scores = _ndtri((upto - counts / 2) / upto[-1])
     return hermite_weights(_ndtri(upto[:-1] / upto[-1]), scores)
 

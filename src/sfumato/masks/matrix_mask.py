@@ -187,7 +187,8 @@ class MatrixMask(Mask):
         if not count or not open_:
             says = "whoever knows A, B and C can compute no single value of X from them"
         else:
-            says = f"whoever knows A, B and C can compute {count:,} records' {listing(open_)} exactly: keep them secret"
+            which = f"{listing(open_)} of {count:,} of the {len(before):,} records"
+            says = f"whoever knows A, B and C can compute {which} exactly: keep them secret"
         return (
             *said,
             Guarantee(step, says, "unit vectors tested against the row space of A and the column space of B"),

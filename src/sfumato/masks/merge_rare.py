@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.contract import Draws, Guarantee, Mask, learned, param
 from sfumato.engines import Column, Kind
 from sfumato.errors import DataError, ParameterError
-from sfumato.masks.merging import Merged, families, leftovers, ordered, ordered_categories, path_of, runs
+from sfumato.masks.merging import Merged, leftovers, ordered, ordered_categories, path_of, relatives, runs
 from sfumato.masks.recoded_schema import as_text
 from sfumato.masks.recoding import count_values, relabel
 from sfumato.microdata import Batch, Microdata
@@ -23,7 +23,7 @@ class MergeRare(Mask):
     """Categories with fewer than `least` records are merged, so that every released category has at least that many.
 
     `nearest` merges with what is like it: an ordered category or a number with its smaller neighbour, a category in a
-    hierarchy with its whole family (they become their parent), any other into one category of leftovers. `other` puts all rare
+    hierarchy with its rare relatives (they become their parent), any other into one category of leftovers. `other` puts all rare
     ones into that category. If the leftovers are still too few, the next smallest category joins them. A group of numbers or
     dates is released as its median; a group of ordered categories as "first to last". Households are counted where the column
     describes households.
@@ -76,7 +76,7 @@ class MergeRare(Mask):
             if attribute.values:
                 return ordered_categories(counts, self.least, attribute)
         if self.into == "nearest" and attribute.hierarchy is not None:
-            return families(counts, self.least, attribute)
+            return relatives(counts, self.least, attribute)
         return leftovers({label_of(value): n for value, n in counts.items()}, self.least, self.other)
 
     def touches(self, schema: Schema) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which categories are merged, so that each has enough records: into leftovers, with neighbours, or by families."""
+"""Which categories are merged, so that each has enough records: into leftovers, with neighbours, or with relatives."""
 
 from __future__ import annotations
 
@@ -110,19 +110,39 @@ def _run(first: str, last: str) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def families(counts: Mapping[Any, int], least: int, attribute: Attribute) -> Merged:
-    """Merge by the hierarchy: where one category is rare, it and all under the same parent become the parent; and so on up."""
-    paths = {label_of(v): tuple(dict.fromkeys(path_of(attribute, v))) for v in counts}
-    at = dict.fromkeys(paths, 0)
-    while True:
-        sizes = Counter[str]()
-        for value, n in counts.items():
-            sizes[paths[label_of(value)][at[label_of(value)]]] += n
-        above = {p[at[v] + 1] for v, p in paths.items() if sizes[p[at[v]]] < least and at[v] + 1 < len(p)}
-        if not above:
-            return Merged("family", tuple(paths), tuple(p[at[v]] for v, p in paths.items()))
+def relatives(counts: Mapping[Any, int], least: int, attribute: Attribute) -> Merged:
+    """Merge rare categories with their rare siblings, as their parent; if these are rare too, with rare cousins; and so on.
+
+    If what reaches the top is still rare, the smallest categories join it there.
+    """
+    paths = {label_of(v): path_of(attribute, v) for v in counts}
+    height, sizes = max(map(len, paths.values())) - 1, Counter({label_of(v): n for v, n in counts.items()})
+    now = {v: path[0] for v, path in paths.items()}
+    for above in range(1, height + 1):
+        rare = _rare(now, sizes, least)
         for value, path in paths.items():
-            at[value] = max([at[value], *(i for i, label in enumerate(path) if label in above)])
+            level = above + len(path) - height - 1  # a value that is general already has a shorter path
+            if now[value] in rare and level > 0:
+                now[value] = path[level]
+    totals, top = _totals(now, sizes), next(iter(paths.values()))[-1]
+    joined = {top}
+    for label in sorted(set(now.values()) - joined, key=lambda c: (totals[c], c)):
+        if totals[top] >= least or not totals[top]:
+            break
+        joined.add(label)
+        totals[top] += totals[label]
+    return Merged("family", tuple(now), tuple(top if label in joined else label for label in now.values()))
+
+
+def _totals(now: Mapping[str, str], sizes: Mapping[str, int]) -> Counter[str]:
+    totals = Counter[str]()
+    for value, label in now.items():
+        totals[label] += sizes[value]
+    return totals
+
+
+def _rare(now: Mapping[str, str], sizes: Mapping[str, int], least: int) -> set[str]:
+    return {label for label, n in _totals(now, sizes).items() if n < least}
 
 
 def path_of(attribute: Attribute, value: object) -> tuple[str, ...]:

@@ -162,7 +162,11 @@ class Microaggregation(Mask, abstract=True):
         x = (x - centre) / scale
         cuts = np.flatnonzero(np.r_[True, block[1:] != block[:-1], True]) if len(x) else np.zeros(1, np.int64)
         used = 0
-        for start, end in pairwise(cuts):
+        for start, end in pairwise(cuts.tolist()):
+            if end - start < 2 * self.k:  # one group, whatever the method
+                labels[start:end] = used
+                used += 1
+                continue
             part, there = x[start:end], names
             if (gap := np.isnan(part[0])).any():
                 part, there = part[:, ~gap], tuple(n for n, lost in zip(names, gap, strict=True) if not lost)

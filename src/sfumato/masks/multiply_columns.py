@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 class MultiplyColumns(Mask):
     """Each chosen column is multiplied by one random factor, the same for all records.
 
-    The factor is positive (lognormal) with mean 1 and variance λ². It protects against nobody who knows a single true value:
+    The factor is positive (lognormal) with mean 1. It protects against nobody who knows a single true value:
     that value gives the factor, and the factor the whole column. Order and correlations are kept.
     """
 
@@ -27,8 +27,8 @@ class MultiplyColumns(Mask):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
     )
-    lambda2: float = param(
-        default=0.05, doc="λ²: variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
+    factor_variance: float = param(
+        default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
     )
     names: Any = learned("columns", default=None)
 
@@ -47,7 +47,9 @@ class MultiplyColumns(Mask):
     def _factors(self, draws: Draws) -> Numbers:
         """Return the diagonal of B, shape (p,)."""
         file = np.zeros(1, np.int64)  # the file as a whole draws, not its records
-        return unit_mean_factors(np.concatenate([draws.normals(file, name) for name in self.names]), self.lambda2)
+        return unit_mean_factors(
+            np.concatenate([draws.normals(file, name) for name in self.names]), self.factor_variance
+        )
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return B, the diagonal matrix of the factors."""
@@ -57,7 +59,7 @@ class MultiplyColumns(Mask):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no value changed its sign, and say how little a common factor hides."""
         check_signs(before, after, self.names)
-        factor = f"a secret positive factor of its own, with mean 1 and variance {self.lambda2:g}"
+        factor = f"a secret positive factor of its own, with mean 1 and variance {self.factor_variance:g}"
         says = f"{listing(self.names)}: each column is multiplied by {factor}; order, zeros and signs stay as they are"
         known = "one true value that somebody knows gives away the factor, and with it the whole column"
         return (

@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 class MultiplyRecords(Mask):
     """All chosen numbers of a record are multiplied by one random factor, its own.
 
-    The factor is positive (lognormal) with mean 1 and variance λ²: totals stay the same on average, signs and zeros stay,
+    The factor is positive (lognormal) with mean 1: totals stay the same on average, signs and zeros stay,
     and so do the ratios between the columns of a record. Where one of the columns describes the household, all its members
     share one factor, so that the household keeps one value and A stays one matrix.
     """
@@ -26,8 +26,8 @@ class MultiplyRecords(Mask):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
     )
-    lambda2: float = param(
-        default=0.05, doc="λ²: variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
+    factor_variance: float = param(
+        default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
     )
     names: Any = learned("columns", default=None)
 
@@ -47,7 +47,7 @@ class MultiplyRecords(Mask):
     def _factors(self, batch: Batch, draws: Draws) -> Numbers:
         """Return the diagonal of A, shape (n,)."""
         shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
-        return unit_mean_factors(draws.normals(batch.units([*shared, *self.names][0]), "factor"), self.lambda2)
+        return unit_mean_factors(draws.normals(batch.units([*shared, *self.names][0]), "factor"), self.factor_variance)
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A, the diagonal matrix of the factors."""
@@ -60,7 +60,7 @@ class MultiplyRecords(Mask):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no value changed its sign, and say what factors do not hide."""
         check_signs(before, after, self.names)
-        factor = f"a positive factor of its own, with mean 1 and variance {self.lambda2:g}"
+        factor = f"a positive factor of its own, with mean 1 and variance {self.factor_variance:g}"
         says = f"{listing(self.names)}: each record is multiplied by {factor}; zeros and signs stay as they are"
         said = [Guarantee(step, says, "no released value has the other sign")]
         if len(self.names) > 1:
@@ -69,9 +69,9 @@ class MultiplyRecords(Mask):
         return tuple(said)
 
 
-def unit_mean_factors(normals: Numbers, lambda2: float) -> Numbers:
-    """Return lognormal factors of mean 1 and variance λ² from standard normals: exp(sz - s²/2) with s² = ln(1 + λ²)."""
-    s2 = np.log1p(lambda2)
+def unit_mean_factors(normals: Numbers, variance: float) -> Numbers:
+    """Return lognormal factors of mean 1 and variance v from standard normals: exp(sz - s²/2) with s² = ln(1 + v)."""
+    s2 = np.log1p(variance)
     factors: Numbers = np.exp(np.sqrt(s2) * normals - s2 / 2)
     return factors
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
 from sfumato.errors import DataError, listing
+from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import complete, is_constant
 from sfumato.kernels.robust import robust_location_scatter, whitened
 from sfumato.microdata import Batch, Microdata, by_level
@@ -117,9 +118,9 @@ class MultivariateTopCode(Mask):
 
 def _patterns(x: Numbers) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
     """Return the rows that have the same columns answered, with those columns; rows without any answer are left out."""
-    known = ~np.isnan(x)
-    kinds, which = np.unique(known, axis=0, return_inverse=True)
-    return [(np.flatnonzero(which == i), kind) for i, kind in enumerate(kinds) if kind.any()]
+    label, sizes = classes([np.isnan(column).astype(np.int64) for column in x.T], len(x))
+    blocks = np.split(np.argsort(label, kind="stable"), np.cumsum(sizes)[:-1]) if len(sizes) else []
+    return [(rows, known) for rows in blocks if (known := ~np.isnan(x[rows[0]])).any()]
 
 
 def _squared(x: Numbers, centre: Numbers, axes: Numbers) -> Numbers:

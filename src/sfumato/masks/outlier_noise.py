@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -95,19 +96,20 @@ class OutlierNoise(NoiseLevel):
         out = batch
         for part in self.parts:
             check_numbers(batch, part.names)
+            found = cache(partial(self.outliers, batch, part))  # judged once, when the first column is looked at
             for j, name in enumerate(part.names):
-                out = out.replace(name, partial(self._masked, batch, draws, part, j))
+                out = out.replace(name, partial(self._masked, batch, draws, part, j, found))
         return out
 
-    def _masked(self, batch: Batch, draws: Draws, part: Part, j: int) -> Numbers:
-        return batch.numbers(part.names[j]) + self._noise(batch, draws, part, j)
+    def _masked(self, batch: Batch, draws: Draws, part: Part, j: int, found: Callable[[], Flags]) -> Numbers:
+        return batch.numbers(part.names[j]) + self._noise(batch, draws, part, j, found())
 
-    def _noise(self, batch: Batch, draws: Draws, part: Part, j: int) -> Numbers:
+    def _noise(self, batch: Batch, draws: Draws, part: Part, j: int, outliers: Flags) -> Numbers:
         """Return the noise of one column, shape (n,): zero for all but outliers."""
         noise = np.zeros(len(batch))
         for weight, name in zip(part.root[j, : j + 1], part.names, strict=False):
             noise += weight * draws.normals(batch.units(name), name)
-        return np.where(self.outliers(batch, part), float(self._level((part.names[j],))[0]) * noise, 0.0)
+        return np.where(outliers, float(self._level((part.names[j],))[0]) * noise, 0.0)
 
     def outliers(self, batch: Batch, part: Part) -> Flags:
         """Return which records are outliers in these columns, shape (n,)."""
@@ -124,7 +126,11 @@ class OutlierNoise(NoiseLevel):
         fitted = self if self.is_fitted else self.fit(data, draws)
         names = tuple(name for part in fitted.parts for name in part.names)
         batch = needed(data, names)
-        columns = [fitted._noise(batch, draws, part, j) for part in fitted.parts for j in range(len(part.names))]
+        columns = [
+            fitted._noise(batch, draws, part, j, fitted.outliers(batch, part))
+            for part in fitted.parts
+            for j in range(len(part.names))
+        ]
         c = [np.where(np.isnan(batch.numbers(n)), 0.0, noise) for n, noise in zip(names, columns, strict=True)]
         return MatrixForm(names, names, C=np.column_stack(c), random=("C",), depends=("C",))
 

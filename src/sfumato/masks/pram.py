@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, categorical_targets, learned, param
 from sfumato.engines import Column
@@ -169,9 +170,9 @@ class PRAM(Mask):
         for variable, coder in codes.items():
             move: Transition = self.transitions[" by ".join(variable)]
             cell, own = coder.index(batch)
-            for name in variable:
-                cell = np.where(batch.missing(name), _STAYS, cell) if len(variable) == 1 else cell
-            at = np.array([move.strata.index(s) if s in move.strata else UNSEEN for s in strata] + [UNSEEN])[stratum]
+            cell[np.all([_missing(batch, name) for name in variable], axis=0)] = _STAYS
+            place = {s: i for i, s in enumerate(move.strata)}
+            at = np.array([*(place.get(s, UNSEEN) for s in strata), UNSEEN, UNSEEN])[stratum]
             self._check_seen(variable, cell, at, move)
             rows = move.rows(np.maximum(at, 0), np.maximum(cell, 0))
             uniforms = draws.uniforms(batch.units(variable[0]), " by ".join(variable))
@@ -221,6 +222,11 @@ class PRAM(Mask):
                 says = f"{label}: {still:,} records stay as they are, alone with their category"
                 said.append(Guarantee(step, says, "diagonals of 1 counted"))
         return tuple(said)
+
+
+def _missing(batch: Batch, name: str) -> NDArray[np.bool_]:
+    codes, values = batch.column(name).codes
+    return np.array([*(v in batch.schema[name].missing for v in values), True])[codes]
 
 
 def _gaps(columns: tuple[str, ...], cell: Cell, schema: Schema) -> list[bool]:

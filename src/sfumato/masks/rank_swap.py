@@ -99,12 +99,17 @@ class RankSwap(Mask):
 
     def _sources(self, ranked: Ranked, ids: NDArray[np.int64], name: str, draws: Draws) -> Rows:
         """Return for each unit the unit whose value it gets, shape (units,)."""
-        from sfumato.kernels.rank_swap import exchanges, partners, shuffled_ties
+        from sfumato.kernels.rank_swap import partners, shuffled_ties
 
         if not len(ranked.order):
             raise DataError(f"column '{name}' has no values at all, so there is nothing to swap.")
         if len(ranked.ties) == 2:
             raise DataError(f"column '{name}' is constant, so swapping would change nothing. Leave it out of columns=.")
+        if not ranked.movable:
+            raise DataError(
+                f"no value of '{name}' can change: p = {self._limit(name):g} is {ranked.limits.max():,} ranks at most, and no "
+                "two different values of one stratum are so near. Raise p, or use coarser strata."
+            )
         order, runs = ranked.order, np.diff(ranked.ties)
         if (runs > 1).any():
             tied = np.zeros(len(ids), bool)
@@ -112,13 +117,7 @@ class RankSwap(Mask):
             uniforms = np.zeros(len(ids))
             uniforms[tied] = draws.uniforms(ids[tied], f"{name} ties")
             order = shuffled_ties(order, ranked.ties, uniforms)
-        partner = partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
-        if not exchanges(ranked.order, ranked.ties, partner):
-            raise DataError(
-                f"no value of '{name}' would change: within p = {self._limit(name):g} of its rank, {ranked.limits.max():,} "
-                "ranks at most, every value meets only values equal to it, or none. Raise p, or use coarser strata."
-            )
-        return partner
+        return partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify on the released values that each column's distribution is kept and that no rank moved past the limit."""
@@ -160,6 +159,12 @@ class Ranked:
     ties: Rows
     values: NDArray[np.float64]
     limits: Rows
+
+    @property
+    def movable(self) -> bool:
+        """Whether some stratum has two different values and a limit of at least a rank."""
+        runs = np.diff(np.searchsorted(self.ties, self.begins))
+        return bool(((self.limits >= 1) & (runs >= 2)).any())
 
     @property
     def unswapped(self) -> int:

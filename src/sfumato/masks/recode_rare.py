@@ -78,9 +78,7 @@ class RecodeRare(Mask):
                 chain.append(text.ljust(len(chain[0]), ROOT))
             return [*chain, ROOT]
         path = path_of(attribute, value)
-        # a label that is repeated on the next level is no cut: go on until it changes
-        steps = [*path[:: self.cut], path[-1]]
-        return list(dict.fromkeys(steps if len(set(steps[:2])) > 1 else [path[0], *dict.fromkeys(path)]))
+        return list(dict.fromkeys([*path[:: self.cut], path[-1]]))  # a label repeated on the next level is no cut
 
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema: the columns hold text, values and cut values side by side."""

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask
-from sfumato.engines import Kind
+from sfumato.engines import Column, Kind
 from sfumato.errors import DataError, ParameterError, SchemaError
 from sfumato.households import unit_ids
 from sfumato.masks.recoded_schema import by_cuts, by_level, by_list, hierarchy_of, interval_labels
-from sfumato.microdata import Batch, Microdata, missing_of
+from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Attribute, Schema
 from sfumato.schema.hierarchy.base import label_of
 
@@ -123,19 +123,19 @@ def generalised(attribute: Attribute, values: Sequence[Any], level: int) -> list
 
 
 def _cut(batch: Batch, name: str, cuts: tuple[float, ...]) -> Batch:
-    numbers, column = batch.numbers(name), batch.column(name)
-    labels = interval_labels(cuts)
+    numbers, labels = batch.numbers(name), interval_labels(cuts)
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="right"))
-    coded = (
-        missing_of(column, batch.schema[name]) & ~column.missing if batch.schema[name].missing else np.zeros(0, bool)
-    )
-    if coded.any():  # which kind of "no answer" it was stays known
-        old, values = column.codes
-        words = sorted({label_of(values[i]) for i in np.unique(old[coded])})
-        place = np.array([words.index(w) if (w := label_of(v)) in words else -1 for v in values])
-        codes[coded] = len(labels) + place[old[coded]]
-        labels = [*labels, *words]
+    for code in batch.schema[name].missing:  # which kind of "no answer" it was stays known
+        codes[_is(batch.column(name), code)] = len(labels)
+        labels.append(label_of(code))
     return batch.with_codes(name, codes, labels)
+
+
+def _is(column: Column, value: object) -> NDArray[np.bool_]:
+    if column.kind is Kind.NUMBER:
+        return np.asarray(column.numbers == value) if not isinstance(value, str) else np.zeros(len(column), bool)
+    codes, values = column.codes
+    return np.array([v == value for v in values] + [False])[codes]
 
 
 # -- counting

@@ -84,6 +84,7 @@ class Shuffle(Mask):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn how the given columns are written as regressors."""
         names = numeric_targets(self.columns, data)
+        given = learn_given(data, given_names(self, names, data.schema))
         for name in names:
             numbers = data.numbers(name)
             known = numbers[~np.isnan(numbers)]
@@ -91,7 +92,6 @@ class Shuffle(Mask):
                 raise DataError(f"column '{name}' has fewer than three values, too few to shuffle. Leave it out.")
             if known.min() == known.max():
                 raise DataError(f"column '{name}' is constant, so shuffling would change nothing. Leave it out.")
-        given = learn_given(data, given_names(self, names, data.schema))
         return self.learn(names=names, regressors=tuple(replace(g, mean=0.0) for g in given))
 
     def touches(self, schema: Schema) -> tuple[str, ...]:

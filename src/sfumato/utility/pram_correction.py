@@ -85,11 +85,11 @@ def _checked(observed_counts: Any, matrix: Any) -> tuple[Numbers, Numbers]:
 
 def _likeliest(observed: Numbers, r: Numbers) -> Numbers:
     """Return the counts, none negative, under which the released counts are most likely (EM; van den Hout and Elamir 2006)."""
-    counts = np.full(len(r), observed.sum() / len(r))
+    counts: Numbers = np.full(len(r), observed.sum() / len(r))
     for _ in range(_STEPS):
         expected = r.T @ counts
         ratio = np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)
-        better = counts * (r @ ratio)
+        better: Numbers = counts * (r @ ratio)
         if np.abs(better - counts).max() <= _SMALL * max(observed.sum(), 1.0):
             return better
         counts = better

@@ -1,0 +1,628 @@
+"""Rank swapping and data swapping: the limit is a limit, tables stay as they were, and every refusal."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from sfumato.contract import Draws, Mask, Recipe, Release
+from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
+from sfumato.kernels.data_swap import pairs_of_different
+from sfumato.kernels.rank_swap import largest_moves, partners, shuffled_ties
+from sfumato.kernels.sorting import sorted_runs
+from sfumato.masks import DataSwap, RankSwap
+from sfumato.microdata import Microdata
+from sfumato.schema import Attribute, Schema
+
+Numbers = NDArray[np.float64]
+ALPHA = 1e-4
+"""Chance that a test of frequencies fails although all is right."""
+
+
+def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
+    table = pa.table({n: v if isinstance(v, pa.Array) else pa.array(v, from_pandas=False) for n, v in columns.items()})
+    facts = facts or {}
+    return Microdata(
+        table, Schema(tuple(Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns))
+    )
+
+
+def values(data: Microdata, name: str) -> list[Any]:
+    return data.batch([name]).column(name).arrow.to_pylist()
+
+
+def swapped(mask: Mask, data: Microdata, seed: int = 1) -> Release:
+    return mask.apply(data, Draws(seed))
+
+
+# Sorting
+
+
+@given(st.lists(st.floats(allow_nan=False, width=64), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_sorting_gives_the_order_and_the_runs_of_numpy(x: list[float]) -> None:
+    numbers = np.array(x, np.float64)
+    order, begins, distinct = sorted_runs(numbers)
+    assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    expected, first = np.unique(np.sort(numbers), return_index=True)
+    assert begins.tolist() == [*first.tolist(), len(x)]
+    assert distinct.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(1).normal(size=5000),
+        np.random.default_rng(2).integers(0, 40, 5000).astype(float),
+        np.r_[1e300, 1e9 + np.random.default_rng(3).random(5000) * 1e-3, -np.inf],
+        np.full(100, 7.25),
+        np.array([0.0, -0.0, 0.0, -1.0]),
+    ],
+    ids=["continuous", "ties", "a cluster far from an outlier", "constant", "signed zeros"],
+)
+def test_sorting_copes_with_every_shape_of_distribution(x: Numbers) -> None:
+    order, begins, distinct = sorted_runs(x)
+    assert order.tolist() == np.argsort(x, kind="stable").tolist()
+    assert distinct.tolist() == np.unique(x).tolist()
+    assert np.diff(begins).tolist() == np.unique(x, return_counts=True)[1].tolist()
+
+
+# Partners
+
+
+def slow_partners(order: list[int], begins: list[int], limits: list[int], uniforms: Numbers) -> list[int]:
+    """Partners with lists: from the lowest rank up, each free unit draws among the free ones in its window."""
+    partner = list(range(len(uniforms)))
+    for start, end, limit in zip(begins, begins[1:], limits, strict=False):
+        units = order[start:end]
+        if limit < 1 or len(units) < 2:
+            continue
+        if len(units) % 2:
+            units.pop(2 * int(uniforms[units[-1]] * ((len(units) + 1) // 2)))
+            limit = max(limit - 1, 1)
+        pool: list[int] = []
+        entered = 0
+        for k in range(len(units)):
+            while entered <= min(k + limit, len(units) - 1):
+                pool.append(entered)
+                entered += 1
+            if partner[units[k]] != units[k]:
+                continue
+            for taken in (k, None):
+                j = pool[int(uniforms[units[k]] * len(pool))] if taken is None else taken
+                pool[pool.index(j)] = pool[-1]
+                pool.pop()
+            partner[units[k]], partner[units[j]] = units[j], units[k]
+    return partner
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(0, 12), st.integers(0, 2**32 - 1))
+@settings(max_examples=200, deadline=None)
+def test_partners_are_those_of_the_slow_twin_and_all_but_one_of_an_odd_number_find_one(
+    sizes: list[int], limit: int, seed: int
+) -> None:
+    g = np.random.default_rng(seed)
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    order, uniforms = g.permutation(begins[-1]), g.random(begins[-1])
+    limits = np.full(len(sizes), limit)
+    found = partners(order, begins, limits, uniforms)
+    assert found.tolist() == slow_partners(order.tolist(), begins.tolist(), limits.tolist(), uniforms)
+    assert found[found].tolist() == list(range(len(order)))  # pairs: the partner's partner is oneself
+    rank = np.argsort(order)
+    for start, end in itertools.pairwise(begins.tolist()):
+        block = order[start:end]
+        assert set(found[block].tolist()) == set(block.tolist())
+        assert (np.abs(rank[found[block]] - rank[block]) <= limit).all()
+        alone = int((found[block] == block).sum())
+        assert alone == (len(block) if limit < 1 or len(block) < 2 else len(block) % 2)
+
+
+def pairings(n: int, limit: int) -> dict[tuple[int, ...], float]:
+    """The chance of each set of partners among n ranks, by going through every choice."""
+
+    def go(partner: tuple[int, ...], k: int) -> dict[tuple[int, ...], float]:
+        if k == n:
+            return {partner: 1.0}
+        if partner[k] != k:
+            return go(partner, k + 1)
+        free = [j for j in range(k + 1, min(k + limit, n - 1) + 1) if partner[j] == j]
+        if not free:
+            return go(partner, k + 1)
+        out: Counter[tuple[int, ...]] = Counter()
+        for j in free:
+            chosen = list(partner)
+            chosen[k], chosen[j] = j, k
+            for end, chance in go(tuple(chosen), k + 1).items():
+                out[end] += chance / len(free)  # type: ignore[assignment]
+        return out
+
+    return go(tuple(range(n)), 0)
+
+
+@pytest.mark.parametrize(("n", "limit"), [(4, 2), (6, 2), (6, 3), (8, 7)])
+def test_each_candidate_has_the_same_chance_to_be_the_partner(n: int, limit: int) -> None:
+    truth, draws = pairings(n, limit), 20_000
+    uniforms = np.random.default_rng(4).random((draws, n))
+    begins, limits = np.array([0, n]), np.array([limit])
+    seen = Counter(tuple(partners(np.arange(n), begins, limits, u).tolist()) for u in uniforms)
+    assert set(seen) <= set(truth)
+    expected = [draws * chance for chance in truth.values()]
+    assert stats.chisquare([seen[key] for key in truth], expected).pvalue > ALPHA
+
+
+def test_the_one_left_over_of_an_odd_number_may_be_anyone_of_every_second_rank() -> None:
+    uniforms = np.random.default_rng(5).random((9_000, 9))
+    found = [partners(np.arange(9), np.array([0, 9]), np.array([3]), u) for u in uniforms]
+    alone = Counter(int(np.flatnonzero(f == np.arange(9))[0]) for f in found)
+    assert set(alone) == {0, 2, 4, 6, 8}
+    assert stats.chisquare([alone[k] for k in (0, 2, 4, 6, 8)]).pvalue > ALPHA
+
+
+def test_ties_are_shuffled_with_equal_chances_and_nothing_else_moves() -> None:
+    order, ties = np.array([5, 2, 0, 1, 4, 3]), np.array([0, 1, 4, 6])
+    seen = Counter(tuple(shuffled_ties(order, ties, u).tolist()) for u in np.random.default_rng(6).random((6_000, 6)))
+    wanted = [(5, *a, *b) for a in itertools.permutations((2, 0, 1)) for b in itertools.permutations((4, 3))]
+    assert set(seen) == set(wanted)
+    assert stats.chisquare([seen[w] for w in wanted]).pvalue > ALPHA
+
+
+def rank_moves(before: Sequence[float], after: Sequence[float]) -> list[int]:
+    """For each record, the distance between the ranks of its old value and the ranks of its new one."""
+    ranks: dict[float, list[int]] = {}
+    for rank, value in enumerate(sorted(before)):
+        ranks.setdefault(value, []).append(rank)
+    return [
+        0 if a == b else min(abs(r - s) for r in ranks[a] for s in ranks[b]) for a, b in zip(before, after, strict=True)
+    ]
+
+
+@given(st.lists(st.integers(0, 12), min_size=2, max_size=40), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_the_largest_move_is_that_of_the_definition(x: list[int], random: Any) -> None:
+    y = random.sample(x, len(x))
+    before, after = np.array(x, np.float64), np.array(y, np.float64)
+    order, ties, _ = sorted_runs(before)
+    largest, changed = largest_moves(order, sorted_runs(after)[0], ties, np.array([0, len(x)]))
+    assert largest.tolist() == [max(rank_moves(x, y))]
+    assert changed == sum(a != b for a, b in zip(x, y, strict=True))
+
+
+# Rank swapping
+
+
+@given(
+    st.lists(st.integers(0, 15), min_size=4, max_size=80),
+    st.floats(0.01, 1.0),
+    st.integers(0, 10_000),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_rank_moves_past_the_limit_whatever_the_ties(x: list[int], p: float, seed: int) -> None:
+    data = microdata(x=[float(v) for v in x])
+    try:
+        after = swapped(RankSwap("x", p=p), data, seed).masked.numbers("x").tolist()
+    except DataError as error:
+        assert "constant" in str(error) or "no value of 'x' can change" in str(error)  # noqa: PT017
+        return
+    assert sorted(after) == sorted(x)
+    assert max(rank_moves([float(v) for v in x], after)) <= int(p * len(x) + 1e-9)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.01, 0.1, 0.5, 1.0])
+def test_a_large_file_keeps_the_limit_and_everyone_is_swapped(p: float) -> None:
+    x = np.random.default_rng(7).lognormal(3, 1, 20_000)
+    made = swapped(RankSwap("x", p=p), microdata(x=x))
+    before, after = (stats.rankdata(v) for v in made.pair("x"))
+    assert np.abs(before - after).max() <= p * len(x)
+    assert (before != after).all()
+    # ranks have variance n²/12, and moves are at most pn: the correlation of ranks is at least 1 - 6p²
+    assert np.corrcoef(before, after)[0, 1] >= 1 - 6 * p**2 - 1e-3
+
+
+def test_a_higher_limit_moves_ranks_further() -> None:
+    data = microdata(x=np.random.default_rng(8).normal(size=5_000))
+    moves = []
+    for p in (0.01, 0.05, 0.2):
+        before, after = (stats.rankdata(v) for v in swapped(RankSwap("x", p=p), data).pair("x"))
+        moves.append(np.abs(before - after).mean())
+    assert moves[0] < moves[1] < moves[2]
+
+
+def test_missing_values_and_their_codes_are_not_ranked_and_stay() -> None:
+    x: list[Any] = [1.0, None, 3.0, -9.0, 2.0, float("nan"), 5.0, 4.0]
+    made = swapped(RankSwap("x", p=1.0), microdata({"x": {"missing": (-9.0,)}}, x=x))
+    after = values(made.masked, "x")
+    assert after[1] is None
+    assert after[3] == -9.0
+    assert np.isnan(after[5])
+    assert sorted(after[i] for i in (0, 2, 4, 6, 7)) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert "1 of 5 values have no partner" in made.guarantees[-1].says
+
+
+@pytest.mark.parametrize(
+    ("column", "facts"),
+    [
+        (pa.array([2**60 + i for i in range(0, 4000, 1000)], pa.int64()), {}),
+        (pa.array([Decimal("1.10"), Decimal("2.20"), Decimal("3.30"), Decimal("4.40")]), {}),
+        (pa.array([1.5, 2.5, 3.5, 4.5], pa.float32()), {}),
+        (pa.array(["low", "mid", "high", "top"]).dictionary_encode(),
+         {"values": {"low": 1.0, "mid": 2.0, "high": 3.0, "top": 4.0}}),
+    ],
+    ids=["large whole numbers", "decimals", "float32", "ordered categories"],
+)  # fmt: skip
+def test_values_are_exchanged_as_they_are_in_their_own_type(column: pa.Array, facts: dict[str, Any]) -> None:
+    data = microdata({"x": facts}, x=column)
+    after = swapped(RankSwap("x", p=1.0), data).masked.batch(["x"]).column("x").arrow
+    assert after.type == data.batch(["x"]).column("x").arrow.type
+    assert sorted(map(str, after.to_pylist())) == sorted(map(str, column.to_pylist()))
+    assert after.to_pylist() != column.to_pylist()
+
+
+def test_tied_values_are_treated_alike_wherever_they_stand_in_the_file() -> None:
+    data = microdata(x=[0.0] * 10 + [1.0] * 10)
+    hits = np.zeros(10)
+    for seed in range(400):
+        hits += swapped(RankSwap("x", p=0.15), data, seed).masked.numbers("x")[:10] == 1.0
+    assert hits.sum() > 200
+    assert stats.chisquare(hits).pvalue > ALPHA
+
+
+def test_each_column_is_swapped_on_its_own() -> None:
+    x = np.random.default_rng(9).normal(size=2_000)
+    made = swapped(RankSwap(["x", "y"], p=0.3), microdata(x=x, y=x)).masked
+    assert not np.array_equal(made.numbers("x"), made.numbers("y"))
+    rx, ry = (stats.rankdata(made.numbers(n)) - stats.rankdata(x) for n in ("x", "y"))
+    # neighbours in rank share the room they have to move in, so moves are near zero correlated, not exactly
+    assert abs(np.corrcoef(rx[500:1500], ry[500:1500])[0, 1]) < 0.2
+
+
+def test_a_column_may_have_a_limit_of_its_own() -> None:
+    g = np.random.default_rng(10)
+    data = microdata(x=g.normal(size=1_000), y=g.normal(size=1_000))
+    made = swapped(RankSwap(["x", "y"], p={"x": 0.01, "y": 0.5}), data)
+    moves = {n: np.abs(np.subtract(*map(stats.rankdata, made.pair(n)))).max() for n in ("x", "y")}
+    assert moves["x"] <= 10 < moves["y"] <= 500
+
+
+def test_strata_are_not_crossed_and_each_keeps_its_distribution_and_its_limit() -> None:
+    g = np.random.default_rng(11)
+    area = g.integers(0, 4, 603)
+    x = np.round(g.normal(10 * area, 5, 603))
+    data = microdata({"area": {"role": "key"}}, x=x, area=area)
+    made = swapped(RankSwap("x", p=0.1, within=["area"]), data)
+    _, after = made.pair("x")
+    for a in range(4):
+        inside = area == a
+        assert sorted(after[inside]) == sorted(x[inside])
+        assert max(rank_moves(x[inside].tolist(), after[inside].tolist())) <= int(0.1 * inside.sum())
+    assert "in each stratum" in made.guarantees[1].says
+
+
+def test_a_stratum_that_is_too_small_for_the_limit_is_counted_as_unswapped() -> None:
+    data = microdata({"area": {"role": "key"}}, x=np.arange(24.0), area=[0] * 20 + [1] * 4)
+    made = swapped(RankSwap("x", p=0.1, within=["area"]), data)
+    assert made.masked.numbers("x")[20:].tolist() == [20.0, 21.0, 22.0, 23.0]
+    assert "4 of 24 values have no partner" in made.guarantees[-1].says
+
+
+def households(n: int = 300) -> tuple[Microdata, NDArray[np.int64]]:
+    g = np.random.default_rng(12)
+    home = np.sort(g.integers(0, n, 3 * n))
+    rent = g.gamma(3, 200, n).round(-1)
+    facts = {"home": {"role": "household"}, "rent": {"level": "household"}}
+    return microdata(facts, home=home, rent=rent[home], pay=g.normal(size=3 * n)), home
+
+
+def test_household_values_are_ranked_and_swapped_among_households() -> None:
+    data, home = households()
+    before, after = swapped(RankSwap("rent", p=0.05), data).pair("rent")
+    one = np.unique(home, return_index=True)[1]
+    assert all(len(set(after[home == h])) == 1 for h in np.unique(home))
+    assert sorted(after[one]) == sorted(before[one])
+    assert max(rank_moves(before[one].tolist(), after[one].tolist())) <= int(0.05 * len(one))
+
+
+def test_ranks_that_moved_too_far_or_values_that_changed_stop_the_release() -> None:
+    x = np.arange(100.0)
+    data, mask = microdata(x=x), RankSwap("x", p=0.1)
+    fitted = mask.fit(data, Draws(1))
+    far = x.copy()
+    far[[0, 11]] = far[[11, 0]]
+    with pytest.raises(DataError, match=r"moved further in rank than p allows; nothing is released\."):
+        fitted.guarantees(data, microdata(x=far), "s")
+    near = x.copy()
+    near[[0, 10]] = near[[10, 0]]
+    assert "largest move is 10" in fitted.guarantees(data, microdata(x=near), "s")[0].verified
+    for wrong in (np.where(x == 5, 5.5, x), np.where(x == 5, 6, x), np.where(x == 5, np.nan, x)):
+        with pytest.raises(DataError, match=r"distribution of 'x' is not the one it had; nothing is released\."):
+            fitted.guarantees(data, microdata(x=wrong), "s")
+
+
+@pytest.mark.parametrize(
+    ("x", "p", "sentence"),
+    [
+        ([7.0] * 30, 0.5, "is constant"),
+        ([None, None, float("nan")], 0.5, "no values at all"),
+        (list(range(30)), 0.01, "no value of 'x' can change: p = 0.01 is 0 ranks at most"),
+        ([0.0] * 15 + [1.0], 0.9, None),
+        ([5.0], 1.0, "is constant"),
+    ],
+)
+def test_what_swapping_cannot_change_is_refused_and_never_released_as_if_swapped(
+    x: list[Any], p: float, sentence: str | None
+) -> None:
+    data = microdata(x=pa.array(x, pa.float64(), from_pandas=False))
+    if sentence is None:
+        assert (swapped(RankSwap("x", p=p), data).masked.numbers("x") != data.numbers("x")).sum() == 2
+        return
+    with pytest.raises(DataError, match=sentence):
+        swapped(RankSwap("x", p=p), data)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "sentence"),
+    [
+        ({"columns": ["x"], "p": 0}, "must be a number above 0 and at most 1"),
+        ({"columns": ["x"], "p": 5}, "must be a number above 0 and at most 1"),
+        ({"columns": ["x"], "p": {"y": 0.1}}, "p gives no limit for x"),
+        ({"columns": ["x"], "p": {"x": 0.1, "y": 0.1}}, "p names columns that are not swapped: y"),
+        ({"columns": ["x"], "within": ["x"]}, "cannot be swapped and be a stratum at once"),
+        ({"columns": []}, "empty list"),
+    ],
+)
+def test_settings_of_a_rank_swap_that_make_no_sense_are_refused(settings_: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        RankSwap(**settings_)
+
+
+def test_columns_that_have_no_ranks_are_refused() -> None:
+    data = microdata(x=["a", "b"], y=[1.0, 2.0])
+    with pytest.raises(DataError, match="where numbers are needed"):
+        swapped(RankSwap("x"), data)
+    with pytest.raises(SfumatoError, match="not in the data"):
+        swapped(RankSwap("y", within=["z"]), data)
+
+
+@pytest.mark.parametrize("mask", [RankSwap("x"), DataSwap("x")])
+def test_swapping_is_no_matrix_mask(mask: Mask) -> None:
+    with pytest.raises(NotApplicable, match="records keep some of their fields and exchange others"):
+        mask.as_matrix(microdata(x=[1.0, 2.0]), Draws(1))
+
+
+# Data swapping
+
+
+def slow_pairs(
+    queue: list[int], label: list[int], cell: list[int], pool: list[int], uniforms: Numbers, pairs: int
+) -> list[int]:
+    """The same pairs with one list per class."""
+    partner = list(range(len(label)))
+    pools = {c: [i for i in pool if label[i] == c] for c in set(label)}
+    for i in queue:
+        free = pools[label[i]]
+        if pairs == 0 or partner[i] != i or all(cell[j] == cell[i] for j in free):
+            continue
+
+        def take(j: int, free: list[int] = free) -> None:
+            free[free.index(j)] = free[-1]
+            free.pop()
+
+        take(i)
+        start = int(uniforms[i] * len(free))
+        j = next(j for j in free[start:] + free[:start] if cell[j] != cell[i])
+        take(j)
+        partner[i], partner[j] = j, i
+        pairs -= 1
+    return partner
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 4), st.integers(0, 20), st.integers(0, 2**32 - 1))
+@settings(max_examples=150, deadline=None)
+def test_pairs_are_those_of_the_slow_twin(n: int, groups: int, levels: int, pairs: int, seed: int) -> None:
+    g = np.random.default_rng(seed)
+    label = np.unique(g.integers(0, groups, n), return_inverse=True)[1]
+    value = g.integers(0, levels, n)
+    cell = np.unique(label * levels + value, return_inverse=True)[1]
+    queue, pool, u = g.permutation(n), np.lexsort([g.random(n), label]), g.random(n)
+    found = pairs_of_different(queue, label, cell, pool, u, pairs)
+    assert found.tolist() == slow_pairs(queue.tolist(), label.tolist(), cell.tolist(), pool.tolist(), u, pairs)
+    moved = np.flatnonzero(found != np.arange(n))
+    assert len(moved) <= 2 * pairs
+    assert (found[found] == np.arange(n)).all()
+    assert (label[found[moved]] == label[moved]).all()
+    assert (value[found[moved]] != value[moved]).all()
+
+
+def test_every_record_with_another_value_has_the_same_chance_to_be_the_partner() -> None:
+    data = microdata({"x": {"role": "key", "scale": "unordered"}}, x=["a", "a", "b", "b", "c"])
+    seen: Counter[int] = Counter()
+    for seed in range(3_000):
+        made = swapped(DataSwap("x", rate=0.4), data, seed)
+        after = values(made.masked, "x")
+        if after[0] != "a":  # who got record 0's value
+            changed = [i for i in range(1, 5) if after[i] != ["a", "a", "b", "b", "c"][i]]
+            assert len(changed) == 1
+            seen[changed[0]] += 1
+    # a pair is drawn by its first record, then its second: 0 with 2: 1/5·1/3 + 1/5·1/3; 0 with 4: 1/5·1/3 + 1/5·1/4
+    chances = np.array([2 / 15, 2 / 15, 7 / 60])
+    assert set(seen) == {2, 3, 4}
+    assert stats.chisquare([seen[k] for k in (2, 3, 4)], chances / chances.sum() * seen.total()).pvalue > ALPHA
+
+
+KEY = {"role": "key", "scale": "unordered"}
+
+
+def people(n: int = 4_000) -> Microdata:
+    g = np.random.default_rng(13)
+    region = g.integers(0, 5, n)
+    facts = dict.fromkeys(("region", "sex", "job", "edu"), KEY)
+    return microdata(
+        facts,
+        region=[f"R{r}" for r in region],
+        sex=np.array(["f", "m"])[g.integers(0, 2, n)].tolist(),
+        job=[f"J{j}" for j in (region + g.integers(0, 6, n)) % 8],
+        edu=g.integers(1, 4, n),
+        pay=g.normal(size=n),
+    )
+
+
+def table(data: Microdata, *names: str) -> Counter[Any]:
+    return Counter(zip(*(values(data, n) for n in names), strict=True))
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
+def test_the_table_of_kept_and_swapped_columns_stays_and_the_rate_is_reached(rate: float) -> None:
+    data = people()
+    made = swapped(DataSwap(["region"], rate=rate, keep=["sex", "edu"]), data)
+    assert table(made.masked, "sex", "edu", "region") == table(data, "sex", "edu", "region")
+    changed = sum(a != b for a, b in zip(values(data, "region"), values(made.masked, "region"), strict=True))
+    assert changed == 2 * round(rate * 4_000 / 2)
+    assert table(made.masked, "job", "region") != table(data, "job", "region")
+    for name in ("sex", "job", "edu", "pay"):
+        assert values(made.masked, name) == values(data, name)
+
+
+def test_every_table_that_is_named_stays_exactly() -> None:
+    data = people()
+    margins = [["region", "job"], ["region", "sex"], ["edu", "sex"]]
+    made = swapped(DataSwap(["region"], rate=0.2, margins=margins), data)
+    for margin in margins:
+        assert table(made.masked, *margin) == table(data, *margin)
+    assert table(made.masked, "region", "edu") != table(data, "region", "edu")
+    assert made.guarantees[-2].says == (
+        "these tables are kept exactly: region; region by job; region by sex; edu by sex"
+    )
+
+
+def test_columns_that_are_swapped_together_stay_together() -> None:
+    data = people()
+    made = swapped(DataSwap(["region", "job"], rate=0.3), data)
+    assert table(made.masked, "region", "job") == table(data, "region", "job")
+    changed = [a != b for a, b in zip(table_rows(data), table_rows(made.masked), strict=True)]
+    assert sum(changed) == 1_200
+
+
+def table_rows(data: Microdata) -> list[tuple[Any, ...]]:
+    return list(zip(values(data, "region"), values(data, "job"), strict=True))
+
+
+def test_the_rarest_combinations_of_keys_are_exchanged_first() -> None:
+    region = ["A"] * 200 + ["B"] * 200 + [f"X{i}" for i in range(6)]
+    data = microdata({"region": KEY, "sex": KEY}, region=region, sex=["f"] * 406)
+    made = swapped(DataSwap(["region"], rate=12 / 406, target="rare"), data)
+    after = values(made.masked, "region")
+    assert all(a != b for a, b in zip(after[400:], region[400:], strict=True))
+    at_random = [
+        sum(a != b for a, b in zip(values(swapped(DataSwap(["region"], rate=12 / 406), data, s).masked, "region")[400:],
+                                   region[400:], strict=True))
+        for s in range(20)
+    ]  # fmt: skip
+    assert max(at_random) < 6
+
+
+def test_a_rate_that_cannot_be_reached_is_said() -> None:
+    # in each class nine records have one value and one has another: one pair each can be exchanged, and no more
+    data = microdata({"x": KEY, "c": KEY}, x=(["a"] * 9 + ["b"]) * 5, c=np.repeat(np.arange(5), 10))
+    made = swapped(DataSwap(["x"], rate=0.9, keep=["c"]), data)
+    assert "10 of 50 records have another's values (20.00%; rate = 0.9); no more could be exchanged" in (
+        made.guarantees[-1].says
+    )
+    assert sum(a != b for a, b in zip(values(data, "x"), values(made.masked, "x"), strict=True)) == 10
+
+
+def test_records_without_an_answer_are_left_alone() -> None:
+    x: list[Any] = ["a", None, "b", "?", "a", "b", None, "?"] * 10
+    data = microdata({"x": {**KEY, "missing": ("?",)}}, x=x)
+    after = values(swapped(DataSwap(["x"], rate=1.0), data).masked, "x")
+    assert [v for v in after if v in (None, "?")] == [v for v in x if v in (None, "?")]
+    assert all((a in (None, "?")) == (b in (None, "?")) for a, b in zip(after, x, strict=True))
+    assert sum(a != b for a, b in zip(after, x, strict=True)) >= 36
+
+
+def test_households_are_exchanged_whole_with_households_of_their_size() -> None:
+    g = np.random.default_rng(14)
+    home = np.repeat(np.arange(400), g.integers(1, 5, 400))
+    region, tenure = g.integers(0, 6, 400), g.integers(0, 2, 400)
+    facts = {"home": {"role": "household"}, "region": {**KEY, "level": "household"},
+             "tenure": {**KEY, "level": "household"}, "sex": KEY}  # fmt: skip
+    data = microdata(facts, home=home, region=region[home], tenure=tenure[home], sex=g.integers(0, 2, len(home)))
+    made = swapped(DataSwap(["region"], rate=0.3, keep=["tenure"]), data)
+    after = np.array(values(made.masked, "region"))
+    assert all(len(set(after[home == h])) == 1 for h in range(400))
+    assert table(made.masked, "region", "tenure") == table(data, "region", "tenure")  # counted in persons
+    assert "of 400 households have another's values" in made.guarantees[-1].says
+    with pytest.raises(DataError, match="members of one household differ in 'sex'"):
+        swapped(DataSwap(["region"], keep=["sex"]), data)
+    with pytest.raises(DataError, match="Swap them in two steps"):
+        swapped(DataSwap(["region", "sex"]), data)
+
+
+def test_a_table_that_changed_stops_the_release() -> None:
+    data = people(200)
+    fitted = DataSwap(["region"], keep=["sex"]).fit(data, Draws(1))
+    wrong = values(data, "region")
+    i, j = values(data, "sex").index("f"), values(data, "sex").index("m")
+    wrong[i], wrong[j] = "R0", "R4"
+    bad = data.with_schema(data.schema).transform(
+        lambda b: b.with_columns({"region": microdata(x=wrong).batch(["x"]).column("x")}), data.schema
+    )
+    with pytest.raises(DataError, match=r"is not the one it was; nothing is released\."):
+        fitted.guarantees(data, bad, "s")
+
+
+@pytest.mark.parametrize(
+    ("settings_", "sentence"),
+    [
+        ({"columns": ["x"], "keep": ["x"]}, "cannot be swapped and be kept at once"),
+        ({"columns": ["x"], "rate": 0}, "above 0"),
+        ({"columns": ["x"], "rate": 1.5}, "at most 1"),
+        ({"columns": ["x"], "margins": ["x"]}, "must be a list of tables"),
+        ({"columns": ["x"], "margins": [[]]}, "must be a list of tables"),
+        ({"columns": ["x"], "margins": [[1]]}, "must be a list of tables"),
+        ({"columns": ["x"], "margins": 3}, "must be a list of tables"),
+        ({"columns": ["x"], "target": "old"}, "one of 'random', 'rare'"),
+    ],
+)
+def test_settings_of_a_data_swap_that_make_no_sense_are_refused(settings_: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        DataSwap(**settings_)
+
+
+def test_data_in_which_nothing_can_be_exchanged_are_refused() -> None:
+    data = microdata({"x": KEY, "y": KEY}, x=["a"] * 4, y=["p", "q", "r", "s"])
+    with pytest.raises(DataError, match="no two records have different values in x"):
+        swapped(DataSwap(["x"]), data)
+    with pytest.raises(DataError, match="none agree on y and have different values"):
+        swapped(DataSwap(["x"], keep=["y"]), data)
+    with pytest.raises(DataError, match="every key of categories is in keep"):
+        swapped(DataSwap(keep=["x", "y"]), data)
+    with pytest.raises(SfumatoError, match="not in the data"):
+        swapped(DataSwap(["x"], margins=[["x", "z"]]), data)
+
+
+def test_margins_travel_in_a_recipe_file() -> None:
+    recipe = Recipe.of(DataSwap(["region"], margins=[["region", "sex"], ["region", "edu"]]))
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    data = people(500)
+    assert (
+        recipe.apply(data, Draws(2)).masked.digest()
+        == Recipe.from_toml(recipe.to_toml()).apply(data, Draws(2)).masked.digest()
+    )
+
+
+def test_a_key_of_a_hundred_thousand_levels_is_swapped_in_time_that_grows_with_the_records() -> None:
+    n = 100_000
+    data = microdata({"x": KEY, "c": KEY}, x=np.random.default_rng(15).permutation(n), c=np.arange(n) % 7)
+    made = swapped(DataSwap(["x"], rate=1.0, keep=["c"]), data)
+    assert table(made.masked, "c", "x") == table(data, "c", "x")
+    assert (data.numbers("x") == made.masked.numbers("x")).sum() <= 7
