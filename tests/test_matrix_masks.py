@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -434,6 +435,13 @@ def test_a_total_of_nothing_or_with_a_taken_name_is_refused() -> None:
         AggregateColumns(["rent", "salary"], total="age").apply(five(), Draws(1))
 
 
+@pytest.mark.parametrize("mask", [AggregateColumns(XY), MatrixMask(XY, B=[[1.0], [1.0]])], ids=lambda m: m.name)
+def test_what_follows_a_column_that_goes_goes_with_it(mask: Mask) -> None:
+    data = data_of(numbers(6, 3), ("x", "y", "z"), code=["a", "a", "b", "c", "b", "a"])
+    linked = data.with_schema(data.schema.change("code", follows="z").change("z", follows="y"))
+    assert set(mask.apply(linked, Draws(1)).masked.schema.names()) <= {"total", "m1"}
+
+
 def test_a_step_may_mask_what_an_earlier_step_made() -> None:
     from sfumato import AttributeRisk, ru_map
 
@@ -458,6 +466,17 @@ def test_an_amount_is_added_to_every_value_and_is_not_published() -> None:
         Displace({"x": 5.0}, columns=XY)
     with pytest.raises(ParameterError, match="not displaced: y"):
         Displace({"x": 5.0, "y": 1.0}, columns=["x"])
+
+
+def test_what_must_stay_secret_is_not_in_the_folder_that_is_published(tmp_path: Path) -> None:
+    draws = Draws(3)
+    recipe = Displace({"salary": 7.25}) >> MatrixMask("rent", B=[[1.375]])
+    recipe.apply(five(), draws).write(tmp_path / "out", draws, tmp_path / "seed.toml", forms=("csv",))
+    text = (tmp_path / "out" / "recipe.toml").read_text("utf-8")
+    assert "displace" in text
+    assert "7.25" not in text
+    assert "1.375" not in text
+    assert "7.25" in recipe.to_toml()
 
 
 # Composition

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sfumato.contract import Draws
 from sfumato.engines import Column, LocalEngine, Rows
@@ -238,6 +241,32 @@ def test_a_constant_column_comes_out_as_it_went_in(method: Any, value: float) ->
 def test_strata_that_the_data_do_not_have_are_refused_by_name(method: Any) -> None:
     with pytest.raises(DataError, match=r"column 'arae' is not in the data. Did you mean 'area'"):
         method(columns="v0", within="arae").apply(microdata({**draw(9, 1), "area": [1] * 9}), Draws(1))
+
+
+@every_method
+def test_strata_that_are_aggregated_themselves_are_refused(method: Any) -> None:
+    with pytest.raises(ParameterError, match=r"within of .* names columns that are aggregated: v0\."):
+        method(columns=("v0", "v1"), within="v0")
+    with pytest.raises(ParameterError, match=r"names columns that are aggregated: v1\."):
+        method(within="v1").apply(microdata(draw(9, 2)), Draws(1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+@every_method
+def test_ties_gaps_and_constants_never_leave_a_group_below_k(method: Any, data: st.DataObject) -> None:
+    value = st.one_of(st.none(), st.integers(0, 3).map(float))
+    rows = data.draw(st.lists(st.tuples(value, value), min_size=1, max_size=40))
+    frame = microdata({f"v{j}": pa.array([r[j] for r in rows], pa.float64()) for j in (0, 1)})
+    k = data.draw(st.integers(2, 6))
+    try:
+        release = method(k=k, rare="suppress").apply(frame, Draws(1))
+    except DataError as error:
+        assert re.search("k = |no values at all|too few to find their scatter", str(error))  # noqa: PT017
+        return
+    out = np.column_stack([release.masked.numbers(n) for n in ("v0", "v1")])
+    alone = [out] if method not in (IndividualRanking, OptimalUnivariate) else [out[:, [0]], out[:, [1]]]
+    assert all(smallest_group(x) >= k for x in alone)
 
 
 def test_a_number_of_records_below_two_is_refused_at_construction() -> None:

@@ -17,7 +17,7 @@ from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.gower import gower_from, gower_mdav, gower_pieces
 from sfumato.kernels.kmeans import k_means, merge_small
-from sfumato.kernels.optimal_groups import optimal_groups
+from sfumato.kernels.optimal_groups import _by_halving, _step_by_step, _walk_back, optimal_groups
 from sfumato.kernels.robust import principal_axes, robust_location_scatter, whitened
 from sfumato.masks import (
     ClusterMicroaggregation,
@@ -143,6 +143,18 @@ def test_the_shortest_path_is_the_best_of_all_ways_to_cut_the_sorted_values(data
     assert k <= np.bincount(labels).min() <= np.bincount(labels).max() <= 2 * k - 1
     best = min(loss(x, np.repeat(np.arange(len(cut)), cut)) for cut in compositions(len(x), k))
     assert float(loss(x, labels) - best) <= 1e-12 * float(best) + 1e-14 * float((x**2).max())
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 17, 64])
+def test_halving_finds_a_path_as_short_as_step_by_step(k: int) -> None:
+    g = np.random.default_rng(k)
+    for n in (k, 2 * k - 1, 2 * k, 3 * k - 1, 3 * k, 5 * k + 1, 400):
+        for x in (g.normal(size=n), g.pareto(0.7, n), g.integers(0, 6, n).astype(float), np.zeros(n)):
+            x = np.sort(x)
+            slow, fast = (_walk_back(method(x, k)) for method in (_step_by_step, _by_halving))
+            assert k <= np.bincount(fast).min() <= np.bincount(fast).max() <= 2 * k - 1
+            one, two = loss(x, slow), loss(x, fast)
+            assert abs(float(one - two)) <= 1e-12 * float(one) + 1e-20
 
 
 def test_no_partition_at_all_is_better_than_the_shortest_path() -> None:

@@ -229,12 +229,20 @@ class Recipe:
 
     # -- TOML
 
-    def to_toml(self) -> str:
-        """Return the recipe as TOML. Nothing learned from the data is in it, and no seed."""
+    def to_toml(self, withhold: bool = False) -> str:
+        """Return the recipe as TOML. Nothing learned from the data is in it, and no seed.
+
+        `withhold` leaves out parameters that analysts must not be told (a secret displacement): for what is published.
+        """
         header: dict[str, Any] = {"version": RECIPE_VERSION, "sfumato": VERSION}
         if self.digest:
             header["data_digest"] = self.digest
-        return dump(header, "step", [{"name": s.name, "mask": s.mask.name, **s.mask.to_dict()} for s in self.steps])
+        steps = []
+        for step in self.steps:
+            told = {k: p.published or not withhold for k, p in step.mask.parameters().items()}
+            fields = {k: v for k, v in step.mask.to_dict().items() if told[k]}
+            steps.append({"name": step.name, "mask": step.mask.name, **fields})
+        return dump(header, "step", steps)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -258,9 +266,9 @@ class Recipe:
             raise RecipeError("a recipe file holds one [[step]] table per mask; this one has none.")
         return cls(tuple(_step(s, i) for i, s in enumerate(steps, 1)), str(table.get("data_digest", "")))
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, withhold: bool = False) -> None:
         """Write the recipe to a TOML file."""
-        write_text(path, self.to_toml())
+        write_text(path, self.to_toml(withhold))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -122,7 +122,7 @@ class Release:
             self.masked.schema.write(temporary / "schema.toml")
             if self.recipe is not None:
                 dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
-                    temporary / "recipe.toml"
+                    temporary / "recipe.toml", withhold=True
                 )
             draws.write(secret, self.purpose(draws))
 

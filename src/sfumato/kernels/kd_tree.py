@@ -1,8 +1,8 @@
 """A tree of boxes over points in which single points can be removed: nearest and farthest neighbours without a full scan.
 
-A k-d tree (Bentley 1975) split at medians, so that it needs no pointers: node i has the children 2i + 1 and 2i + 2, and leaf j of
-L holds places j·n/L up to (j + 1)·n/L. Boxes shrink as points go. Answers are exact: every candidate's squared distance is summed
-column by column, boxes only say where not to look, and of equal distances the one with the lower record number wins.
+A k-d tree (Bentley 1975) split at medians, so that it needs no pointers: node i has the children 2i + 1 and 2i + 2, and leaf
+j of L holds places j·n/L up to (j + 1)·n/L. Boxes shrink as points go. Answers are exact: every candidate's squared distance
+is summed column by column, boxes only say where not to look, and of equal distances the lower record number wins.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ def _mdav(x, k):  # type: ignore[no-untyped-def]
 def mdav(x: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     """Return the group of each point, numbered as they are made, shape (n,); x has shape (n, p), k is at least 2.
 
-    While 3k or more are left: the point farthest from their mean with its k - 1 nearest, then the point farthest from that one
-    with its k - 1 nearest. Of 2k up to 3k - 1 that are left, one more such group; the rest is the last group. Ties go to the lower
-    row number. Equal to a full scan, and far from quadratic in n where there are few columns.
+    While 3k or more are left: the point farthest from their mean with its k - 1 nearest, then the point farthest from that
+    one with its k - 1 nearest. Of 2k up to 3k - 1 that are left, one more such group; the rest is the last group. Ties go to
+    the lower row number. Equal to a full scan, and far from quadratic in n where there are few columns.
     """
     labels: NDArray[np.int64] = _mdav(np.ascontiguousarray(x, np.float64), k)
     return labels

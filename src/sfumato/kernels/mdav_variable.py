@@ -81,9 +81,9 @@ def _assign_rest(x, labels, groups):  # type: ignore[no-untyped-def]
 def v_mdav(x: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.int64]:
     """Return the group of each point, numbered as they are made, shape (n,); x has shape (n, p), n >= k >= 2.
 
-    While k or more are left: the point farthest from the mean of all with its k - 1 nearest. The group then takes in the free point
-    that is closest to any member, as long as it is closer to that member than gamma times its distance to the next free point, up to
-    2k - 1 points. Fewer than k at the end go each to the group with the closest mean. Ties go to the lower row number.
+    While k or more are left: the point farthest from the mean of all with its k - 1 nearest. The free point closest to any
+    member joins the group if it is closer to it than gamma times its distance to the next free point, up to 2k - 1 points.
+    Fewer than k at the end go each to the group with the closest mean. Ties go to the lower row number.
     """
     x = np.ascontiguousarray(x, np.float64)
     labels: NDArray[np.int64]

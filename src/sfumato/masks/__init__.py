@@ -19,6 +19,7 @@ from sfumato.masks.individual_ranking import IndividualRanking
 from sfumato.masks.kim_transformation import KimTransformation
 from sfumato.masks.laplace_noise import LaplaceNoise
 from sfumato.masks.matrix_mask import MatrixMask
+from sfumato.masks.mdav import MDAV
 from sfumato.masks.merge_rare import MergeRare
 from sfumato.masks.multiplicative_noise import MultiplicativeNoise
 from sfumato.masks.multiply_columns import MultiplyColumns
@@ -48,12 +49,15 @@ from sfumato.masks.suppress_records import SuppressExtremes, SuppressRecords, Su
 from sfumato.masks.suppress_values import SuppressValues
 from sfumato.masks.top_code import BottomCode, TopCode
 from sfumato.masks.truncate import Truncate
+from sfumato.masks.v_mdav import VMDAV
 from sfumato.masks.weighted_sample import WeightedSample
 
 __all__ = [
     "GADP",
+    "MDAV",
     "PRAM",
     "ROMM",
+    "VMDAV",
     "AddSimulatedRecords",
     "AggregateColumns",
     "AggregateRecords",

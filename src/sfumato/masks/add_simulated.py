@@ -12,7 +12,7 @@ from sfumato.engines import Column, Kind, Rows
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.households import unit_ids
 from sfumato.kernels.moments import covariance_root
-from sfumato.masks.records import Numbers, checked_weights, combined, free_weights, unchanged_numbers
+from sfumato.masks.records import Numbers, among, at_key, checked_weights, combined, free_weights, unchanged_numbers
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Level, Scale, Schema
 
@@ -82,7 +82,7 @@ class AddSimulatedRecords(Mask):
     def _simulated(self, real: Batch, ids: Ids, units: Ids, draws: Draws) -> tuple[Batch, dict[str, Ids]]:
         """Draw the records and their donors; a household that holds a copy of a real record is drawn again."""
         compared = _compared(real.schema)
-        known = combined(real, compared)
+        known = np.sort(combined(real, compared))
         names = list(real.rows.columns)
         donors = {name: np.zeros(len(ids), np.int64) for name in names}
         numbers = {name: np.zeros(len(ids)) for name in (_gaussian(real) if self.model == "normal" else ())}
@@ -91,10 +91,10 @@ class AddSimulatedRecords(Mask):
             own = draws.child("attempt", attempt)
             self._draw(real, ids, units, pending, own, donors, numbers)
             batch = _made(real, ids, donors, numbers)
-            copies = np.isin(combined(batch, compared), known)
+            copies = at_key(known, combined(batch, compared)) >= 0
             if not copies.any():
                 return batch, {name: rows for name, rows in donors.items() if name not in numbers}
-            pending = np.flatnonzero(np.isin(units, units[copies]))
+            pending = np.flatnonzero(among(units, units[copies]))
         raise DataError(
             f"{int(copies.sum()):,} simulated records came out as copies of real ones in all of {ATTEMPTS} attempts: the "
             "columns have too few combinations of values. Add fewer records, use model = 'normal', or mask the keys first."
@@ -143,15 +143,15 @@ class AddSimulatedRecords(Mask):
         """Verify that the real records are untouched, that no simulated one is a copy, and the sum of the weights."""
         schema, (old, new) = before.schema, (before.batch(), after.batch())
         compared, household = _compared(schema), schema.one("household")
-        fresh = ~np.isin(new.ids, old.ids)
+        fresh = ~among(new.ids, old.ids)
         real, made = new.keep(~fresh), new.keep(fresh)
         whole = tuple(n for n in schema.names() if schema[n].role != "weight")
         places = [np.argsort(b.ids, kind="stable") for b in (old, real)]
         if not np.array_equal(combined(old, whole)[places[0]], combined(real, whole)[places[1]]):
             raise DataError("a real record was changed; nothing is released.")
-        if (made.ids >= 0).any() or np.isin(combined(made, compared), combined(old, compared)).any():
+        if (made.ids >= 0).any() or among(combined(made, compared), combined(old, compared)).any():
             raise DataError("a simulated record is a copy of a real one; nothing is released.")
-        if household and np.isin(made.column(household).hashes, old.column(household).hashes).any():
+        if household and among(made.column(household).hashes, old.column(household).hashes).any():
             raise DataError("a simulated household has the number of a real one; nothing is released.")
         says = f"{len(made):,} simulated records are among {len(new):,}; none is a copy of a real one"
         said = [Guarantee(step, says, "all simulated records compared with all real ones")]
@@ -255,20 +255,19 @@ def _joined(batch: Batch, made: Batch, name: str) -> Column:
 
 
 def _numbered(old: Column, units: Ids) -> Column:
-    """Return the household numbers with the smallest unused whole numbers for the simulated households."""
-    codes, values = old.codes
+    """Return the household numbers, with the smallest unused whole numbers for the simulated households."""
     _, first, member = np.unique(-units, return_index=True, return_inverse=True)
-    texts = old.kind is Kind.CATEGORY
-    taken = {str(v) for v in values} if texts else set(values)
-    new: list[object] = []
-    number = 0
-    while len(new) < len(first):
-        number += 1
-        name = str(number) if texts else number
-        if name not in taken:
-            new.append(name)
+    room = np.arange(1, len(old) + len(first) + 1)
+    if old.kind is Kind.NUMBER and bool((np.abs(old.numbers[~old.missing]) < 2.0**53).all()):
+        fresh = room[~among(room.astype(np.float64), old.numbers[~old.missing])][: len(first)]
+        whole = bool((old.numbers[~old.missing] % 1 == 0).all())
+        null = np.concatenate([old.null, np.zeros(len(units), bool)])
+        return Column.from_numbers(np.concatenate([old.numbers, fresh[member]]), null, whole)
+    codes, values = old.codes
+    taken = {str(v) for v in values}
+    unused = [str(number) for number in room.tolist() if str(number) not in taken][: len(first)]
     joined = np.concatenate([codes, len(values) + member])
-    if texts:
-        return Column.from_codes(joined, [*values, *new], old)
-    everything = np.array([*values, *new, None], object)
+    if old.kind is Kind.CATEGORY:
+        return Column.from_codes(joined, [*values, *unused], old)
+    everything = np.array([*values, *map(int, unused), None], object)  # numbers too long for a float
     return Column.from_values(everything[joined].tolist())

@@ -18,7 +18,7 @@ from sfumato.schema import Attribute, Level, Role, Schema
 class AggregateColumns(Mask):
     """Release a total of several columns in place of them: total income instead of salary, business and interest income.
 
-    The total is missing where one of its parts is.
+    The total is missing where one of its parts is. Columns that follow a part go with it.
     """
 
     keeps_missing: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class AggregateColumns(Mask):
     def schema_after(self, schema: Schema) -> Schema:
         """Return the schema with the total, and without the parts unless they are kept."""
         parts = [schema[name] for name in self.columns]
-        gone = self.columns if self.parts == "drop" else ()
+        gone = with_followers(schema, self.columns) if self.parts == "drop" else ()
         kept = schema.keep(lambda a: a.name not in gone)
         if self.total in kept:
             raise SchemaError(f"the data have a column '{self.total}' already. Choose another name for the total.")
@@ -92,6 +92,14 @@ class AggregateColumns(Mask):
         if self.parts == "keep":
             said = f"{self.total} is released beside its parts {listing(self.columns)}: this hides nothing"
         return (Guarantee(step, said, "the total of every record compared with its parts; columns looked up"),)
+
+
+def with_followers(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return columns that go, and those that follow them: a function of a column would give it away in part."""
+    gone = list(names)
+    while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
+        gone += new
+    return tuple(gone)
 
 
 def _adds_up(form: MatrixForm, before: Microdata, total: NDArray[np.float64]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Mask, Scope, learned, param
 from sfumato.engines import Column, Rows
 from sfumato.errors import DataError
-from sfumato.kernels.copula import latent_correlation, pairwise_moments, repaired
-from sfumato.kernels.moments import covariance_root
 from sfumato.masks.given_columns import PIECE
 from sfumato.masks.latent_columns import LatentColumn, learn_column
+from sfumato.masks.mixed_copula import Raw, learn_copula
 from sfumato.masks.normal_synthesis import IMPLICATES
 from sfumato.masks.synthetic import copied, new_ids, synthetic_schema
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Role, Schema
 
 Numbers = NDArray[np.float64]
-Raw = dict[str, NDArray[Any]]
 ROUNDS = 20
 """How often a record that copies a unique original is drawn again."""
 
@@ -70,8 +68,7 @@ class CopulaSynthesis(Mask):
         doc="what to do with a synthetic record that copies, in every column, an original record that is unique there",
         choices=("redraw", "keep"),
     )
-    parts: Any = learned("columns", "smooth", default=None)
-    root: Any = learned("columns", "smooth", default=None)
+    model: Any = learned("columns", "smooth", default=None)
     records: Any = learned("columns", "smooth", default=None)
 
     @property
@@ -101,7 +98,7 @@ class CopulaSynthesis(Mask):
             raise DataError("there is no column to synthesise. Name the columns (columns=...).")
         batch = data.batch(names)
         parts = tuple(learn_column(data, batch, name, self.smooth) for name in names)
-        return self.learn(parts=parts, root=covariance_root(_correlation(parts, batch)), records=len(data))
+        return self.learn(model=learn_copula(parts, batch), records=len(data))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw new records; those that copy a unique original are drawn again."""
@@ -125,24 +122,13 @@ class CopulaSynthesis(Mask):
 
     def _drawn(self, ids: NDArray[np.int64], draws: Draws) -> Raw:
         """Return numbers, or places of categories, for new records; in pieces, each record hanging on its id alone."""
-        labels = [(part.name, k) for part in self.parts for k in range(part.width)]
-        pieces: list[Raw] = []
-        for start in range(0, len(ids), PIECE):
-            some = ids[start : start + PIECE]
-            standard = [draws.normals(some, f"{name} {k}") for name, k in labels]
-            z = np.column_stack(standard) @ self.root.T if labels else np.zeros((len(some), 0))
-            piece, at = {}, 0
-            for part in self.parts:
-                u = draws.uniforms(some, f"{part.name} rare") if part.rest is not None else np.zeros(len(some))
-                piece[part.name] = part.made(z[:, at : at + part.width], u)
-                at += part.width
-            pieces.append(piece)
-        return {part.name: np.concatenate([piece[part.name] for piece in pieces]) for part in self.parts}
+        pieces = [self.model.draw(ids[start : start + PIECE], draws) for start in range(0, len(ids), PIECE)]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def _built(self, ids: NDArray[np.int64], raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
         """Return new records with the types of the original's columns; what follows a column is left to follow it."""
         schema = self.schema_after(batch.schema)
-        parts: dict[str, LatentColumn] = {part.name: part for part in self.parts}
+        parts: dict[str, LatentColumn] = {part.name: part for part in self.model.parts}
         columns, numbers = {}, dict[str, Numbers]()
         for name in (n for n in batch.rows.columns if n in schema):
             like = batch.column(name)
@@ -182,7 +168,7 @@ class CopulaSynthesis(Mask):
             ),
             Guarantee(step, f"{shared:,} synthetic records agree in every column with two or more original ones", how),
         ]
-        pooled = [part for part in self.parts if part.rest is not None]
+        pooled = [part for part in self.model.parts if part.rest is not None]
         said += [
             Guarantee(
                 step, f"{p.name}: {len(p.rest):,} rare categories are drawn without regard to other columns", "counted"
@@ -190,28 +176,3 @@ class CopulaSynthesis(Mask):
             for p in pooled
         ]
         return tuple(said)
-
-
-def _correlation(parts: tuple[LatentColumn, ...], batch: Batch) -> Numbers:
-    """Return the correlations of the questions' normal numbers; those of one column are independent."""
-    reads = [part.read(batch) for part in parts]
-
-    def pieces() -> Iterator[Numbers]:
-        for start in range(0, len(batch), PIECE):
-            some = slice(start, start + PIECE)
-            yield np.column_stack([part.answers(read[some]) for part, read in zip(parts, reads, strict=True)])
-
-    weights = [w for part in parts for w in part.weights]
-    if not weights:
-        return np.zeros((0, 0))
-    covariance, variance = pairwise_moments(pieces)
-    # over the standard deviations of all who were asked, not of those asked both questions: who is asked the second question
-    # of a chain hangs on the answer to the first, whose normal number is independent of the second's
-    spread = np.sqrt(np.outer(np.diag(variance), np.diag(variance)))
-    observed = np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
-    rho = latent_correlation(observed, np.stack(weights))
-    at = 0
-    for part in parts:
-        rho[at : at + part.width, at : at + part.width] = np.eye(part.width)
-        at += part.width
-    return repaired(rho)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +62,7 @@ def privacy_loss(sigma: float, epsilon: float) -> float:
     return float(-np.exp(first) * np.expm1(second - first))
 
 
+@cache
 def analytic_sigma(epsilon: float, delta: float) -> float:
     """Return the smallest σ with privacy_loss(σ, ε) <= δ, for sensitivity 1."""
     from scipy.optimize import brentq

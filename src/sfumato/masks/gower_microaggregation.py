@@ -71,7 +71,7 @@ class GowerMicroaggregation(Microaggregation):
         if not names:
             raise DataError("there is no confidential column to aggregate. Name the columns (columns=...).")
         self._weights(names)
-        self.check_within(data)
+        self.check_within(data, names)
         spread, sorts = {}, {}
         for name in names:
             if data.kind(name) not in _GROUPED:

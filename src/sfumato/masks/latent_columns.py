@@ -21,36 +21,37 @@ STEPS = 2000
 
 @dataclass(frozen=True, eq=False)
 class LatentColumn:
-    """One column: first the question whether it is missing, then its value or its category.
+    """One column: yes-no questions first, each with a normal number of its own, then perhaps a number with one.
 
-    Each question has a normal number of its own. A number or an ordered category is one question. An unordered category is a
-    chain of questions, the most frequent category first: is it this one; if not, is it the next; and so on. Rare categories are
-    the end of the chain, and drawn from in proportion.
+    The first question is whether the value is missing. An unordered category is a chain of questions, the most frequent category
+    first: is it this one; if not, is it the next; and so on; rare categories are the end of the chain, and drawn from in
+    proportion. A number, or an ordered category, is a point of its distribution.
     """
 
     name: str
     missing: float
     """Share of missing values."""
-    knots: tuple[Numbers, Numbers] | None = None
-    """A number's distribution function and values, between which is interpolated."""
+    shares: tuple[float, ...] = ()
+    """Of each yes-no question: the share of those asked who answer yes."""
     values: tuple[object, ...] = ()
     """Categories: ordered ones in order, unordered ones by frequency."""
-    thresholds: Numbers | None = None
-    """Of ordered categories: normal numbers between which each one lies; of a chain: above which the answer is yes."""
-    chain: bool = False
     rest: Numbers | None = None
     """Shares among the rare categories, which are the last ones of `values`."""
-    weights: tuple[Numbers, ...] = ()
-    """Hermite weights of each question."""
+    knots: tuple[Numbers, Numbers] | None = None
+    """Of a number: distribution function and values, between which is interpolated."""
+    cuts: Numbers | None = None
+    """Of ordered categories: the distribution function at each but the last."""
+    weights: Numbers | None = None
+    """Hermite weights of a number's normal score, or an ordered category's place; None for chains and constants."""
 
     @property
-    def width(self) -> int:
-        """The number of questions."""
-        return len(self.weights)
+    def asks(self) -> int:
+        """The number of yes-no questions."""
+        return len(self.shares)
 
     @property
-    def _asks_missing(self) -> bool:
-        return 0 < self.missing < 1
+    def _chain_from(self) -> int:
+        return int(0 < self.missing < 1)
 
     # -- from the data to answers
 
@@ -63,48 +64,50 @@ class LatentColumn:
         table = np.array([place.get(v, -1) for v in values] + [-1], np.int64)
         return np.where(batch.missing(self.name), -1, table[codes])
 
+    def _gap(self, read: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray(read < 0 if self.values else np.isnan(read))
+
+    def indicators(self, read: NDArray[Any]) -> Numbers:
+        """Return whether a value is missing and which category it is, one column for each question, shape (n, asks)."""
+        first = [self._gap(read)] if self._chain_from else []
+        return (
+            np.array([*first, *(read == k for k in range(self.asks - len(first)))], np.float64).reshape(-1, len(read)).T
+        )
+
     def answers(self, read: NDArray[Any]) -> Numbers:
-        """Return the answer to each question, shape (n, width), NaN where it is not asked."""
-        gap = np.isnan(read) if not self.values else read < 0
-        out = [gap.astype(np.float64)] if self._asks_missing else []
-        asked = self.width - len(out)
-        for k in range(asked):
-            answer = read.astype(np.float64) if not self.chain else (read == k).astype(np.float64)
-            out.append(np.where(gap | (read < k if self.chain else False), np.nan, answer))
-        return np.column_stack(out) if out else np.zeros((len(read), 0))
+        """Return the answer to each question, shape (n, asks), NaN where it is not asked."""
+        out = self.indicators(read)
+        for k in range(self.asks - self._chain_from):
+            out[self._gap(read) | (read < k), self._chain_from + k] = np.nan
+        return out
+
+    def score(self, read: NDArray[Any]) -> Numbers:
+        """Return the number's normal score or the ordered category's place, shape (n,), NaN where missing."""
+        return np.where(self._gap(read), np.nan, read)
 
     # -- from normal numbers to values
 
-    def made(self, z: Numbers, u: Numbers) -> NDArray[Any]:
-        """Return numbers (NaN missing) or places in `values` (-1 missing) from the questions' normal numbers (n, width).
+    def answered(self, z: Numbers, u: Numbers) -> NDArray[Any]:
+        """Return what `read` would, as far as the questions go, from their normal numbers (n, asks): a number's score is 0.
 
         `u` are uniform numbers, to draw among the rare categories with.
         """
-        n = len(z)
-        skipped = int(self._asks_missing)
-        gap = _ndtr(z[:, 0]) >= 1 - self.missing if skipped else np.full(n, self.missing == 1)
-        if self.knots is not None:
-            numbers = (
-                np.interp(_ndtr(z[:, skipped]), *self.knots) if self.width > skipped else np.full(n, self.knots[1][0])
-            )
-            return np.where(gap, np.nan, numbers)
-        if self.thresholds is None:
-            return np.full(n, -1)
-        if not self.chain:
-            place = np.searchsorted(self.thresholds, z[:, skipped]) if self.width > skipped else np.zeros(n, np.int64)
-            return np.where(gap, -1, place)
-        yes = np.column_stack([z[:, skipped:] > self.thresholds, np.ones(n, bool)])
-        place = yes.argmax(axis=1)
+        yes = z > -_ndtri(np.array(self.shares))
+        gap = yes[:, 0] if self._chain_from else np.full(len(z), self.missing == 1)
+        if not self.values or self.cuts is not None:
+            return np.where(gap, -1, 0) if self.values else np.where(gap, np.nan, 0.0)
+        place = np.column_stack([yes[:, self._chain_from :], np.ones(len(z), bool)]).argmax(axis=1)
         if self.rest is not None:
+            own = self.asks - self._chain_from
             drawn = np.searchsorted(np.cumsum(self.rest)[:-1], u, side="right")
-            place = np.where(place == len(self.thresholds), len(self.thresholds) + drawn, place)
+            place = np.where(place == own, own + drawn, place)
         return np.where(gap, -1, place)
 
-
-def _ndtr(z: Numbers) -> Numbers:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(z))
+    def made(self, read: NDArray[Any], u: Numbers) -> NDArray[Any]:
+        """Return numbers (NaN missing) or places in `values` (-1 missing) from the answers and points of the distribution."""
+        if self.cuts is not None:
+            return np.where(read < 0, -1, np.searchsorted(self.cuts, u))
+        return read if self.knots is None else np.where(np.isnan(read), np.nan, np.interp(u, *self.knots))
 
 
 def _ndtri(p: Numbers) -> Numbers:
@@ -118,9 +121,9 @@ def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> Laten
     numeric = is_number(data, name)
     gap = np.isnan(batch.numbers(name)) if numeric else batch.missing(name)
     missing = float(gap.mean())
-    asked = [_yes_no(missing)] if 0 < missing < 1 else []
+    asked = (missing,) if 0 < missing < 1 else ()
     if gap.all():
-        return LatentColumn(name, 1.0)
+        return LatentColumn(name, 1.0, values=(None,))
     if numeric:
         known = np.sort(batch.numbers(name)[~gap])
         if not np.isfinite(known).all():
@@ -132,41 +135,28 @@ def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> Laten
         held = _counted(known)
         ordered = batch.column(name).kind is not Kind.NUMBER or (len(held) <= LEVELS and held.min() >= smooth)
         if not ordered:
-            scores = [_stepped(held)] if len(held) > 1 else []
-            return LatentColumn(name, missing, knots=_knots(known, smooth), weights=(*asked, *scores))
+            weights = _stepped(held) if len(held) > 1 else None
+            return LatentColumn(name, missing, asked, knots=_knots(known, smooth), weights=weights)
     codes, values = batch.column(name).codes
     counts = np.bincount(codes[~gap], minlength=len(values))
     order = np.flatnonzero(counts).tolist()
     if numeric:  # few values, or ordered categories: in the order of their numbers
         given = batch.schema[name].values
         order.sort(key=lambda i: given.get(str(values[i]), 0.0) if batch.column(name).kind is Kind.CATEGORY else i)
-        thresholds = _ndtri(np.cumsum(counts[order])[:-1] / counts.sum())
-        scores = [hermite_weights(thresholds, np.arange(len(order), dtype=np.float64))] if len(order) > 1 else []
-        kept = tuple(values[i] for i in order)
-        return LatentColumn(name, missing, values=kept, thresholds=thresholds, weights=(*asked, *scores))
-    return _chain(name, missing, asked, [values[i] for i in order], counts[order].astype(np.float64))
-
-
-def _chain(name: str, missing: float, asked: list[Numbers], values: list[Any], counts: Numbers) -> LatentColumn:
-    """Return the chain of questions of an unordered category."""
-    order = np.argsort(-counts, kind="stable")
-    own = int((counts[order][:LEVELS] >= RARE).sum())
-    rare = counts[order][own:]
+        cuts = np.cumsum(counts[order])[:-1] / counts.sum()
+        weights = hermite_weights(_ndtri(cuts), np.arange(len(order), dtype=np.float64)) if len(order) > 1 else None
+        return LatentColumn(name, missing, asked, tuple(values[i] for i in order), cuts=cuts, weights=weights)
+    ranked = sorted(order, key=lambda i: (-counts[i], i))
+    own = int((counts[ranked[:LEVELS]] >= RARE).sum())
+    rare = counts[ranked[own:]]
     questions = own if len(rare) else own - 1  # without rare ones, the last category needs no question
-    left = counts.sum() - np.concatenate([[0.0], np.cumsum(counts[order])])[:questions]
-    share = counts[order][:questions] / left
-    return LatentColumn(
-        name,
-        missing,
-        values=tuple(values[i] for i in order),
-        thresholds=_ndtri(1 - share),
-        chain=True,
-        rest=rare / rare.sum() if len(rare) else None,
-        weights=(*asked, *(_yes_no(float(s)) for s in share)),
-    )
+    left = counts.sum() - np.cumsum(counts[ranked]) + counts[ranked]
+    shares = (*asked, *(counts[ranked] / left)[:questions].tolist())
+    rest = rare / rare.sum() if len(rare) else None
+    return LatentColumn(name, missing, shares, tuple(values[i] for i in ranked), rest)
 
 
-def _yes_no(share: float) -> Numbers:
+def yes_no(share: float) -> Numbers:
     """Return the Hermite weights of a question that this share answers with yes."""
     return hermite_weights(_ndtri(np.array([1 - share])), np.array([0.0, 1.0]))
 

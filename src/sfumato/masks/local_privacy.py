@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
+from sfumato.engines import Rows
 from sfumato.errors import DataError, listing
 from sfumato.masks.bounded_noise import bounds_of, check_range
 from sfumato.masks.noise_level import check_by_column
@@ -21,6 +22,8 @@ from sfumato.schema import Schema
 Numbers = NDArray[np.float64]
 STEPS = 1024
 """Steps of the grid in one noise scale, at least."""
+LARGEST = 2.0**51
+"""Steps that a value may be from zero: with noise on top, whole numbers of steps are still exact."""
 
 
 class LocalPrivacy(Mask, abstract=True):
@@ -46,8 +49,7 @@ class LocalPrivacy(Mask, abstract=True):
     epsilon: float | Mapping[str, float] = param(
         default=1.0,
         doc="ε: the released number is at most e^ε times as likely from one value as from the other",
-        low=0,
-        above=True,
+        low=1e-4,
         high=1000,
         scale="log",
         per_column=True,
@@ -97,14 +99,21 @@ class LocalPrivacy(Mask, abstract=True):
         names = numeric_targets(self.columns, data)
         self._check_named(names)
         for name in names:
-            moments = data.moments((name,))
-            if not moments.count:
+            known, wild = data.engine.reduce(partial(self._counts, data.schema, name), [name])
+            if not known:
                 raise DataError(f"column '{name}' has no values at all, so there is nothing to mask.")
-            if not np.isfinite(moments.mean[0]):
+            if wild:
                 raise DataError(
-                    f"column '{name}' holds infinite values, or values too large to add. Set them to missing."
+                    f"{int(wild):,} values of '{name}' are infinite, or too large for noise of this size to be added exactly. "
+                    "Set them to missing, or give the column's range (low=, high=)."
                 )
         return self.learn(names=names)
+
+    def _counts(self, schema: Schema, name: str, rows: Rows) -> Numbers:
+        """Return how many values there are, and how many of them are too many steps of the grid to be counted exactly."""
+        x = np.clip(Batch(rows, schema).numbers(name), *bounds_of(self.low, self.high, schema, name))
+        x = np.abs(x[~np.isnan(x)])
+        return np.array([len(x), (x >= self.noise_scale(name)[1] * LARGEST).sum()], np.float64)
 
     def noise_scale(self, name: str) -> tuple[float, float]:
         """Return the scale of a column's noise and the step of its grid, a power of two.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, param
 from sfumato.engines import Column, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, listing
+from sfumato.masks.aggregate_columns import with_followers
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Attribute, Level, Role, Scale, Schema
 
@@ -108,7 +109,8 @@ class MatrixMask(Mask):
             return Schema(tuple(made.values()))
         if self.out == self.columns:
             return Schema(tuple(made.get(a.name, a) for a in schema))
-        kept = schema.keep(lambda a: a.name not in self.columns)
+        gone = with_followers(schema, self.columns)
+        kept = schema.keep(lambda a: a.name not in gone)
         return Schema((*kept, *made.values()))
 
     def _attribute(self, j: int, name: str, schema: Schema) -> Attribute:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.contract.matrix import MatrixForm
 from sfumato.engines import Kind
-from sfumato.errors import DataError, NotApplicable, listing
+from sfumato.errors import DataError, NotApplicable, ParameterError, listing
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.groups import centres
 from sfumato.kernels.moments import is_constant
@@ -59,6 +59,15 @@ class Microaggregation(Mask, abstract=True):
         x is standardised, shape (n, p), n >= k, without NaN; records come in the order of their ids, shape (n,).
         """
 
+    def validate(self) -> None:
+        """Refuse strata that are aggregated themselves."""
+        super().validate()
+        self._check_apart(self.columns or ())
+
+    def _check_apart(self, names: tuple[str, ...]) -> None:
+        if both := [n for n in self.within or () if n in names]:
+            raise ParameterError(f"within of {self.name} names columns that are aggregated: {listing(both)}.")
+
     @property
     def keeps_missing(self) -> bool:  # type: ignore[override]
         """Whether nothing is suppressed."""
@@ -71,11 +80,12 @@ class Microaggregation(Mask, abstract=True):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the mean and the standard deviation of each column, so that distances count columns alike."""
         names = numeric_targets(self.columns, data)
-        self.check_within(data)
+        self.check_within(data, names)
         return self.learn(names=names, spread={n: self._spread(n, data.numbers(n)) for n in names})
 
-    def check_within(self, data: Microdata) -> None:
-        """Refuse strata that the data do not have."""
+    def check_within(self, data: Microdata, names: tuple[str, ...]) -> None:
+        """Refuse strata that the data do not have, or that are aggregated themselves."""
+        self._check_apart(names)
         for name in self.within or ():
             if data.kind(name) is Kind.OTHER:
                 raise DataError(f"column '{name}' holds {data.kind(name)}, which cannot be strata.")
@@ -142,7 +152,7 @@ class Microaggregation(Mask, abstract=True):
         unknown = np.isnan(x).all(axis=1)
         lonely = ~unknown & (sizes[block] < self.k)
         if count := int(lonely.sum()):
-            whose = "households" if batch.schema[names[0]].level is Level.HOUSEHOLD else "records"
+            whose = _whose(names[0], batch.schema)
             if self.rare == "refuse" or (lonely | unknown).all():
                 raise DataError(
                     f"{count:,} {whose} have fewer than k = {self.k} {whose} in their stratum with the same columns answered "
@@ -199,7 +209,7 @@ class Microaggregation(Mask, abstract=True):
             label, sizes = classes([*strata, *(number_codes(column) for column in x.T)], len(x))
             smallest += [int(sizes[label[known]].min())] if known.any() else []
             suppressed += sum(int(batch.missing(n).sum() - old.missing(n).sum()) for n in names)
-        whose = listing(dict.fromkeys(_whose(after.schema[n]) for n in self.names)).replace(", ", " or ")
+        whose = listing(dict.fromkeys(_whose(n, after.schema) for n in self.names)).replace(", ", " or ")
         if min(smallest, default=self.k) < self.k:
             raise DataError(f"some released values are shared by fewer than {self.k} {whose}; nothing is released.")
         where = f" of one stratum ({listing(self.within)})" if self.within else ""
@@ -263,8 +273,8 @@ def _averaging(first: Labels, member: Labels, x: Numbers, labels: Labels) -> Any
     return (belongs @ shares)[member]
 
 
-def _whose(attribute: Attribute) -> str:
-    return "households" if attribute.level is Level.HOUSEHOLD else "records"
+def _whose(name: str, schema: Schema) -> str:
+    return "households" if schema[name].level is Level.HOUSEHOLD and schema.one("household") else "records"
 
 
 def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:

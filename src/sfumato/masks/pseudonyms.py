@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, param
 from sfumato.engines import Column, Kind
@@ -90,15 +91,16 @@ def check_one_to_one(
     for group in [columns] if domain else [(name,) for name in columns]:
         old, new = before.batch(group), after.batch(group)
         order = [np.argsort(b.ids, kind="stable") for b in (old, new)]
-        pairs = []
+        pairs: list[list[NDArray[np.int64]]] = [[], []]
         for name in group:
             gaps = [b.missing(name)[o] for b, o in zip((old, new), order, strict=True)]
-            hashes = [b.column(name).hashes[o][~g] for b, o, g in zip((old, new), order, gaps, strict=True)]
             if not np.array_equal(gaps[0], gaps[1]):
                 raise DataError(f"values of '{name}' went missing, or came back; nothing is released.")
-            pairs.append(np.column_stack(hashes))
-        both = np.unique(np.concatenate(pairs), axis=0)
-        if any(len(np.unique(side)) < len(both) for side in both.T):
+            for side, batch in enumerate((old, new)):
+                pairs[side].append(batch.column(name).hashes[order[side]][~gaps[side]])
+        values, names = (np.concatenate(side) for side in pairs)
+        distinct, first, place = np.unique(values, return_index=True, return_inverse=True)
+        if (names != names[first][place]).any() or len(np.unique(names[first])) < len(distinct):
             raise DataError(
                 f"two values of {listing(group)} got the same pseudonym, which happens by accident in very long files; "
                 "nothing is released. Use form = 'text', or another seed."

@@ -129,7 +129,8 @@ class RankSwap(Mask):
         needed = list(dict.fromkeys([name, *(self.within or ()), *filter(None, [before.schema.one("household")])]))
         batches = before.batch(needed), after.batch(needed)
         was, now = (
-            _rank(batch, name, _units(batch, name)[0], self.within or (), self._limit(name)) for batch in batches
+            _rank(batch, name, _units(batch, name)[0], self.within or (), self._limit(name), batch is batches[0])
+            for batch in batches
         )
         if not (np.array_equal(was.ties, now.ties) and np.array_equal(was.values, now.values)):
             raise DataError(f"the distribution of '{name}' is not the one it had; nothing is released.")
@@ -184,8 +185,8 @@ def _units(batch: Batch, name: str) -> tuple[Rows, Rows]:
     return first, member
 
 
-def _rank(batch: Batch, name: str, first: Rows, within: tuple[str, ...], p: float) -> Ranked:
-    """Sort the units by stratum and value, ties by id."""
+def _rank(batch: Batch, name: str, first: Rows, within: tuple[str, ...], p: float, remember: bool = True) -> Ranked:
+    """Sort the units by stratum and value, ties by id; a map, which masks one file many times, sorts it once (`remember`)."""
     from sfumato.kernels.sorting import sorted_runs
 
     def make() -> tuple[Rows, Rows, NDArray[np.float64]]:
@@ -198,7 +199,7 @@ def _rank(batch: Batch, name: str, first: Rows, within: tuple[str, ...], p: floa
 
     everyone = len(first) == len(batch) and bool((np.diff(first) == 1).all())
     key = ("ranks", batch.schema[name].missing)
-    order, ties, values = batch.column(name).remember(key, make) if everyone else make()
+    order, ties, values = batch.column(name).remember(key, make) if everyone and remember else make()
     begins: Rows = np.array([0, len(order)])
     if within:
         run = np.repeat(np.arange(len(ties) - 1), np.diff(ties))

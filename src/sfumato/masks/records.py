@@ -179,3 +179,8 @@ def at_key(table: NDArray[Any], keys: NDArray[Any]) -> NDArray[np.int64]:
         return np.full(len(keys), -1, np.int64)
     at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
     return np.where(table[at] == keys, at, -1)
+
+
+def among(keys: NDArray[Any], table: NDArray[Any]) -> Flags:
+    """Return which keys are in a table, in no order; by sorting, which NumPy's own hashing loses to on long random keys."""
+    return at_key(np.sort(table), keys) >= 0

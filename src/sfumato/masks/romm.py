@@ -160,7 +160,8 @@ def _blocks(rows: Places, size: int) -> Iterator[Places]:
 def _pairs(units: Places, draws: Draws) -> tuple[Numbers, Numbers]:
     """Return h random orthonormal pairs per block, orthogonal to the vector of ones, shape (b, m, h) each, h = (m - 1) // 2.
 
-    The columns of Q after the first, which is that of ones, are uniformly distributed (Stewart 1980).
+    The columns of Q after the first, which is that of ones, are uniformly distributed (Stewart 1980). In a block of even size,
+    which only the last one can have, one direction is in no pair, and stays.
     """
     size = units.shape[1]
     start = np.stack([np.ones(units.shape), *(draws.normals(units, f"axis {k}") for k in range(1, size))], axis=2)

@@ -18,6 +18,7 @@ from sfumato.masks.records import (
     Numbers,
     RecordChoice,
     Rule,
+    among,
     at_key,
     checked_weights,
     combined,
@@ -55,7 +56,7 @@ class Suppression(RecordChoice, abstract=True):
         """Learn the rule, the households that it picks, and the ratio of weights in each stratum."""
         batch = data.batch(self.touches(data.schema))
         known, drop = self._dropped(batch)
-        units = np.unique(unit_ids(batch, self.unit)[drop]) if self.unit == "household" else np.zeros(0, np.int64)
+        units = np.sort(unit_ids(batch, self.unit)[drop]) if self.unit == "household" else np.zeros(0, np.int64)
         keys, ratio = _ratios(batch, ~drop, checked_weights(batch))
         return self.learn(rule=Rule((known, units, keys, ratio), data, None))
 
@@ -65,7 +66,7 @@ class Suppression(RecordChoice, abstract=True):
         drop = self.picks(batch, known)
         if self.unit == "household":
             units = unit_ids(batch, self.unit)
-            drop = np.isin(units, units[drop])
+            drop = among(units, units[drop])
         return known, drop
 
     def choice(self, batch: Batch, draws: Draws) -> tuple[Flags, Numbers]:
@@ -86,7 +87,7 @@ class Suppression(RecordChoice, abstract=True):
         names = self.touches(before.schema)
         old, new = before.batch(names), after.batch(names)
         known, drop = self._dropped(old)
-        if self.picks(new, known).any() or len(new) != int((~drop).sum()) or np.isin(old.ids[drop], new.ids).any():
+        if self.picks(new, known).any() or len(new) != int((~drop).sum()) or among(old.ids[drop], new.ids).any():
             raise DataError("some released records should have been suppressed, or the other way; nothing is released.")
         whole = (
             ", with all members of their households" if self.unit == "household" and old.schema.one("household") else ""
@@ -245,17 +246,18 @@ class SuppressSmallAreas(Suppression):
     def learn_rule(self, batch: Batch) -> Keys:
         """Return the keys of the areas that are too small, in order."""
         keys, area = np.unique(combined(batch, self.columns), return_inverse=True)
-        units = np.unique(unit_ids(batch, self.unit), return_inverse=True)[1]
-        pairs = np.unique(np.column_stack([area, units]), axis=0)  # who lives where, each once
-        small = np.zeros(len(keys), bool)
+        named, units = np.unique(unit_ids(batch, self.unit), return_inverse=True)
+        lives, who = np.divmod(
+            np.unique(area * max(len(named), 1) + units), max(len(named), 1)
+        )  # who lives where, each once
+        small, here = np.zeros(len(keys), bool), np.ones(len(named), bool)
         while True:
-            counts = np.bincount(pairs[:, 0], minlength=len(keys))
+            counts = np.bincount(lives[here[who]], minlength=len(keys))
             more = (counts < self.least) & ~small
             if not more.any():
                 return keys[small]
             small |= more
-            gone = np.unique(pairs[more[pairs[:, 0]], 1])
-            pairs = pairs[~np.isin(pairs[:, 1], gone)]
+            here[who[more[lives]]] = False
 
     def picks(self, batch: Batch, known: Any) -> Flags:
         """Return the records of small areas."""
