@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files", "microaggregation", "rank_swap", "pram")
+CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files", "microaggregation", "mdav", "rank_swap", "pram")
 
 
 def main(names: list[str]) -> int:

@@ -12,6 +12,7 @@ import pytest
 from sfumato import Attribute, Draws, Mask, Microdata, Schema
 from sfumato.contract import Scope, param
 from sfumato.errors import DataError
+from sfumato.masks import Recode
 from sfumato.microdata import Batch
 
 DISTRICTS = ["a1", "a2", "b1", "b2", "b3"]
@@ -173,3 +174,18 @@ def test_a_mask_that_leaves_the_key_alone_leaves_its_followers_alone() -> None:
     made = _Add("pay").apply(data, Draws(1)).masked
     for name in ("district", "region", "capital"):
         assert made.batch([name]).column(name).equals(data.batch([name]).column(name))
+
+
+def test_a_number_that_is_recoded_to_words_keeps_a_follower_that_its_records_share() -> None:
+    table = pa.table({"age": [21, 24, 35, 38], "band": ["20s", "20s", "30s", "30s"], "pay": [1.0, 2, 3, 4]})
+    schema = Schema(
+        (
+            Attribute("age", "key"),  # type: ignore[arg-type]
+            Attribute("band", "other", "unordered", follows="age"),  # type: ignore[arg-type]
+            Attribute("pay", "confidential"),  # type: ignore[arg-type]
+        )
+    )
+    made = Recode({"age": {"21": "young", "24": "young", "35": "in between", "38": "in between"}})
+    assert _lists(made.apply(Microdata(table, schema), Draws(1)).masked, "band")[0] == ["20s", "20s", "30s", "30s"]
+    made = Recode({"age": {"21": "a", "24": "b", "35": "b", "38": "c"}})
+    assert _lists(made.apply(Microdata(table, schema), Draws(1)).masked, "band")[0] == ["20s", None, None, "30s"]

@@ -83,7 +83,7 @@ def test_sigma_agrees_with_the_condition_of_balle_and_wang_and_with_a_known_valu
         s = analytic_sigma(epsilon, delta)
         left = stats.norm.cdf(1 / (2 * s) - epsilon * s) - np.exp(epsilon) * stats.norm.cdf(-1 / (2 * s) - epsilon * s)
         assert left == pytest.approx(delta, rel=1e-6)
-    assert analytic_sigma(1.0, 1e-5) == pytest.approx(3.730632, abs=1e-6)  # the authors' own program
+    assert analytic_sigma(1.0, 1e-5) == pytest.approx(3.730632, abs=1e-6)  # as the documentation of diPLSlib prints it
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.99])

@@ -78,7 +78,7 @@ def test_the_papers_zip_rule_cuts_two_digits_of_codes_with_fewer_than_t_records(
     for facts in ({}, {"zip": {"scale": "partially ordered", "hierarchy": PrefixHierarchy(5)}}):
         data = microdata(facts, zip=zips)
         for t, made in truth.items():
-            assert masked(RecodeRare("zip", fewer_than=t), data, "zip") == made
+            assert masked(RecodeRare("zip", least=t), data, "zip") == made
 
 
 def test_zip_codes_that_are_numbers_are_cut_as_text() -> None:
@@ -86,7 +86,7 @@ def test_zip_codes_that_are_numbers_are_cut_as_text() -> None:
         {"zip": {"scale": "partially ordered", "hierarchy": PrefixHierarchy(5), "integer": True}},
         zip=[1002, 1002, 90210],
     )
-    after = release(RecodeRare("zip", fewer_than=2), data).masked
+    after = release(RecodeRare("zip", least=2), data).masked
     assert column(after, "zip") == ["01002", "01002", "902**"]
     assert not after.schema["zip"].integer
 
@@ -94,7 +94,7 @@ def test_zip_codes_that_are_numbers_are_cut_as_text() -> None:
 @given(st.lists(st.integers(0, 59), min_size=1, max_size=60), st.integers(1, 12), st.integers(1, 3))
 def test_cuts_are_repeated_until_nothing_but_the_top_is_rare(numbers: list[int], t: int, cut: int) -> None:
     codes = [f"{n:03d}" for n in numbers]
-    made = masked(RecodeRare("code", fewer_than=t, cut=cut, repeat="until_frequent"), microdata(code=codes), "code")
+    made = masked(RecodeRare("code", least=t, cut=cut, repeat="until_frequent"), microdata(code=codes), "code")
     now = list(codes)
     while True:  # the definition, one record at a time
         counts = Counter(now)
@@ -110,7 +110,7 @@ def test_cuts_are_repeated_until_nothing_but_the_top_is_rare(numbers: list[int],
 def test_a_label_repeated_on_the_next_level_is_no_cut() -> None:
     work = TreeHierarchy([["nurse", "health", "*"], ["doctor", "health", "*"], ["farmer", "farmer", "*"]])
     data = microdata({"job": {"hierarchy": work}}, job=["nurse", "nurse", "doctor", "farmer"])
-    assert masked(RecodeRare("job", fewer_than=2, cut=1), data, "job") == ["nurse", "nurse", "health", "*"]
+    assert masked(RecodeRare("job", least=2, cut=1), data, "job") == ["nurse", "nurse", "health", "*"]
 
 
 def test_rare_values_can_be_counted_by_households(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +119,8 @@ def test_rare_values_can_be_counted_by_households(monkeypatch: pytest.MonkeyPatc
     data = microdata(facts, zip=zips, home=homes)
     by_home = ["482**", "48207", "482**", "48207", "482**"]  # one household has the first code, two have the second
     for where in (data, in_pieces(data, monkeypatch, rows=2)):
-        assert masked(RecodeRare("zip", fewer_than=2, count="households"), where, "zip") == by_home
-        assert masked(RecodeRare("zip", fewer_than=2), where, "zip") == zips
+        assert masked(RecodeRare("zip", least=2, count="households"), where, "zip") == by_home
+        assert masked(RecodeRare("zip", least=2), where, "zip") == zips
     with pytest.raises(DataError, match="no column has the role 'household'"):
         release(RecodeRare("zip", count="households"), microdata(zip=zips))
 
@@ -128,7 +128,7 @@ def test_rare_values_can_be_counted_by_households(monkeypatch: pytest.MonkeyPatc
 def test_households_that_meet_in_one_cut_code_are_counted_once() -> None:
     """Members of one household with two rare codes are one household in the prefix: it is cut again."""
     data = microdata({"home": {"role": "household"}}, zip=["48201", "48202", "10001", "10001"], home=[1, 1, 2, 3])
-    mask = RecodeRare("zip", fewer_than=2, count="households", repeat="until_frequent")
+    mask = RecodeRare("zip", least=2, count="households", repeat="until_frequent")
     assert masked(mask, data, "zip") == ["*", "*", "10001", "10001"]
 
 
@@ -136,7 +136,7 @@ def test_rare_numbers_and_dates_become_text_and_missing_codes_stay() -> None:
     day = datetime.date(2020, 1, 31)
     facts = {"age": {"scale": "ordered", "hierarchy": IntervalHierarchy.from_widths([10, 20]), "missing": (999,)}}
     data = microdata(facts, age=[34, 34, 88, 999], day=[day, day, datetime.date(1999, 9, 9), None])
-    after = release(RecodeRare(["age", "day"], fewer_than=2, cut=1), data).masked
+    after = release(RecodeRare(["age", "day"], least=2, cut=1), data).masked
     assert column(after, "age") == ["34", "34", "[80, 90)", "999"]
     assert column(after, "day") == ["2020-01-31", "2020-01-31", "1999-09-0*", None]
     assert after.batch().missing("age").tolist() == [False, False, False, True]
@@ -146,12 +146,12 @@ def test_rare_numbers_and_dates_become_text_and_missing_codes_stay() -> None:
 def test_a_key_with_a_hundred_thousand_levels_is_counted_exactly() -> None:
     n = 100_000
     codes = np.concatenate([np.arange(n), np.arange(0, n, 2)])  # even codes occur twice
-    made = masked(RecodeRare("code", fewer_than=2, cut=1), microdata(code=[f"{c:06d}" for c in codes]), "code")
+    made = masked(RecodeRare("code", least=2, cut=1), microdata(code=[f"{c:06d}" for c in codes]), "code")
     assert made == [f"{c:06d}" if c % 2 == 0 else f"{c:06d}"[:-1] + "*" for c in codes]
 
 
 def test_a_fitted_rule_treats_new_values_as_rare() -> None:
-    fitted = RecodeRare("zip", fewer_than=2).fit(microdata(zip=["48201", "48201"]), Draws(1))
+    fitted = RecodeRare("zip", least=2).fit(microdata(zip=["48201", "48201"]), Draws(1))
     made = fitted.transform(microdata(zip=["48201", "99999"]).batch(), Draws(1))
     assert made.column("zip").arrow.to_pylist() == ["48201", "999**"]
 
@@ -356,6 +356,13 @@ def test_a_change_that_cannot_be_made_is_refused(mask: Mask, sentence: str) -> N
     data = microdata(age=[1, 2], sex=["f", "m"], one=["x", "x"])
     with pytest.raises(SfumatoError, match=sentence):
         release(mask, data)
+
+
+def test_lists_are_no_categories() -> None:
+    data = microdata(age=[1, 2], tags=[["a"], ["b"]], sex=["f", "m"])
+    for mask in (RecodeRare("tags"), MergeRare("tags"), ChangeRare("tags", share=1), ChangeRare("sex", share=1)):
+        with pytest.raises(DataError, match=r"column 'tags' holds .*, where categories are needed"):
+            release(mask, data)
 
 
 def test_a_change_to_the_same_category_is_refused_at_once() -> None:

@@ -118,6 +118,8 @@ def test_a_label_that_means_missing_is_refused() -> None:
     data = microdata({"x": {"missing": ("unknown",)}}, x=["a", "unknown"])
     with pytest.raises(ParameterError, match="code for missing"):
         release(Recode({"x": {"a": "unknown"}}), data)
+    with pytest.raises(ParameterError, match="code for missing"):
+        release(Recode({"x": {"b": "c"}}, unlisted="merge", other="unknown"), data)
 
 
 def test_ordered_categories_stay_ordered_if_runs_are_joined_and_not_if_others_are() -> None:

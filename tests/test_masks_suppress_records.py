@@ -186,7 +186,7 @@ def test_areas_with_too_few_records_are_suppressed() -> None:
     data = microdata(town=town, pay=np.arange(14.0))
     made = release(SuppressSmallAreas(columns=["town"], least=4), data)
     assert values(made.masked, "town") == ["x"] * 5 + [None] * 4
-    assert any("those of the 2 areas of town with fewer than 4" in g.says for g in made.guarantees)
+    assert any("those of small areas of town, with fewer than 4 records (2 such)" in g.says for g in made.guarantees)
 
 
 def test_an_area_may_be_a_combination_of_columns() -> None:

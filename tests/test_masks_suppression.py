@@ -162,16 +162,16 @@ def test_rounding_says_why_it_is_no_matrix_mask() -> None:
 
 def test_values_beyond_the_limits_become_missing_and_the_others_stay() -> None:
     data = microdata(x=[1.0, 2.0, 3.0, math.nan, 10.0, None], y=[5, 6, 7, 8, 9, 10])
-    made = release(Truncate(["x"], lower=2, upper=3), data).masked
+    made = release(Truncate(["x"], low=2, high=3), data).masked
     assert column(made, "x") == [None, 2.0, 3.0, "NaN", None, None]
     assert column(made, "y") == [5, 6, 7, 8, 9, 10]
-    assert masked(Truncate(upper={"x": 3, "y": 8}), data, "y") == [5, 6, 7, 8, None, None]
+    assert masked(Truncate(high={"x": 3, "y": 8}), data, "y") == [5, 6, 7, 8, None, None]
 
 
 def test_truncation_takes_away_what_top_coding_piles_up() -> None:
     x = np.random.default_rng(1).exponential(1, 50_000)
     data = microdata(x=x)
-    cut = release(Truncate(upper=2), data).masked.numbers("x")
+    cut = release(Truncate(high=2), data).masked.numbers("x")
     piled = release(TopCode(value=2), data).masked.numbers("x")
     assert np.isnan(cut).sum() == (x > 2).sum() == (piled == 2).sum()
     # the mean of an exponential distribution truncated at 2
@@ -200,10 +200,10 @@ def test_one_percent_is_removed_at_each_end_if_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Truncate(tail=0.1, upper=3), "not both"),
-        (lambda: Truncate(["x"], lower=3, upper=1), "must not be the larger"),
-        (lambda: release(Truncate(upper={"y": 3}), microdata(x=[1.0])), "columns that are not truncated: y"),
-        (lambda: release(Truncate(["x", "y"], upper={"y": 3}), microdata(x=[1.0], y=[1.0])), "no limit for 'x'"),
+        (lambda: Truncate(tail=0.1, high=3), "not both"),
+        (lambda: Truncate(["x"], low=3, high=1), "must not be the larger"),
+        (lambda: release(Truncate(high={"y": 3}), microdata(x=[1.0])), "columns that are not truncated: y"),
+        (lambda: release(Truncate(["x", "y"], high={"y": 3}), microdata(x=[1.0], y=[1.0])), "no limit for 'x'"),
         (lambda: release(Truncate(), microdata(x=[math.nan])), "no values at all"),
     ],
 )

@@ -346,10 +346,26 @@ def test_records_in_too_small_a_stratum_are_refused_or_suppressed_and_the_weight
     assert any("2 records are suppressed" in g.says for g in release.guarantees)
 
 
+@pytest.mark.parametrize("kind", [AggregateRecords, RandomAggregation])
+def test_the_value_of_a_household_is_not_the_average_of_its_own_members(kind: Any) -> None:
+    home = np.repeat(np.arange(10), 3)
+    rent = 100.0 + home
+    frame = pa.table({"home": home, "rent": rent})
+    schema = Schema((Attribute("home", "household"), Attribute("rent", "confidential", level="household")))  # type: ignore[arg-type]
+    data = Microdata(frame, schema)
+    form = kind(k=3).as_matrix(data, Draws(1))
+    groups = [set(home[row]) for row in np.split(form.A.indices, form.A.indptr[1:-1])]
+    assert sorted(map(len, groups)) == [3, 3, 4]
+    assert not set.intersection(*groups)
+    release = kind(k=3).apply(data, Draws(1))
+    assert not np.isin(release.masked.numbers("rent"), rent).all()
+    assert "average over at least 3 households" in release.guarantees[-1].says
+
+
 def test_bad_weights_and_impossible_groups_are_refused() -> None:
     x = numbers(6)
-    for bad in (-1.0, np.nan):
-        with pytest.raises(DataError, match="negative, missing or infinite for 1 records"):
+    for bad in (-1.0, np.nan, 0.0):
+        with pytest.raises(DataError, match="zero, negative, missing or infinite for 1 records"):
             AggregateRecords().apply(data_of(x, weight=[bad, 1, 1, 1, 1, 1]), Draws(1))
     with pytest.raises(DataError, match="k = 7 is more than the number of records"):
         AggregateRecords(k=7).apply(data_of(x), Draws(1))

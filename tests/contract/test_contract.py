@@ -123,7 +123,11 @@ FILLED: dict[str, Callable[[], Any]] = {
     "formula": lambda: "pay ~ rent",
     "function": lambda: constant,
     "where": lambda: "age > 80",
-    "rules": lambda: {"region": {"Uppsala": "south", "Malmö": "south", "Kiruna": "north"}, "age": [30, 50, 65], "sex": {"f": "x", "m": "x"}},
+    "rules": lambda: {
+        "region": {"Uppsala": "south", "Malmö": "south", "Kiruna": "north"},
+        "age": [30, 50, 65],
+        "sex": {"f": "x", "m": "x"},
+    },
 }
 """How to fill parameters that are required and are neither columns, choices nor numbers."""
 

@@ -64,7 +64,7 @@ class Link:
     def learn(self, before: Batch, after: Batch) -> None:
         """Take in which follower goes with which key, before and after masking."""
         _take_in(self.known, before, before, self.key, self.name)
-        if not self.numeric:
+        if not (self.numeric and after.column(self.key).kind is Kind.NUMBER):
             _take_in(self.made, after, _aligned(before, after), self.key, self.name)
 
     def check(self) -> None:

@@ -27,7 +27,8 @@ class RecordAggregation(Mask, abstract=True):
 
     All chosen columns are averaged over the same groups, so the mask is M = AX. The file then holds these columns, the strata
     (`within`) and the survey weight, if there is one: means are weighted, and the weights of a group are added, so weighted
-    totals stay what they were. Groups never cross strata, nor mix records that answered different columns.
+    totals stay what they were. Groups never cross strata, nor mix records that answered different columns. Where a column
+    describes the household, groups have at least k households.
     """
 
     scope: ClassVar[Scope] = Scope.GLOBAL
@@ -97,8 +98,8 @@ class RecordAggregation(Mask, abstract=True):
 
     def groups(self, batch: Batch, draws: Draws) -> Labels:
         """Return the group of each record, numbered from 0; -1 for a record that is in none, shape (n,)."""
-        x, blocks = self._blocks(batch)
-        small = sum(len(rows) for rows in blocks if len(rows) < self.k)
+        x, unit, blocks = self._blocks(batch)
+        small = self._rare(unit, blocks)
         if small and (self.rare == "refuse" or small == len(batch)):
             raise DataError(
                 f"{small:,} records share their stratum and the columns they answered among {listing(self.names)} with fewer "
@@ -106,23 +107,39 @@ class RecordAggregation(Mask, abstract=True):
             )
         label, count = np.full(len(batch), -1, np.int64), 0
         for rows in blocks:
-            if len(rows) >= self.k:
+            ids, member, sizes = np.unique(unit[rows], return_inverse=True, return_counts=True)
+            if len(ids) >= self.k:
                 known = x[rows][:, ~np.isnan(x[rows[0]])]
-                place = np.arange(len(rows)) // self.k
-                # what is left over joins the last group
-                label[rows[self.order(known, batch.ids[rows], draws)]] = count + np.minimum(place, place[-self.k])
-                count += len(rows) // self.k
+                centres = np.column_stack([np.bincount(member, column) / sizes for column in known.T] or [0.0 * sizes])
+                place = np.arange(len(ids)) // self.k
+                group = np.empty(len(ids), np.int64)
+                group[self.order(centres, ids, draws)] = count + np.minimum(
+                    place, place[-self.k]
+                )  # the rest joins the last
+                if np.bincount(group - count).min() < self.k:
+                    raise DataError(f"a group has fewer than k = {self.k} members; nothing is released.")
+                label[rows] = group[member]
+                count += len(ids) // self.k
         return label
 
-    def _blocks(self, batch: Batch) -> tuple[Numbers, list[Labels]]:
-        """Return the numbers (n, p), and the records by stratum and by which columns they answered."""
+    def _blocks(self, batch: Batch) -> tuple[Numbers, NDArray[np.int64], list[Labels]]:
+        """Return the numbers (n, p), whom each record stands for, and the records by stratum and answered columns.
+
+        Where a column describes the household, its members count as one: k of them would give its value away.
+        """
         x = np.column_stack([batch.numbers(name) for name in self.names])
         if wild := [n for n, column in zip(self.names, x.T, strict=True) if np.isinf(column).any()]:
             raise DataError(f"{listing(wild)}: some values are infinite. Set them to missing.")
         codes = [batch.column(name).codes[0] for name in self.within or ()]
         block, sizes = classes([*codes, *(np.isnan(column).astype(np.int64) for column in x.T)], len(batch))
         order = np.lexsort([batch.ids, block])  # by id, so that groups do not hang on the order of the rows
-        return x, np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
+        unit = batch.units([*shared, *self.names][0])
+        return x, unit, np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
+
+    def _rare(self, unit: NDArray[np.int64], blocks: list[Labels]) -> int:
+        """Return how many records are in blocks of fewer than k."""
+        return sum(len(rows) for rows in blocks if len(np.unique(unit[rows])) < self.k)
 
     def _averaging(self, batch: Batch, draws: Draws) -> tuple[csr_array, Labels]:
         """Return A, shape (groups, n), and the group of each record."""
@@ -130,13 +147,9 @@ class RecordAggregation(Mask, abstract=True):
 
         label = self.groups(batch, draws)
         inside = np.flatnonzero(label >= 0)
-        group, sizes = label[inside], np.bincount(label[inside])
-        if sizes.min(initial=self.k) < self.k:
-            raise DataError(f"a group has fewer than k = {self.k} records; nothing is released.")
-        weight = _weights(batch)[inside]
-        total = np.bincount(group, weight, len(sizes))[group]
-        share = np.where(total > 0, weight / np.where(total > 0, total, 1.0), 1.0 / sizes[group])
-        return csr_array((share, (group, inside)), shape=(len(sizes), len(batch))), label
+        group, weight = label[inside], _weights(batch)[inside]
+        total = np.bincount(group, weight)
+        return csr_array((weight / total[group], (group, inside)), shape=(len(total), len(batch))), label
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Average the records of each group."""
@@ -153,7 +166,7 @@ class RecordAggregation(Mask, abstract=True):
             columns[name] = Column.from_numbers(_within(column, after[name]), np.isnan(column))
         if weight := batch.schema.one("weight"):
             w, inside = _weights(batch), label >= 0
-            lost = w.sum() / w[inside].sum() if w[inside].sum() > 0 else 1.0
+            lost = w.sum() / w[inside].sum() if inside.any() else 1.0
             columns[weight] = Column.from_numbers(lost * np.bincount(label[inside], w[inside], A.shape[0]))
         ids = -1 - np.arange(A.shape[0], dtype=np.int64)
         return Batch(Rows(ids, {name: columns[name] for name in after.names()}), after)
@@ -169,9 +182,11 @@ class RecordAggregation(Mask, abstract=True):
         n, r = len(before), len(after)
         if r * self.k > n:
             raise DataError(f"{r:,} released records cannot be averages of {self.k} each; nothing is released.")
-        says = f"{listing(self.names)}: each of the {r:,} released records is an average over at least {self.k} records"
+        shared = any(before.schema[name].level is Level.HOUSEHOLD for name in self.names)
+        whom = "households" if shared else "records"
+        says = f"{listing(self.names)}: each of the {r:,} released records is an average over at least {self.k} {whom}"
         said = [Guarantee(step, says, f"groups counted as they were formed, out of {n:,} records")]
-        suppressed = sum(len(rows) for rows in self._blocks(before.batch())[1] if len(rows) < self.k)
+        suppressed = self._rare(*self._blocks(before.batch())[1:])
         if suppressed:
             says = f"{suppressed:,} records are suppressed, since fewer than {self.k} share their stratum and answered columns"
             said.append(Guarantee(step, says, "records counted; the weights of the others make up for them"))
@@ -217,13 +232,13 @@ def _within(means: Numbers, attribute: Attribute) -> Numbers:
 
 
 def _weights(batch: Batch) -> Numbers:
-    """Return the survey weights, or ones if there are none; refuse negative and missing ones."""
+    """Return the survey weights, or ones if there are none; refuse those that are not positive numbers."""
     name = batch.schema.one("weight")
     if name is None:
         return np.ones(len(batch))
     weight = batch.numbers(name)
-    if wrong := int((~(weight >= 0) | np.isinf(weight)).sum()):
+    if wrong := int((~(weight > 0) | np.isinf(weight)).sum()):  # a weight of 0 would leave an average over fewer than k
         raise DataError(
-            f"the survey weight '{name}' is negative, missing or infinite for {wrong:,} records. Correct them."
+            f"the survey weight '{name}' is zero, negative, missing or infinite for {wrong:,} records. Correct them."
         )
     return weight

@@ -20,7 +20,7 @@ Numbers = NDArray[np.float64]
 
 
 class BoundedNoise(NoiseLevel):
-    """Independent normal noise of level λ², conditioned on the masked value lying in [low, high] (Brand 2002).
+    """Independent normal noise of level λ², conditioned on the masked value lying in [low, high] (truncated normal).
 
     Bounds are given here or in the schema; a column without any gets ordinary noise. Masked values are drawn from the normal
     distribution about the value, truncated to the bounds: they do not pile up there, as clipped noise does. Near a bound they are

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, Mask, Scope, param
+from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError
 from sfumato.kernels.classes import classes
 from sfumato.microdata import Batch, Microdata
@@ -66,6 +67,9 @@ class ChangeRare(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Change the category of the records whose keys occur least; ties are broken by lot."""
+        for name in (self.column, *self._keys(batch.schema)):
+            if batch.column(name).kind is Kind.OTHER:
+                raise DataError(f"column '{name}' holds {batch.column(name).kind}, where categories are needed.")
         codes, values = batch.column(self.column).codes
         first, member = batch.members([self.column])
         old = codes[first].astype(np.int64)

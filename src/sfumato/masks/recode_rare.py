@@ -24,7 +24,7 @@ class RecodeRare(Mask):
     no_matrix: ClassVar[str] = "it groups some values, which no matrix does (matrix-masking paper, section IV)"
 
     columns: tuple[str, ...] = param(doc="columns to recode", columns="many", holds="categories")
-    fewer_than: int = param(
+    least: int = param(
         default=5, doc="t: a value that fewer records have is rare", low=1, high=1e9, integer=True, scale="log"
     )
     cut: int = param(
@@ -40,7 +40,7 @@ class RecodeRare(Mask):
     count: Literal["records", "households"] = param(
         default="records", doc="what has to be frequent enough", choices=("records", "households")
     )
-    tables: Any = learned("columns", "fewer_than", "cut", "repeat", "count", default=None)
+    tables: Any = learned("columns", "least", "cut", "repeat", "count", default=None)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn what each value is released as."""
@@ -54,7 +54,7 @@ class RecodeRare(Mask):
         chains = self._chains(data.schema[name], counts)
         at = dict.fromkeys(chains, 0)
         while True:
-            rare = {label for label, n in counts.items() if n < self.fewer_than}
+            rare = {label for label, n in counts.items() if n < self.least}
             moved = [v for v, chain in chains.items() if chain[at[v]] in rare and at[v] + 1 < len(chain)]
             for value in moved:
                 at[value] += 1
@@ -105,7 +105,7 @@ class RecodeRare(Mask):
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no rare value is released as it was (or at all, if cuts are repeated), and count what was cut."""
-        said, t = [], self.fewer_than
+        said, t = [], self.least
         for name, table in self.tables.items():
             counts = count_values(after, name, self.count)
             uncut = {chain[0] for v in table if (chain := self._chain(before.schema[name], v))[0] == table[v]} - {ROOT}

@@ -52,7 +52,8 @@ class Recoding(Mask, abstract=True):
             new = by_level(old, rule)
         else:
             new = by_list(old, rule, self.unlisted_label)
-        if wrong := [c for c in new.missing if c in new.values or (isinstance(rule, Mapping) and c in rule.values())]:
+        labels = {*new.values, *((*rule.values(), self.unlisted_label("")) if isinstance(rule, Mapping) else ())}
+        if wrong := [c for c in new.missing if c in labels]:
             raise ParameterError(f"a label of '{old.name}' is also its code for missing, '{wrong[0]}'. Choose another.")
         return new
 

@@ -45,8 +45,8 @@ class Suppression(RecordChoice, abstract=True):
         """Return which records the rule picks, shape (n,)."""
 
     @abstractmethod
-    def words(self, known: Any) -> str:
-        """Return which records are suppressed, in words."""
+    def words(self, known: Any, noun: str) -> str:
+        """Return which records are suppressed, in words; units are called `noun`."""
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
         """Return the strata and the household number."""
@@ -89,10 +89,9 @@ class Suppression(RecordChoice, abstract=True):
         known, drop = self._dropped(old)
         if self.picks(new, known).any() or len(new) != int((~drop).sum()) or among(old.ids[drop], new.ids).any():
             raise DataError("some released records should have been suppressed, or the other way; nothing is released.")
-        whole = (
-            ", with all members of their households" if self.unit == "household" and old.schema.one("household") else ""
-        )
-        says = f"{int(drop.sum()):,} of {len(old):,} records are suppressed: {self.words(known)}{whole}"
+        noun = "households" if self.unit == "household" and old.schema.one("household") else "records"
+        whole = ", with all members of their households" if noun == "households" else ""
+        says = f"{int(drop.sum()):,} of {len(old):,} records are suppressed: {self.words(known, noun)}{whole}"
         said = [Guarantee(step, says, "the rule applied to the released records picks none")]
         weights = checked_weights(old)
         if weights is None:
@@ -137,7 +136,7 @@ class SuppressRecords(Suppression):
         """Return where the condition is true."""
         return Condition.parse(self.where).holds(batch)
 
-    def words(self, known: Any) -> str:
+    def words(self, known: Any, noun: str) -> str:
         """Return the condition."""
         return f"those with {self.where}"
 
@@ -222,7 +221,7 @@ class SuppressExtremes(Suppression):
             drop |= (numbers < low) | (numbers > high)
         return drop
 
-    def words(self, known: Any) -> str:
+    def words(self, known: Any, noun: str) -> str:
         """Return the columns."""
         return f"those with an extreme value of {listing(known)}"
 
@@ -270,9 +269,9 @@ class SuppressSmallAreas(Suppression):
                 f"some released areas have fewer than {self.least} records or households; nothing is released."
             )
 
-    def words(self, known: Any) -> str:
+    def words(self, known: Any, noun: str) -> str:
         """Return the columns and the limit."""
-        return f"those of the {len(known):,} areas of {listing(self.columns)} with fewer than {self.least} of them"
+        return f"those of small areas of {listing(self.columns)}, with fewer than {self.least} {noun} ({len(known):,} such)"
 
 
 def _numeric(columns: tuple[str, ...] | None, batch: Batch) -> tuple[str, ...]:

@@ -34,10 +34,10 @@ class Truncate(Mask):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to truncate; all confidential numbers if none", columns="many"
     )
-    lower: float | Mapping[str, float] | None = param(
+    low: float | Mapping[str, float] | None = param(
         default=None, doc="values below this are removed", low=-1e300, high=1e300, per_column=True
     )
-    upper: float | Mapping[str, float] | None = param(
+    high: float | Mapping[str, float] | None = param(
         default=None, doc="values above this are removed", low=-1e300, high=1e300, per_column=True
     )
     tail: float | Mapping[str, float] | None = param(
@@ -47,15 +47,15 @@ class Truncate(Mask):
         high=0.5,
         per_column=True,
     )
-    limits: Any = learned("columns", "lower", "upper", "tail", default=None)
+    limits: Any = learned("columns", "low", "high", "tail", default=None)
 
     def validate(self) -> None:
         """Limits or a share, not both; and the lower limit first."""
         super().validate()
-        if self.tail is not None and (self.lower is not None or self.upper is not None):
-            raise ParameterError("give truncate limits (lower, upper) or a share of each end (tail), not both.")
+        if self.tail is not None and (self.low is not None or self.high is not None):
+            raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
         for name in self.columns or ():
-            low, high = _for(self.lower, name), _for(self.upper, name)
+            low, high = _for(self.low, name), _for(self.high, name)
             if low is not None and high is not None and not low <= high:
                 raise ParameterError(
                     f"the limits of '{name}' are {low:g} and {high:g}: the lower one must not be the larger."
@@ -64,14 +64,14 @@ class Truncate(Mask):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the two limits of each column."""
         names = numeric_targets(self.columns, data)
-        for setting in (self.lower, self.upper, self.tail):
+        for setting in (self.low, self.high, self.tail):
             if isinstance(setting, Mapping) and (extra := [n for n in setting if n not in names]):
                 raise ParameterError(f"truncate gives limits for columns that are not truncated: {listing(extra)}.")
         return self.learn(limits={name: self._limits(name, data) for name in names})
 
     def _limits(self, name: str, data: Microdata) -> tuple[float, float]:
-        if self.lower is not None or self.upper is not None:
-            low, high = _for(self.lower, name), _for(self.upper, name)
+        if self.low is not None or self.high is not None:
+            low, high = _for(self.low, name), _for(self.high, name)
             if low is None and high is None:
                 raise ParameterError(f"truncate gives no limit for '{name}'.")
             return -np.inf if low is None else low, np.inf if high is None else high
