@@ -119,16 +119,16 @@ def test_rare_values_can_be_counted_by_households(monkeypatch: pytest.MonkeyPatc
     data = microdata(facts, zip=zips, home=homes)
     by_home = ["482**", "48207", "482**", "48207", "482**"]  # one household has the first code, two have the second
     for where in (data, in_pieces(data, monkeypatch, rows=2)):
-        assert masked(RecodeRare("zip", least=2, count="households"), where, "zip") == by_home
+        assert masked(RecodeRare("zip", least=2, unit="household"), where, "zip") == by_home
         assert masked(RecodeRare("zip", least=2), where, "zip") == zips
     with pytest.raises(DataError, match="no column has the role 'household'"):
-        release(RecodeRare("zip", count="households"), microdata(zip=zips))
+        release(RecodeRare("zip", unit="household"), microdata(zip=zips))
 
 
 def test_households_that_meet_in_one_cut_code_are_counted_once() -> None:
     """Members of one household with two rare codes are one household in the prefix: it is cut again."""
     data = microdata({"home": {"role": "household"}}, zip=["48201", "48202", "10001", "10001"], home=[1, 1, 2, 3])
-    mask = RecodeRare("zip", least=2, count="households", repeat="until_frequent")
+    mask = RecodeRare("zip", least=2, unit="household", repeat="until_frequent")
     assert masked(mask, data, "zip") == ["*", "*", "10001", "10001"]
 
 

@@ -205,7 +205,10 @@ def test_each_stratum_has_a_matrix_of_its_own_shares() -> None:
         assert np.diag(r)[there].min() == pytest.approx(0.7)
     made = fitted.apply(data, Draws(1))
     assert "at least 0.7 in each stratum" in made.guarantees[1].says
-    assert "expected counts equal the observed ones in each stratum" in made.guarantees[2].says
+    assert (
+        "expected counts equal those of the file that the matrix was made from in each stratum"
+        in made.guarantees[2].says
+    )
     with pytest.raises(DataError, match="no matrix for that stratum"):
         move.matrix("X")
 
@@ -346,7 +349,7 @@ def test_the_release_says_what_was_promised_and_how_it_was_verified() -> None:
     said = PRAM("edu", pd=0.75).apply(survey(2_000), Draws(1)).guarantees
     assert said[1].says == "edu: every category stays with a chance of at least 0.75"
     assert said[1].verified == "diagonals of the matrix: the smallest is 0.750000"
-    assert said[2].says == "edu: expected counts equal the observed ones"
+    assert said[2].says == "edu: expected counts equal those of the file that the matrix was made from"
     given_ = PRAM("edu", matrix=GIVEN).apply(survey(2_000), Draws(1)).guarantees
     assert given_[1].says == "edu: every category stays with a chance of at least 0.7"
     assert "correct them with pram_correction" in given_[2].says

@@ -39,7 +39,14 @@ class RecordAggregation(Mask, abstract=True):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to average and to release; all confidential numbers if none", columns="many"
     )
-    k: int = param(default=3, doc="smallest number of records in a group", low=2, high=1e6, integer=True, scale="log")
+    k: int = param(
+        default=3,
+        doc="smallest number of records (or households, where columns describe them) in a group",
+        low=2,
+        high=1e6,
+        integer=True,
+        scale="log",
+    )
     within: tuple[str, ...] | None = param(
         default=None, doc="columns of strata that groups do not cross; released too", columns="many", holds="anything"
     )
@@ -110,12 +117,13 @@ class RecordAggregation(Mask, abstract=True):
             ids, member, sizes = np.unique(unit[rows], return_inverse=True, return_counts=True)
             if len(ids) >= self.k:
                 known = x[rows][:, ~np.isnan(x[rows[0]])]
-                centres = np.column_stack([np.bincount(member, column) / sizes for column in known.T] or [0.0 * sizes])
+                centres = np.zeros((len(ids), known.shape[1]))
+                for j, column in enumerate(known.T):
+                    centres[:, j] = np.bincount(member, column) / sizes
                 place = np.arange(len(ids)) // self.k
                 group = np.empty(len(ids), np.int64)
-                group[self.order(centres, ids, draws)] = count + np.minimum(
-                    place, place[-self.k]
-                )  # the rest joins the last
+                # what is left over joins the last group
+                group[self.order(centres, ids, draws)] = count + np.minimum(place, place[-self.k])
                 if np.bincount(group - count).min() < self.k:
                     raise DataError(f"a group has fewer than k = {self.k} members; nothing is released.")
                 label[rows] = group[member]

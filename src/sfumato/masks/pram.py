@@ -212,9 +212,10 @@ class PRAM(Mask):
             wanted = bool(self.invariant) if label in (self.matrix or {}) else self.invariant is not False
             if wanted and off > 1e-9:
                 raise DataError(f"the matrix of '{label}' does not keep the expected counts; nothing is released.")
-            says = f"{label}: expected counts equal the observed ones{where}"
+            made_from = "those of the file that the matrix was made from"  # a fitted mask may be run on another
+            says = f"{label}: expected counts equal {made_from}{where}"
             if off > 1e-9:
-                says = f"{label}: expected counts differ from the observed ones; correct them with pram_correction"
+                says = f"{label}: expected counts differ from {made_from}; correct them with pram_correction"
             said.append(
                 Guarantee(step, says, f"t'R against t': they differ by {max(off, 1e-15):.0e} of the records at most")
             )

@@ -37,10 +37,14 @@ class RecodeRare(Mask):
     repeat: Literal["once", "until_frequent"] = param(
         default="once", doc="cut once, or until nothing is rare", choices=("once", "until_frequent")
     )
-    count: Literal["records", "households"] = param(
-        default="records", doc="what has to be frequent enough", choices=("records", "households")
+    unit: Literal["record", "household"] = param(
+        default="record", doc="what is counted", choices=("record", "household")
     )
-    tables: Any = learned("columns", "least", "cut", "repeat", "count", default=None)
+    tables: Any = learned("columns", "least", "cut", "repeat", "unit", default=None)
+
+    @property
+    def _counted(self) -> Literal["records", "households"]:
+        return "records" if self.unit == "record" else "households"
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn what each value is released as."""
@@ -48,7 +52,7 @@ class RecodeRare(Mask):
 
     def _table(self, data: Microdata, name: str) -> dict[str, str]:
         """Return the released label of each value; one pass over the data for each cut."""
-        counts = count_values(data, name, self.count)
+        counts = count_values(data, name, self._counted)
         if not counts:
             raise DataError(f"column '{name}' has no values at all, so there is nothing to recode.")
         chains = self._chains(data.schema[name], counts)
@@ -60,7 +64,7 @@ class RecodeRare(Mask):
                 at[value] += 1
             if not moved or self.repeat == "once":
                 return {value: chain[at[value]] for value, chain in chains.items()}
-            counts = count_values(data, name, self.count, lambda v: chains[label_of(v)][at[label_of(v)]])
+            counts = count_values(data, name, self._counted, lambda v: chains[label_of(v)][at[label_of(v)]])
 
     def _chains(self, attribute: Attribute, counts: dict[Any, int]) -> dict[str, list[str]]:
         """Return each value's label and what it becomes with each cut; counts are renamed to labels in place."""
@@ -107,14 +111,14 @@ class RecodeRare(Mask):
         """Verify that no rare value is released as it was (or at all, if cuts are repeated), and count what was cut."""
         said, t = [], self.least
         for name, table in self.tables.items():
-            counts = count_values(after, name, self.count)
+            counts = count_values(after, name, self._counted)
             uncut = {chain[0] for v in table if (chain := self._chain(before.schema[name], v))[0] == table[v]} - {ROOT}
             checked = uncut if self.repeat == "once" else set(counts) - {ROOT}
             if wrong := sum(counts.get(label, 0) < t for label in checked if label in counts):
-                raise DataError(f"{wrong:,} released values of '{name}' are still held by fewer than {t:,} {self.count}; "
+                raise DataError(f"{wrong:,} released values of '{name}' are still held by fewer than {t:,} {self._counted}; "
                                 "nothing is released.")  # fmt: skip
             cut = sum(n for label, n in count_values(after, name).items() if label not in uncut)
             what = "value is released uncut" if self.repeat == "once" else f"value but '{ROOT}' is released"
-            says = f"{name}: no {what} that fewer than {t:,} {self.count} have; {cut:,} records have a cut one"
+            says = f"{name}: no {what} that fewer than {t:,} {self._counted} have; {cut:,} records have a cut one"
             said.append(Guarantee(step, says, "released values counted"))
         return tuple(said)
