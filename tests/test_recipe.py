@@ -145,7 +145,7 @@ def test_an_error_names_the_step_it_comes_from() -> None:
 def test_settings_and_parameters_are_named_by_step_and_parameter() -> None:
     recipe = KimNoise(columns=("x",), lambda2=0.2) >> TopCode(quantile=0.9)
     assert recipe.settings() == {
-        "kim_noise.columns": ("x",), "kim_noise.lambda2": 0.2,
+        "identifiers.pseudonyms": None, "kim_noise.columns": ("x",), "kim_noise.lambda2": 0.2,
         "top_code.columns": None, "top_code.quantile": 0.9, "top_code.value": None, "top_code.replace": "threshold",
     }  # fmt: skip
     assert recipe.settings().keys() == recipe.parameters().keys()
@@ -191,7 +191,7 @@ def test_parameters_of_one_step_are_changed_together() -> None:
     [
         ("kim_noise.lamda2", r"parameter 'kim_noise.lamda2' is not in the recipe. Did you mean 'kim_noise.lambda2'\?"),
         ("kimnoise.lambda2", r"Did you mean 'kim_noise.lambda2'\?"),
-        ("lambda2", r"parameter 'lambda2' is not in the recipe. .*It has: kim_noise.columns, kim_noise.lambda2"),
+        ("lambda2", r"parameter 'lambda2' is not in the recipe. .*It has: identifiers.pseudonyms, kim_noise.columns, kim_noise.lambda2"),
         ("kim_noise", "parameter 'kim_noise' is not in the recipe"),
         ("", "parameter '' is not in the recipe"),
         ("kim_noise.root", "parameter 'kim_noise.root' is not in the recipe"),
@@ -426,7 +426,7 @@ def test_a_mask_of_ones_own_is_a_subclass_and_nothing_more() -> None:
     assert find("mask", "halve") is Halve
     recipe = Recipe.from_toml('[[step]]\nname = "half"\nmask = "halve"\nby = 4\n')
     assert recipe.apply(microdata(x=[4.0, 8.0]), Draws(1)).masked.numbers("x").tolist() == [1, 2]
-    assert recipe.with_({"half.by": 2}).settings() == {"half.by": 2}
+    assert recipe.with_({"half.by": 2}).settings() == {"identifiers.pseudonyms": None, "half.by": 2}
     with pytest.raises(ParameterError, match=r"by of halve must be a whole number of at least 1; got 2\.5"):
         Halve(by=2.5)  # type: ignore[arg-type]
 

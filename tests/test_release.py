@@ -289,7 +289,7 @@ def test_a_release_is_written_whole_with_the_seed_elsewhere(tmp_path: Path) -> N
             word in content for word in (secret.encode(), bytes.fromhex(secret), RECORD_ID.encode(), b"Person")
         )
     recipe = Recipe.read(tmp_path / "public" / "recipe.toml")
-    assert recipe.settings() == {"noise.columns": None, "noise.lambda2": 0.3}
+    assert recipe.settings() == {"identifiers.pseudonyms": None, "noise.columns": None, "noise.lambda2": 0.3}
     assert Schema.read(tmp_path / "public" / "schema.toml") == made.masked.schema
 
 

@@ -534,7 +534,7 @@ def test_a_rate_that_cannot_be_reached_is_said() -> None:
     # in each class nine records have one value and one has another: one pair each can be exchanged, and no more
     data = microdata({"x": KEY, "c": KEY}, x=(["a"] * 9 + ["b"]) * 5, c=np.repeat(np.arange(5), 10))
     made = swapped(DataSwap(["x"], rate=0.9, keep=["c"]), data)
-    assert "10 of 50 records have another's values (20.00%; rate = 0.9); no more could be exchanged" in (
+    assert "10 of 50 records have another's values (20.00%; rate = 0.9); no further pair was left" in (
         made.guarantees[-1].says
     )
     assert sum(a != b for a, b in zip(values(data, "x"), values(made.masked, "x"), strict=True)) == 10

@@ -131,16 +131,18 @@ def hermite_weights(thresholds: Numbers, values: Numbers) -> Numbers:
 def latent_correlation(observed: Numbers, weights: Numbers, limit: float = 0.995) -> Numbers:
     """Return the correlations of normal numbers, shape (p, p), whose step functions have the observed correlations.
 
-    `weights` are the functions' Hermite weights, shape (p, TERMS). By bisection: each correlation rises with ρ. An observed
-    correlation out of reach gives ±limit.
+    `weights` are the functions' Hermite weights, shape (p, TERMS). Each correlation rises with ρ, so it is looked up in a table
+    of Σ aₙ bₙ ρⁿ. An observed correlation out of reach gives ±limit.
     """
-    low, high = np.full_like(observed, -limit), np.full_like(observed, limit)
-    for _ in range(40):
-        middle = (low + high) / 2
-        found = np.zeros_like(observed)
-        for w in weights.T[::-1]:  # Horner's rule
-            found = (found + np.outer(w, w)) * middle
-        low, high = np.where(found < observed, middle, low), np.where(found < observed, high, middle)
-    rho = (low + high) / 2
+    grid = np.linspace(-limit, limit, 399)
+    powers = grid[:, None] ** np.arange(1, weights.shape[1] + 1)
+    rho = np.eye(len(observed))
+    for i, row in enumerate(observed):
+        table = powers @ (weights[i] * weights).T  # (len(grid), p)
+        at = np.clip((table < row).sum(axis=0), 1, len(grid) - 1)
+        low, high = np.take_along_axis(table, np.stack([at - 1, at]), axis=0)
+        step = np.divide(row - low, high - low, out=np.zeros_like(row), where=high > low)
+        rho[i] = grid[at - 1] + np.clip(step, 0, 1) * (grid[1] - grid[0])
+    rho = (rho + rho.T) / 2
     np.fill_diagonal(rho, 1.0)
     return rho

@@ -158,7 +158,7 @@ class DataSwap(Mask):
         changed = int(np.any([both[n][0] != both[n][1] for n in self.names], axis=0)[first].sum())
         units = "households" if before.schema[self.names[0]].level is Level.HOUSEHOLD else "records"
         total = int(known.sum())
-        short = "" if changed >= 2 * self._pairs(total) else "; no more could be exchanged"
+        short = "" if changed >= 2 * self._pairs(total) else "; no further pair was left"
         kept = "; ".join(" by ".join(table) for table in dict.fromkeys(tables))
         return (
             Guarantee(step, f"these tables are kept exactly: {kept}", "cells of both files counted and compared"),

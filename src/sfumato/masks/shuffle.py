@@ -147,7 +147,9 @@ class Shuffle(Mask):
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that each column has the values it had, and misses those it missed."""
-        batches = before.batch(), after.batch()
+        household = before.schema.one("household")
+        needed = list(dict.fromkeys([*self.names, *([household] if household else [])]))
+        batches = before.batch(needed), after.batch(needed)
         for name in self.names:
             units = batches[0].members([name])[0]
             x, y = (batch.numbers(name)[units] for batch in batches)
