@@ -101,7 +101,7 @@ def test_a_personal_weight_stays_with_the_persons() -> None:
 
 def test_masked_files_are_merged_again() -> None:
     households, persons = split_households(data())
-    masked = IndependentNoise(columns=["pay"]).apply(persons, Draws(1)).masked
+    masked = IndependentNoise(columns=("pay",)).apply(persons, Draws(1)).masked
     merged = merge_households(households, masked, SCHEMA)
     assert merged.numbers("rent")[:3].tolist() == [900.0, 500.0, 900.0]
     assert (merged.numbers("pay") != data().numbers("pay")).all()

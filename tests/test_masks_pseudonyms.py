@@ -125,7 +125,7 @@ def test_a_written_file_has_the_random_order_and_no_ids(data: Callable[[], Micro
 
 def test_steps_after_a_random_order_mask_the_same_records_in_the_same_way() -> None:
     draws = Draws(2)
-    for other in (IndependentNoise(columns=["pay"]), Sample(size=40)):
+    for other in (IndependentNoise(columns=("pay",)), Sample(size=40)):
         first = Recipe.of(RandomOrder(), other).apply(here(), draws).masked
         last = Recipe.of(other, RandomOrder()).apply(here(), draws).masked
         a, b = ((np.sort(m.batch([]).ids), m.numbers("pay")[np.argsort(m.batch([]).ids)]) for m in (first, last))
@@ -155,7 +155,7 @@ def test_a_random_order_is_a_permutation_matrix() -> None:
 @pytest.mark.parametrize("form", ["number", "text"])
 def test_the_same_value_has_the_same_pseudonym_and_no_two_values_share_one(form: Any) -> None:
     data = here()
-    made = Pseudonyms(columns=["home", "boss"], form=form).apply(data, Draws(1)).masked
+    made = Pseudonyms(columns=("home", "boss"), form=form).apply(data, Draws(1)).masked
     for name in ("home", "boss"):
         pairs = set(zip(values(data, name), values(made, name), strict=True)) - {(None, None), (-1, None)}
         before, after = zip(*pairs, strict=True)
@@ -168,7 +168,7 @@ def test_the_same_value_has_the_same_pseudonym_and_no_two_values_share_one(form:
 
 def test_missing_values_and_their_codes_stay_missing() -> None:
     data = here()
-    made = Pseudonyms(columns=["home"]).apply(data, Draws(1)).masked
+    made = Pseudonyms(columns=("home",)).apply(data, Draws(1)).masked
     np.testing.assert_array_equal(made.batch().missing("home"), data.batch().missing("home"))
     assert made.batch().missing("home").sum() == 20
     assert made.schema["home"].missing == ()
@@ -178,13 +178,13 @@ def test_missing_values_and_their_codes_stay_missing() -> None:
 def test_what_follows_a_pseudonym_stays_as_it_is() -> None:
     data = here()
     for there in (data, on_duckdb()):
-        assert values(Pseudonyms(columns=["home"]).apply(there, Draws(1)).masked, "town") == values(data, "town")
+        assert values(Pseudonyms(columns=("home",)).apply(there, Draws(1)).masked, "town") == values(data, "town")
 
 
 def test_the_order_of_the_values_is_lost() -> None:
     n = 4000
     data = Microdata(pa.table({"id": np.arange(n)}), Schema((Attribute("id"),)))
-    numbers = Pseudonyms(columns=["id"]).apply(data, Draws(1)).masked.numbers("id")
+    numbers = Pseudonyms(columns=("id",)).apply(data, Draws(1)).masked.numbers("id")
     ranks = np.argsort(np.argsort(numbers))
     assert abs(np.corrcoef(ranks, np.arange(n))[0, 1]) < 4.5 / np.sqrt(n)
     assert numbers.max() < 2**53  # a spreadsheet or a statistics package reads it exactly
@@ -193,7 +193,7 @@ def test_the_order_of_the_values_is_lost() -> None:
 
 
 def test_pseudonyms_hang_on_the_seed_and_are_the_same_in_another_file() -> None:
-    mask = Pseudonyms(columns=["home"])
+    mask = Pseudonyms(columns=("home",))
     whole, part = here(), Microdata(table().slice(100, 60), SCHEMA)
     assert (
         values(mask.apply(part, Draws(1)).masked, "home") == values(mask.apply(whole, Draws(1)).masked, "home")[100:160]
@@ -205,14 +205,14 @@ def test_pseudonyms_hang_on_the_seed_and_are_the_same_in_another_file() -> None:
 def test_columns_of_one_domain_share_their_pseudonyms_and_others_do_not() -> None:
     two = pa.table({"child": ["a", "b", "c"], "mother": ["c", "c", "d"]})
     data = Microdata(two, Schema((Attribute("child", scale="unordered"), Attribute("mother", scale="unordered"))))  # type: ignore[arg-type]
-    apart = Pseudonyms(columns=["child", "mother"]).apply(data, Draws(1)).masked
+    apart = Pseudonyms(columns=("child", "mother")).apply(data, Draws(1)).masked
     assert not set(values(apart, "child")) & set(values(apart, "mother"))
-    joined = Pseudonyms(columns=["child", "mother"], domain="person").apply(data, Draws(1)).masked
+    joined = Pseudonyms(columns=("child", "mother"), domain="person").apply(data, Draws(1)).masked
     assert values(joined, "child")[2] == values(joined, "mother")[0]
 
 
 def test_duckdb_and_spark_give_the_same_pseudonyms(spark: Any) -> None:
-    mask = Pseudonyms(columns=["home", "boss"], form="text")
+    mask = Pseudonyms(columns=("home", "boss"), form="text")
     made = mask.apply(here(), Draws(1)).masked
     for there in (on_duckdb(), Microdata(spark.createDataFrame(table()), SCHEMA)):
         again = mask.apply(there, Draws(1)).masked
@@ -222,7 +222,7 @@ def test_duckdb_and_spark_give_the_same_pseudonyms(spark: Any) -> None:
 
 def test_an_identifier_can_stay_as_a_pseudonym() -> None:
     data = here()
-    made = Recipe.of(RemoveIdentifiers(pseudonyms=["person"])).apply(data, Draws(1))
+    made = Recipe.of(RemoveIdentifiers(pseudonyms=("person",))).apply(data, Draws(1))
     new = values(made.masked, "person")
     assert len(set(new)) == N
     assert not set(new) & set(values(data, "person"))
@@ -235,18 +235,18 @@ def test_an_identifier_can_stay_as_a_pseudonym() -> None:
 def test_large_whole_numbers_are_told_apart() -> None:
     ids = [2**60, 2**60 + 1, 2**60 + 2]
     data = Microdata(pa.table({"id": ids}), Schema((Attribute("id"),)))
-    assert len(set(values(Pseudonyms(columns=["id"]).apply(data, Draws(1)).masked, "id"))) == 3
+    assert len(set(values(Pseudonyms(columns=("id",)).apply(data, Draws(1)).masked, "id"))) == 3
 
 
 def test_two_values_with_one_pseudonym_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Draws, "uniforms", lambda self, ids, name: np.full(len(ids), 0.25))
     with pytest.raises(DataError, match="nothing is released"):
-        Pseudonyms(columns=["home"]).apply(here(), Draws(1))
+        Pseudonyms(columns=("home",)).apply(here(), Draws(1))
 
 
 def test_a_column_that_is_not_there_or_has_no_plain_values_is_refused() -> None:
     with pytest.raises((DataError, SchemaError), match=r"column 'hme' is not in .* Did you mean 'home'\?"):
-        Pseudonyms(columns=["hme"]).apply(here(), Draws(1))
+        Pseudonyms(columns=("hme",)).apply(here(), Draws(1))
     lists = Microdata(pa.table({"tags": [[1], [2, 3]]}), Schema((Attribute("tags"),)))
     with pytest.raises(DataError, match="cannot have pseudonyms"):
-        Pseudonyms(columns=["tags"]).apply(lists, Draws(1))
+        Pseudonyms(columns=("tags",)).apply(lists, Draws(1))

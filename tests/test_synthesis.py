@@ -341,6 +341,14 @@ def test_synthetic_weights_add_up_to_the_population(mixed: Microdata, synthetic:
     assert synthetic.masked.numbers("w").sum() == pytest.approx(mixed.numbers("w").sum(), rel=0.01)
 
 
+@pytest.mark.parametrize("weights", [[100.0], [50.0, 200.0]])
+def test_weights_of_few_values_are_scaled_too(weights: list[float]) -> None:
+    data = microdata({"w": {"role": "weight"}, "x": KEY}, w=np.resize(weights, 400), x=np.arange(400.0))
+    made = CopulaSynthesis(size=4000).apply(data, Draws(1)).masked.numbers("w")
+    assert set(made) == {w / 10 for w in weights}
+    assert made.sum() == pytest.approx(data.numbers("w").sum(), rel=0.05)
+
+
 def test_relations_of_every_sort_are_kept_roughly(mixed: Microdata, synthetic: Release) -> None:
     """Number with number, with ordered and unordered categories, category with category, missing with number."""
     made = synthetic.masked

@@ -143,16 +143,18 @@ class DuckDBEngine(Engine):
         schema = pa.schema([f for f in file.schema if f.name not in (RECORD_ID, _ORDER)])
         source = f"read_parquet('{_escaped(file.path)}', hive_partitioning = false)"
         with _plain_words():
-            relation = _query(
-                keyed._relation,
-                f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {source} ORDER BY {_quoted(_ORDER)}",  # noqa: S608 - our own names
-            )
-            reader = relation.to_arrow_reader(_ROWS)
-        try:
-            tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
-            return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema))
-        finally:
-            reader.close()
+            limit = _query(keyed._relation, "SELECT current_setting('memory_limit')").fetchall()[0][0]
+            # a connection of its own: what does not fit in memory goes to the private folder, not to the working one
+            settings = {"memory_limit": limit, "temp_directory": str(Path(file.path).parent / "sorting")}
+            connection = duckdb.connect(config=settings)
+        with closing(connection):
+            with _plain_words():
+                reader = connection.sql(
+                    f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {source} ORDER BY {_quoted(_ORDER)}"  # noqa: S608 - our own names
+                ).to_arrow_reader(_ROWS)
+            with closing(reader):
+                tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
+                return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema))
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece and add the arrays it returns, in order."""

@@ -134,12 +134,16 @@ class CopulaSynthesis(Mask):
             like = batch.column(name)
             if name not in parts:
                 columns[name] = Column.from_codes(np.full(len(ids), -1), [], like)
-            elif parts[name].knots is None:
-                columns[name] = Column.from_codes(raw[name], parts[name].values, like)
-            else:
-                scale = self.records / (self.size or self.records) if name == schema.one("weight") else 1.0
-                numbers[name] = raw[name] * scale
-                columns[name] = Column.from_numbers(numbers[name], np.isnan(numbers[name]))
+                continue
+            part, values = parts[name], raw[name]
+            if part.knots is None and name != schema.one("weight"):
+                columns[name] = Column.from_codes(values, part.values, like)
+                continue
+            if part.knots is None:  # weights of a few different values
+                values = np.array([*part.values, np.nan], np.float64)[values]
+            scale = self.records / (self.size or self.records) if name == schema.one("weight") else 1.0
+            numbers[name] = values * scale
+            columns[name] = Column.from_numbers(numbers[name], np.isnan(numbers[name]))
         out = Batch(Rows(ids, columns), schema)
         for name, values in numbers.items():
             out = out.replace(name, lambda values=values: values)  # type: ignore[misc]

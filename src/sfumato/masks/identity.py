@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Mask
-from sfumato.microdata import Batch
+from sfumato.contract import Draws, Mask, MatrixForm
+from sfumato.engines import Kind
+from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Schema
 
 
@@ -20,6 +21,11 @@ class Identity(Mask):
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Return the records unchanged."""
         return batch
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A = I, B = I, C = 0."""
+        names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
+        return MatrixForm(names, names)
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
         """Return nothing: no column changes."""

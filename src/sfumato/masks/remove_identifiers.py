@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, param
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, param
+from sfumato.engines import Kind
 from sfumato.errors import DataError
 from sfumato.masks.pseudonyms import as_names, check_one_to_one, pseudonyms
 from sfumato.microdata import Batch, Microdata
@@ -53,6 +54,13 @@ class RemoveIdentifiers(Mask):
         says = "no identifier is released" + (f" (removed: {', '.join(gone)})" if gone else " (there was none)")
         said = Guarantee(step, says, "the columns are absent from the released data")
         return (said, check_one_to_one(before, after, kept, None, step)) if kept else (said,)
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return B that leaves out the identifiers among the numbers (matrix-masking paper, section IV)."""
+        names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
+        gone = {*data.schema.names(role="identifier"), *(self.pseudonyms or ())}
+        kept = [j for j, name in enumerate(names) if name not in gone]
+        return MatrixForm(names, tuple(names[j] for j in kept), B=np.eye(len(names))[:, kept])
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that become pseudonyms: no other remaining column changes."""

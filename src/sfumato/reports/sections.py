@@ -118,7 +118,8 @@ def _parameters(recipe: Recipe) -> list[Table]:
         for field, parameter in step.mask.parameters().items():
             value = getattr(step.mask, field)
             if value is not None:
-                rows.append((step.name, field, _value(value), parameter.doc, "yes" if parameter.published else "no"))
+                shown, told = (_value(value), "yes") if parameter.published else ("withheld", "no")
+                rows.append((step.name, field, shown, parameter.doc, told))
     heads = ("step", "parameter", "value", "meaning", "may be published")
     return [Table(heads, tuple(rows), "The parameters that were set.")] if rows else []
 
