@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from sfumato import ru_map
 from sfumato.contract import Draws, Guarantee, Mask, Recipe, Release
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError, RecipeError
@@ -478,3 +479,16 @@ def test_too_few_records_and_dates_are_refused() -> None:
     dates = pa.array(np.arange(9), pa.int32()).cast(pa.date32())
     with pytest.raises(DataError, match="'x' holds dates"):
         CopulaSynthesis().apply(microdata(x=dates), Draws(1))
+
+
+def test_a_snooper_who_has_several_implicates_averages_them_and_a_map_knows() -> None:
+    data = teachers(800, seed=3)
+    mask = NormalSynthesis(["salary"], given=["age"], implicates=4)
+    made = mask.apply(data, Draws(6))
+    _, after = made.pair("salary")
+    each = np.stack([part.numbers("salary") for part in made.implicates])
+    np.testing.assert_allclose(after, each.mean(axis=0))
+    m = ru_map(data, mask, {"normal_synthesis.implicates": [1, 4]}, "salary", "salary", replications=10, draws=1)
+    risks = [m.estimate(0, p)[0] for p in range(2)]
+    # Var(X - mean of m draws | S) is v (1 + 1/m), so the risk rises by 2 / 1.25
+    assert risks[1] / risks[0] == pytest.approx(1.6, rel=0.1)

@@ -154,24 +154,24 @@ class Recipe:
     def apply(self, x: Microdata, draws: Draws) -> Release:
         """Mask the data, fitting each step that has not been fitted."""
         fitted, masked, guarantees = self._run(x, draws)
-        return Release(x, (masked, *self._further(fitted, x, draws)), self, guarantees)
+        return Release(x, (masked, *fitted.further(x, draws)), self, guarantees)
 
     @property
     def versions(self) -> int:
         """How many masked versions (implicates) a release has: as many as the one step that makes several."""
         return max(s.mask.versions for s in self.steps)
 
-    def _further(self, fitted: Recipe, data: Microdata, draws: Draws) -> Iterable[Microdata]:
-        """Yield the second and later implicates.
+    def further(self, data: Microdata, draws: Draws, verify: bool = True) -> Iterable[Microdata]:
+        """Yield the second and later implicates of a fitted recipe.
 
         What comes before the step that makes them is drawn once: drawn again, its noise could be averaged away.
         """
         if self.versions == 1:
             return
-        first = next(i for i, s in enumerate(fitted.steps) if s.mask.versions > 1)
-        _, start, _ = run_steps(fitted.steps[:first], data, draws, verify=False)
+        first = next(i for i, s in enumerate(self.steps) if s.mask.versions > 1)
+        _, start, _ = run_steps(self.steps[:first], data, draws, verify=False)
         for number in range(2, self.versions + 1):
-            yield run_steps(fitted.steps[first:], start, draws.child("implicate", number))[1]
+            yield run_steps(self.steps[first:], start, draws.child("implicate", number), verify)[1]
 
     def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
         if not isinstance(data, Microdata):

@@ -77,12 +77,15 @@ class Release:
             )
 
     def pair(self, name: str) -> tuple[Numbers, Numbers]:
-        """Return a column's original and released numbers for the records that are in both, shape (r,) each."""
+        """Return a column's original and released numbers for the records that are in both, shape (r,) each.
+
+        Of several implicates the mean is taken, as whoever has them all would.
+        """
         key = ("pair", name)
         if key not in self.memory:
             self.check_aligned(f"comparing '{name}' record by record")
             before, after = self.original.batch([name]), self.masked.batch([name])
-            x, y = before.numbers(name), after.numbers(name)
+            x, y = before.numbers(name), np.mean([d.numbers(name) for d in self._alike(after.ids)], axis=0)
             if before.column(name).remember("infinite", lambda: bool(np.isinf(x).any())):
                 raise DataError(
                     f"column '{name}' holds infinite values, which cannot be compared. Set them to missing."
@@ -91,6 +94,11 @@ class Release:
             self.memory[key] = (x, y) if left is None else (x[left], y[right])
         pair: tuple[Numbers, Numbers] = self.memory[key]
         return pair
+
+    def _alike(self, ids: NDArray[np.int64]) -> tuple[Microdata, ...]:
+        """Return the implicates that hold the same records; the first alone, if each has its own."""
+        same = all(np.array_equal(data.batch([]).ids, ids) for data in self.implicates[1:])
+        return self.implicates if same else self.implicates[:1]
 
     def write(
         self,

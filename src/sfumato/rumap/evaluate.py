@@ -175,7 +175,7 @@ class _Runner:
         recipe = replace(recipe, steps=(*recipe.steps[: self.first], *tail))
         if not all(s.mask.is_fitted for s in self.recipe.steps):
             self.recipe = recipe
-        return Release(self.data, (masked,), recipe)
+        return Release(self.data, (masked, *recipe.further(self.data, self.draws, verify=False)), recipe)
 
 
 UNMASKED: Settings = {"unmasked": True}
