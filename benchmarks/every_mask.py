@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "recode": {"rules": {"sex": {"1": "m", "2": "f"}}},
     "recode_rare": {"columns": ["age"], "cut": 1},
     "round": {"base": 1000.0},
-    "stratified_sample": {"strata": ["urbrur"], "fraction": 0.1, "unit": "record"},
+    "stratified_sample": {"within": ["urbrur"], "fraction": 0.1, "unit": "record"},
     "suppress_columns": {"columns": ["relat"]},
     "suppress_records": {"where": "age > 80"},
     "suppress_small_areas": {"columns": ["urbrur", "roof", "walls"]},

@@ -105,7 +105,7 @@ def test_the_names_of_masks_and_measures_are_completed() -> None:
     from sfumato.cli.options import mask_names, measure_names
     from sfumato.cli.papers import paper_names
 
-    assert mask_names("kim") == ["kim_noise"]
+    assert mask_names("kim") == ["kim_noise", "kim_transformation"]
     assert measure_names("attr") == ["attribute_risk"]
     assert paper_names("m") == ["matrix_masking", "mas"]
 

@@ -105,7 +105,7 @@ def test_every_record_and_every_pair_is_equally_likely_in_a_simple_sample() -> N
 
 def test_a_smaller_sample_is_part_of_a_larger_one_for_the_same_seed() -> None:
     data = people(60)
-    for make in (lambda s: Sample(size=s), lambda s: StratifiedSample(strata=("area",), size=s)):
+    for make in (lambda s: Sample(size=s), lambda s: StratifiedSample(within=("area",), size=s)):
         before: set[int] = set()
         for size in range(5, 60, 3):
             now = set(release(make(size), data).align.tolist())
@@ -122,7 +122,7 @@ def test_another_seed_draws_another_sample() -> None:
     "mask",
     [
         Sample(size=9),
-        StratifiedSample(strata=("area",), size=9),
+        StratifiedSample(within=("area",), size=9),
         WeightedSample(size=9),
         WeightedSample(by="rooms", size=9),
     ],
@@ -153,8 +153,8 @@ def test_a_record_whose_household_is_not_known_is_a_household_of_its_own() -> No
 @pytest.mark.parametrize(
     "mask",
     [
-        Sample(size=10), Sample(size=25, unit="record"), StratifiedSample(strata=("area",), size=10),
-        StratifiedSample(strata=(), allocation="equal", size=10), StratifiedSample(strata=("area",), neyman="pay", size=10),
+        Sample(size=10), Sample(size=25, unit="record"), StratifiedSample(within=("area",), size=10),
+        StratifiedSample(within=None, allocation="equal", size=10), StratifiedSample(within=("area",), neyman="pay", size=10),
         WeightedSample(size=10), WeightedSample(by="rooms", size=10), WeightedSample(by="pay", size=30, unit="record"),
     ],
 )  # fmt: skip
@@ -205,7 +205,7 @@ def test_whole_bounded_weights_become_any_numbers() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
-@pytest.mark.parametrize("mask", [Sample(size=3), WeightedSample(size=3), StratifiedSample(strata=("area",), size=6)])
+@pytest.mark.parametrize("mask", [Sample(size=3), WeightedSample(size=3), StratifiedSample(within=("area",), size=6)])
 def test_bad_weights_are_refused(mask: Sampling, bad: float) -> None:
     data = people()
     weight = data.numbers("weight").copy()
@@ -233,7 +233,7 @@ def test_proportional_allocation_is_proportional_up_to_rounding_and_adds_up() ->
     data = people(200)
     units = strata_counts(data)
     for size in (10, 23, 57, 100):
-        drawn = strata_counts(release(StratifiedSample(strata=("area",), size=size), data).masked)
+        drawn = strata_counts(release(StratifiedSample(within=("area",), size=size), data).masked)
         assert sum(drawn.values()) == size
         assert all(abs(drawn[a] - size * units[a] / 200) < 1 for a in units)
 
@@ -241,9 +241,9 @@ def test_proportional_allocation_is_proportional_up_to_rounding_and_adds_up() ->
 def test_equal_allocation_is_equal_and_takes_a_small_stratum_whole() -> None:
     data = people(200)
     units = strata_counts(data)
-    drawn = strata_counts(release(StratifiedSample(strata=("area",), allocation="equal", size=30), data).masked)
+    drawn = strata_counts(release(StratifiedSample(within=("area",), allocation="equal", size=30), data).masked)
     assert set(drawn.values()) == {10}
-    drawn = strata_counts(release(StratifiedSample(strata=("area",), allocation="equal", size=150), data).masked)
+    drawn = strata_counts(release(StratifiedSample(within=("area",), allocation="equal", size=150), data).masked)
     assert drawn["c"] == units["c"] < 50
     assert drawn["a"] + drawn["b"] + drawn["c"] == 150
     assert abs(drawn["a"] - drawn["b"]) <= 1 or drawn["b"] == units["b"]
@@ -255,7 +255,7 @@ def test_neyman_allocation_is_proportional_to_size_times_spread() -> None:
     data = microdata(area=area, pay=100 + sd * g.standard_normal(1000))
     pay = data.numbers("pay")
     measure = np.array([(area == a).sum() * pay[area == a].std(ddof=1) for a in "abc"])
-    made = release(StratifiedSample(strata=(), neyman="pay", size=120), data).masked
+    made = release(StratifiedSample(within=None, neyman="pay", size=120), data).masked
     drawn = [made.batch(["area"]).column("area").arrow.to_pylist().count(a) for a in "abc"]
     assert sum(drawn) == 120
     assert np.abs(drawn - 120 * measure / measure.sum()).max() < 1
@@ -264,8 +264,8 @@ def test_neyman_allocation_is_proportional_to_size_times_spread() -> None:
 def test_every_stratum_has_its_own_inclusion_probability() -> None:
     data = people(30, seed=11)
     units = strata_counts(data)
-    found = kept(StratifiedSample(strata=("area",), size=10), data, range(3000))
-    drawn = strata_counts(release(StratifiedSample(strata=("area",), size=10), data).masked)
+    found = kept(StratifiedSample(within=("area",), size=10), data, range(3000))
+    drawn = strata_counts(release(StratifiedSample(within=("area",), size=10), data).masked)
     area = data.batch(["area"]).column("area").arrow.to_pylist()
     assert_rates(found, np.array([drawn[a] / units[a] for a in area]))
 
@@ -370,11 +370,11 @@ def test_all_units_can_be_drawn() -> None:
     [
         (Sample(size=41), r"size = 41 is more than the 40 households there are"),
         (Sample(fraction=0.001), r"a share of 0.001 of 40 households is none at all"),
-        (StratifiedSample(strata=("area",), size=2), r"cannot have at least 1 in each of 3 strata"),
-        (StratifiedSample(strata=("area",), size=30, least=20), r"strata have fewer than least = 20 households"),
-        (StratifiedSample(strata=("sex",), size=10), r"households lie in different strata"),
-        (StratifiedSample(strata=("aera",), size=10), r"column 'aera' is not in the data. Did you mean 'area'\?"),
-        (StratifiedSample(strata=("area",), neyman="sex", size=10), r"column 'sex' holds text"),
+        (StratifiedSample(within=("area",), size=2), r"cannot have at least 1 in each of 3 strata"),
+        (StratifiedSample(within=("area",), size=30, least=20), r"strata have fewer than least = 20 households"),
+        (StratifiedSample(within=("sex",), size=10), r"households lie in different strata"),
+        (StratifiedSample(within=("aera",), size=10), r"column 'aera' is not in the data. Did you mean 'area'\?"),
+        (StratifiedSample(within=("area",), neyman="sex", size=10), r"column 'sex' holds text"),
         (WeightedSample(by="sex", size=10), r"column 'sex' holds text"),
     ],
 )
@@ -392,16 +392,16 @@ def test_sizes_that_are_no_sizes_are_refused() -> None:
     with pytest.raises(DataError, match="needs a size"):
         release(WeightedSample(size=3), microdata(pay=np.arange(9.0)))
     with pytest.raises(DataError, match="no column has the role 'stratum'"):
-        release(StratifiedSample(strata=(), size=3), alone())
+        release(StratifiedSample(within=None, size=3), alone())
     with pytest.raises(DataError, match="does not vary in any stratum"):
-        release(StratifiedSample(strata=(), neyman="pay", size=3), microdata(pay=[1.0] * 9, area=["a"] * 9))
+        release(StratifiedSample(within=None, neyman="pay", size=3), microdata(pay=[1.0] * 9, area=["a"] * 9))
 
 
 def test_parameters_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ParameterError, match="a fraction or a size, not both"):
         Sample(fraction=0.1, size=5)
     with pytest.raises(ParameterError, match="not both"):
-        StratifiedSample(strata=("area",), allocation="equal", neyman="pay")
+        StratifiedSample(within=("area",), allocation="equal", neyman="pay")
 
 
 def test_a_sample_that_is_not_the_planned_one_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,13 +417,13 @@ def test_a_sample_that_is_not_the_planned_one_is_not_released(monkeypatch: pytes
 
 
 def test_the_release_states_the_sampling_fraction() -> None:
-    says = " ".join(g.says for g in release(StratifiedSample(strata=("area",), size=10), people()).guarantees)
+    says = " ".join(g.says for g in release(StratifiedSample(within=("area",), size=10), people()).guarantees)
     assert "10 of 40 households are released, a fraction of 0.25" in says
     assert "in each of the 3 strata of area" in says
     assert "weighted totals are unbiased" in says
 
 
-@pytest.mark.parametrize("mask", [StratifiedSample(strata=("area",), size=11), WeightedSample(by="rooms", size=11)])
+@pytest.mark.parametrize("mask", [StratifiedSample(within=("area",), size=11), WeightedSample(by="rooms", size=11)])
 def test_the_same_households_are_drawn_on_every_engine(mask: Sampling, spark: Any) -> None:
     data = people()
     here = release(mask, data)
@@ -469,6 +469,6 @@ def test_sampling_is_a_matrix_of_zeros_and_ones() -> None:
 
 def test_a_stratum_key_of_many_levels_is_sampled() -> None:
     data = microdata(area=[f"area {i % 20_000}" for i in range(60_000)], pay=np.arange(60_000.0))
-    made = release(StratifiedSample(strata=(), size=30_000), data).masked
+    made = release(StratifiedSample(within=None, size=30_000), data).masked
     assert len(made) == 30_000
     assert len(set(made.batch(["area"]).column("area").arrow.to_pylist())) == 20_000

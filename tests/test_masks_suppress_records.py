@@ -113,7 +113,7 @@ def test_the_release_counts_what_was_suppressed() -> None:
         (SuppressRecords("stratum > 5"), "column 'stratum' holds text"),
         (SuppressSmallAreas(columns=("stratum",), least=7), "all records would be suppressed"),
         (SuppressExtremes(columns=("stratum",)), "column 'stratum' holds text"),
-        (SuppressExtremes(above={"pya": 3}), r"column 'pya' is not in the data. Did you mean 'pay'\?"),
+        (SuppressExtremes(high={"pya": 3}), r"column 'pya' is not in the data. Did you mean 'pay'\?"),
     ],
 )
 def test_a_suppression_that_cannot_be_is_refused(mask: Mask, sentence: str) -> None:
@@ -144,7 +144,7 @@ def test_suppression_is_the_same_on_duckdb_in_several_pieces(monkeypatch: pytest
     there = Microdata(connection.table("people"), data.schema)
     for mask in (
         SuppressRecords("age < 10"),
-        SuppressExtremes(upper=0.8),
+        SuppressExtremes(upper_quantile=0.8),
         SuppressSmallAreas(columns=("stratum",), least=2),
     ):
         a, b = release(mask, data).masked, release(mask, there).masked
@@ -156,31 +156,33 @@ def test_suppression_is_the_same_on_duckdb_in_several_pieces(monkeypatch: pytest
 
 def test_records_beyond_a_quantile_are_suppressed() -> None:
     data = microdata(pay=np.arange(1.0, 101.0), rent=np.arange(100.0, 0.0, -1.0))
-    made = release(SuppressExtremes(columns=("pay",), lower=0.05, upper=0.9), data).masked
+    made = release(SuppressExtremes(columns=("pay",), lower_quantile=0.05, upper_quantile=0.9), data).masked
     assert values(made, "pay") == list(np.arange(5.0, 91.0))
     made = release(SuppressExtremes(), data).masked  # above the 0.99 quantile of either: one record each
     assert values(made, "pay") == list(np.arange(2.0, 100.0))
-    made = release(SuppressExtremes(upper={"pay": 0.5, "rent": 0.9}), data).masked
+    made = release(SuppressExtremes(upper_quantile={"pay": 0.5, "rent": 0.9}), data).masked
     assert values(made, "pay") == list(np.arange(11.0, 51.0))
 
 
 def test_records_beyond_a_limit_are_suppressed_and_missing_ones_are_not() -> None:
-    made = release(SuppressExtremes(above={"pay": 60.0}, below={"age": 10}, unit="record"), survey()).masked
+    made = release(SuppressExtremes(high={"pay": 60.0}, low={"age": 10}, unit="record"), survey()).masked
     assert values(made, "pay") == [10.0, 20.0, 30.0, 50.0, 9999.0]
-    made = release(SuppressExtremes(columns=("pay",), upper=0.99, above={"pay": 60.0}, unit="record"), survey()).masked
+    made = release(
+        SuppressExtremes(columns=("pay",), upper_quantile=0.99, high={"pay": 60.0}, unit="record"), survey()
+    ).masked
     assert 500.0 not in values(made, "pay")
     assert 70.0 not in values(made, "pay")
 
 
 def test_extremes_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ParameterError, match="a limit for each column"):
-        SuppressExtremes(above=5)  # type: ignore[arg-type]
+        SuppressExtremes(high=5)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="give lower or upper too"):
-        SuppressExtremes(columns=("pay",), above={"pay": 5})
+        SuppressExtremes(columns=("pay",), high={"pay": 5})
     with pytest.raises(ParameterError, match="name different columns"):
-        SuppressExtremes(lower={"pay": 0.1}, upper={"rent": 0.9})
+        SuppressExtremes(lower_quantile={"pay": 0.1}, upper_quantile={"rent": 0.9})
     with pytest.raises(ParameterError, match="for each of the columns"):
-        SuppressExtremes(columns=("pay",), upper={"rent": 0.9})
+        SuppressExtremes(columns=("pay",), upper_quantile={"rent": 0.9})
     with pytest.raises(DataError, match="has no quantiles"):
         release(SuppressExtremes(columns=("pay",)), microdata(pay=[np.nan, np.nan]))
 
@@ -371,7 +373,7 @@ def towns(n: int = 60) -> Microdata:
     [
         SuppressSmallAreas(columns=("town",), least=9),
         SuppressRecords("town == 't1'"),
-        StratifiedSample(strata=("town",), size=20),
+        StratifiedSample(within=("town",), size=20),
         AddSimulatedRecords(count=20),
         AddSimulatedRecords(count=20, model="normal"),
     ],

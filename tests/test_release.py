@@ -333,7 +333,7 @@ def test_only_what_may_be_told_is_published(monkeypatch: pytest.MonkeyPatch) -> 
         kept: float = param(0.25, doc="a level", low=0, published=False)
 
     made = Secretive().apply(original(), Draws(1))
-    assert made.published == {"identifiers.pseudonyms": None, "secretive.told": 0.5}
+    assert made.published == {"secretive.told": 0.5}
 
 
 def test_a_seed_is_for_one_release_since_two_levels_of_noise_would_give_the_values_away(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 """How to fill parameters that are required and are neither columns, choices nor numbers."""
 
 BESIDE: dict[str, dict[str, Any]] = {
-    "stratified_sample": {"unit": "record"},
+    "stratified_sample": {"unit": "record", "within": ("region",)},
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
 }
 """What classes that need one of several optional parameters are given."""

@@ -108,6 +108,11 @@ class Recipe:
         """Return the value of every parameter by "step.parameter"."""
         return {f"{s.name}.{field}": getattr(s.mask, field) for s in self.steps for field in s.mask.parameters()}
 
+    def told(self) -> dict[str, Any]:
+        """Return the parameters that were set and that analysts may be told, by "step.parameter"."""
+        known = self.parameters()
+        return {path: v for path, v in self.settings().items() if known[path].published and v is not None}
+
     def with_(self, changes: Mapping[str, Any]) -> Recipe:
         """Return a recipe with parameters changed: ``recipe.with_({"noise.lambda2": 0.15})``.
 

@@ -63,10 +63,7 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        if self.recipe is None:
-            return {}
-        told = {path for path, parameter in self.recipe.parameters().items() if parameter.published}
-        return {path: value for path, value in self.recipe.settings().items() if path in told}
+        return {} if self.recipe is None else self.recipe.told()
 
     def check_aligned(self, who: str) -> None:
         """Refuse, in words, what needs to know which released record came from which original one."""

@@ -24,8 +24,9 @@ class StratifiedSample(StratifiedDraw):
     """
 
     _: KW_ONLY
-    strata: tuple[str, ...] = param(
-        doc="columns of the strata; an empty list stands for those with the role stratum",
+    within: tuple[str, ...] | None = param(
+        default=None,
+        doc="columns of the strata; those with the role stratum if none",
         columns="many",
         holds="categories",
     )
@@ -45,9 +46,9 @@ class StratifiedSample(StratifiedDraw):
 
     def by(self, schema: Schema) -> tuple[str, ...]:
         """Return the strata that are named, or the schema's."""
-        names = self.strata or schema.names(role="stratum")
+        names = self.within or schema.names(role="stratum")
         if not names:
-            raise DataError("no column has the role 'stratum'. Name the columns of the strata (strata = [...]).")
+            raise DataError("no column has the role 'stratum'. Name the columns of the strata (within = [...]).")
         return names
 
     def needs(self, schema: Schema) -> tuple[str, ...]:

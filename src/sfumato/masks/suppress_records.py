@@ -151,45 +151,59 @@ class SuppressExtremes(Suppression):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns that the quantiles are of; all confidential numbers if none", columns="many"
     )
-    lower: float | Mapping[str, float] | None = param(
-        default=None, doc="quantile: records with a value below it are suppressed", low=0, high=1, per_column=True
+    lower_quantile: float | Mapping[str, float] | None = param(
+        default=None, doc="records with a value below this quantile are suppressed", low=0, high=1, per_column=True
     )
-    upper: float | Mapping[str, float] | None = param(
-        default=None, doc="quantile: records with a value above it are suppressed", low=0, high=1, per_column=True
+    upper_quantile: float | Mapping[str, float] | None = param(
+        default=None, doc="records with a value above this quantile are suppressed", low=0, high=1, per_column=True
     )
-    below: Mapping[str, float] | None = param(
+    low: Mapping[str, float] | None = param(
         default=None, doc="limits by column: records with a value below are suppressed", columns="weights"
     )
-    above: Mapping[str, float] | None = param(
+    high: Mapping[str, float] | None = param(
         default=None, doc="limits by column: records with a value above are suppressed", columns="weights"
     )
 
     def validate(self) -> None:
         """Check that limits are given by column, and quantiles for the columns that are named."""
         super().validate()
-        for limits in (self.below, self.above):
+        for limits in (self.low, self.high):
             if limits is not None and not (isinstance(limits, Mapping) and limits):
-                raise ParameterError("below and above give a limit for each column, such as above = {salary = 300}.")
+                raise ParameterError("low and high give a limit for each column, such as high = {salary = 300}.")
         if self.columns is not None and self._by_limits:
-            raise ParameterError("columns are those of the quantiles: give lower or upper too, or leave columns out.")
-        if isinstance(self.lower, Mapping) and isinstance(self.upper, Mapping) and set(self.lower) != set(self.upper):
-            raise ParameterError("lower and upper name different columns. Name the same, or use two steps.")
-        named = [set(q) for q in (self.lower, self.upper) if isinstance(q, Mapping)]
+            raise ParameterError(
+                "columns are those of the quantiles: give lower_quantile or upper_quantile too, or leave columns out."
+            )
+        if (
+            isinstance(self.lower_quantile, Mapping)
+            and isinstance(self.upper_quantile, Mapping)
+            and set(self.lower_quantile) != set(self.upper_quantile)
+        ):
+            raise ParameterError(
+                "lower_quantile and upper_quantile name different columns. Name the same, or use two steps."
+            )
+        named = [set(q) for q in (self.lower_quantile, self.upper_quantile) if isinstance(q, Mapping)]
         if named and self.columns is not None and set(self.columns) != named[0]:
-            raise ParameterError("lower and upper must give a quantile for each of the columns, and for no other.")
+            raise ParameterError(
+                "lower_quantile and upper_quantile must be given for each of the columns, and for no other."
+            )
 
     @property
     def _by_limits(self) -> bool:
         """Whether only limits are given, and no quantiles."""
-        return self.lower is None and self.upper is None and (self.below is not None or self.above is not None)
+        return (
+            self.lower_quantile is None
+            and self.upper_quantile is None
+            and (self.low is not None or self.high is not None)
+        )
 
     def _quantile_columns(self) -> tuple[str, ...] | None:
-        named = next((tuple(q) for q in (self.lower, self.upper) if isinstance(q, Mapping)), None)
+        named = next((tuple(q) for q in (self.lower_quantile, self.upper_quantile) if isinstance(q, Mapping)), None)
         return self.columns if named is None else named
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that are looked at, the strata, and the household number."""
-        limited = (*(self.below or ()), *(self.above or ()))
+        limited = (*(self.low or ()), *(self.high or ()))
         quantiles = () if self._by_limits else self._quantile_columns() or schema.names(role="confidential")
         return (*limited, *quantiles, *super().needs(schema))
 
@@ -197,7 +211,10 @@ class SuppressExtremes(Suppression):
         """Return the smallest and the largest value of each column that are released."""
         limits: dict[str, list[float]] = {}
         if not self._by_limits:
-            lower, upper = self.lower, 0.99 if self.lower is None and self.upper is None else self.upper
+            lower, upper = (
+                self.lower_quantile,
+                0.99 if self.lower_quantile is None and self.upper_quantile is None else self.upper_quantile,
+            )
             for name in _numeric(self._quantile_columns(), batch):
                 numbers = batch.numbers(name)
                 if not len(numbers := numbers[~np.isnan(numbers)]):
@@ -207,7 +224,7 @@ class SuppressExtremes(Suppression):
                     beyond if q is None else float(np.quantile(numbers, q, method="inverted_cdf"))
                     for q, beyond in ((low, -np.inf), (high, np.inf))
                 ]
-        for side, given in enumerate((self.below or {}, self.above or {})):
+        for side, given in enumerate((self.low or {}, self.high or {})):
             for name in _numeric(tuple(given), batch):
                 limit = limits.setdefault(name, [-np.inf, np.inf])
                 limit[side] = (max, min)[side](limit[side], given[name])

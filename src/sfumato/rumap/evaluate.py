@@ -150,7 +150,7 @@ class Evaluator:
             for p, recipe in enumerate(recipes):
                 noise = recipe.noise(model.names, model.covariance, self.source.schema)
                 if noise is not None:
-                    value = measure.analytic(replace(model, noise=noise, published=recipe.settings()), self.snooper)
+                    value = measure.analytic(replace(model, noise=noise, published=recipe.told()), self.snooper)
                     found[p] = np.nan if value is None else value
         return values
 
