@@ -14,7 +14,7 @@ import pytest
 
 from sfumato.contract import Draws, Recipe
 from sfumato.errors import DataError, SchemaError
-from sfumato.masks import IndependentNoise, Pseudonyms, RandomOrder, RemoveIdentifiers, Sample
+from sfumato.masks import IndependentNoise, Pseudonyms, RandomOrder, RankSwap, RemoveIdentifiers, Sample
 from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
@@ -92,7 +92,7 @@ def test_duckdb_gives_the_same_order_in_any_pieces(rows: int, monkeypatch: pytes
     a, b = (RandomOrder().apply(d, draws).masked for d in (here(), on_duckdb()))
     for name in a.schema.names():
         assert in_stream(b, name) == values(a, name)
-    assert values(b, "pay") == values(here(), "pay")  # brought into memory, records stand in id order again
+    assert values(b, "pay") == values(a, "pay")  # brought into memory, they stay in that order
     assert a.digest() == b.digest()
 
 
@@ -133,6 +133,16 @@ def test_steps_after_a_random_order_mask_the_same_records_in_the_same_way() -> N
         np.testing.assert_allclose(a[1], b[1], rtol=1e-12)  # covariances are summed in another order
         there = Recipe.of(RandomOrder(), other).apply(on_duckdb(), draws).masked
         assert in_stream(there, "pay") == pytest.approx(values(first, "pay"))
+
+
+def test_a_step_that_sees_all_records_leaves_a_random_order_as_it_is(spark: Any) -> None:
+    recipe = Recipe.of(RandomOrder(), RankSwap(columns=("pay",)))
+    made = recipe.apply(here(), Draws(4)).masked
+    assert made.batch([]).ids.tolist() != list(range(N))
+    for data in (on_duckdb(), Microdata(spark.createDataFrame(table()), SCHEMA)):
+        there = recipe.apply(data, Draws(4)).masked
+        assert there.batch([]).ids.tolist() == made.batch([]).ids.tolist()
+        assert values(there, "pay") == values(made, "pay")
 
 
 def test_a_file_of_no_or_one_record_has_one_order() -> None:

@@ -62,9 +62,13 @@ class DuckDBEngine(Engine):
 
     name = "DuckDB"
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation, file: PrivateFile | None = None) -> None:
+    def __init__(
+        self, relation: duckdb.DuckDBPyRelation, file: PrivateFile | None = None, by_id: bool = True
+    ) -> None:
         self._relation = relation
         self._file = file
+        self._by_id = by_id
+        """Whether records come in the order of their ids; not once they were sorted by something else."""
 
     @classmethod
     def from_relation(cls, relation: duckdb.DuckDBPyRelation) -> DuckDBEngine:
@@ -114,9 +118,10 @@ class DuckDBEngine(Engine):
             reader.close()  # frees the connection when the caller stops halfway
 
     def collect(self, columns: Sequence[str]) -> Rows:
-        """Bring these columns of all records into memory, in id order."""
+        """Bring these columns of all records into memory, in id order, or in the one they were given."""
         if self._file is not None:
-            return to_rows(sorted_by_id(self._file.read(self.known(columns))))
+            stored = self._file.read(self.known(columns))
+            return to_rows(sorted_by_id(stored) if self._by_id else stored)
         names = self.known(columns)
         with _plain_words():
             if not names:
@@ -131,7 +136,7 @@ class DuckDBEngine(Engine):
         with _plain_words():
             # an empty relation that only remembers the connection, so that earlier files can go
             anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
-        return DuckDBEngine(anchor, file)
+        return DuckDBEngine(anchor, file, self._by_id)
 
     def reorder(self, keys: SortKeys) -> DuckDBEngine:
         """Let DuckDB sort a private file by a number per id; it sorts on disk what does not fit in memory."""
@@ -154,7 +159,7 @@ class DuckDBEngine(Engine):
                 ).to_arrow_reader(_ROWS)
             with closing(reader):
                 tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
-                return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema))
+                return DuckDBEngine(keyed._relation, PrivateFile.write(tables, schema), by_id=False)
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece and add the arrays it returns, in order."""

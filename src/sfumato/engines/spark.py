@@ -55,11 +55,15 @@ class SparkEngine(Engine):
 
     name = "Spark"
 
-    def __init__(self, frame: DataFrame, schema: pa.Schema, starts: NDArray[np.int64] | None) -> None:
+    def __init__(
+        self, frame: DataFrame, schema: pa.Schema, starts: NDArray[np.int64] | None, by_id: bool = True
+    ) -> None:
         self._frame = frame
         self._schema = schema  # without the ids
         self._starts = starts
         """First id of each partition, and the number of records; None when the frame has the ids as a column."""
+        self._by_id = by_id
+        """Whether records come in the order of their ids; not once they were sorted by something else."""
 
     @classmethod
     def from_frame(cls, frame: DataFrame) -> SparkEngine:
@@ -112,7 +116,7 @@ class SparkEngine(Engine):
             yield self._empty(columns)
 
     def collect(self, columns: Sequence[str]) -> Rows:
-        """Bring these columns of all records into memory, in id order."""
+        """Bring these columns of all records into memory, in id order, or in the one they were given."""
         names = self.known(columns)
         schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
         if self._starts is None:
@@ -122,7 +126,7 @@ class SparkEngine(Engine):
         else:
             with plain_words():
                 table = self._each(unchanged, names, _spark_schema(schema)).toArrow()
-        return to_rows(sorted_by_id(table))
+        return to_rows(sorted_by_id(table) if self._by_id else table)
 
     def map_batches(self, function: RowFunction) -> SparkEngine:
         """Apply a function to every piece, on the executors, when the result is needed.
@@ -139,7 +143,7 @@ class SparkEngine(Engine):
 
         with plain_words():
             frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
-        return SparkEngine(frame, schema, None)
+        return SparkEngine(frame, schema, None, self._by_id)
 
     def reorder(self, keys: SortKeys) -> SparkEngine:
         """Let Spark sort the records by a number per id."""
@@ -148,7 +152,7 @@ class SparkEngine(Engine):
         )
         schema = pa.schema([f for f in keyed._schema if f.name != _ORDER])
         with plain_words():
-            return SparkEngine(keyed._frame.sort(_ORDER).drop(_ORDER), schema, None)
+            return SparkEngine(keyed._frame.sort(_ORDER).drop(_ORDER), schema, None, by_id=False)
 
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""
