@@ -62,9 +62,7 @@ class DuckDBEngine(Engine):
 
     name = "DuckDB"
 
-    def __init__(
-        self, relation: duckdb.DuckDBPyRelation, file: PrivateFile | None = None, by_id: bool = True
-    ) -> None:
+    def __init__(self, relation: duckdb.DuckDBPyRelation, file: PrivateFile | None = None, by_id: bool = True) -> None:
         self._relation = relation
         self._file = file
         self._by_id = by_id

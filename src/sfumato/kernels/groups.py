@@ -12,12 +12,10 @@ Labels = NDArray[np.int64]
 def consecutive(order: NDArray[np.int64], k: int) -> Labels:
     """Return the group of each record when those next to each other in `order` (n,) are taken k at a time.
 
-    Groups are numbered from 0 along the order; the last one takes what is left, so it has k to 2k - 1 (n >= k).
+    Groups are numbered from 0 along the order, and all have k but one of k to 2k - 1 (n >= k): the middle one, the lower of two.
+    Records lie closest there; at an end the larger group would hold the extremes, and most of the loss.
     """
-    n = len(order)
-    labels = np.empty(n, np.int64)
-    labels[order] = np.minimum(np.arange(n) // k, max(n // k - 1, 0))
-    return labels
+    return consecutive_within(order, np.zeros(len(order), np.int64), k)
 
 
 def consecutive_within(order: NDArray[np.int64], block: Labels, k: int) -> Labels:
@@ -28,7 +26,9 @@ def consecutive_within(order: NDArray[np.int64], block: Labels, k: int) -> Label
     starts = np.flatnonzero(np.r_[True, sorted_block[1:] != sorted_block[:-1]])
     sizes = np.diff(np.r_[starts, len(order)])
     count = np.maximum(sizes // k, 1)
-    within = np.minimum((np.arange(len(order)) - np.repeat(starts, sizes)) // k, np.repeat(count - 1, sizes))
+    place = np.arange(len(order)) - np.repeat(starts, sizes)
+    after_middle = place >= np.repeat(((count - 1) // 2 + 1) * k, sizes)
+    within = (place - np.where(after_middle, np.repeat(sizes - k * count, sizes), 0)) // k
     labels = np.empty(len(order), np.int64)
     labels[order] = within + np.repeat(np.cumsum(count) - count, sizes)
     return labels
