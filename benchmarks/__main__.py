@@ -7,7 +7,18 @@ import json
 import subprocess
 import sys
 
-CLAIMS = ("ru_map", "draws", "hierarchies", "csv_files", "microaggregation", "mdav", "rank_swap", "pram")
+CLAIMS = (
+    "ru_map",
+    "draws",
+    "hierarchies",
+    "csv_files",
+    "microaggregation",
+    "mdav",
+    "rank_swap",
+    "pram",
+    "every_mask",
+    "streamed_masks",
+)
 
 
 def main(names: list[str]) -> int:

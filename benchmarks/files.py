@@ -18,6 +18,13 @@ AMOUNTS = ("expend", "income", "savings")
 
 def table(name: str) -> pa.Table:
     """Return a file such as "survey_1000000" as Arrow; whole numbers in 64 bits, as a reader gives them."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(path(name))
+
+
+def path(name: str) -> Path:
+    """Return where such a file is, as Parquet; it is made if it is not there."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -30,7 +37,7 @@ def table(name: str) -> pa.Table:
         for made in folder.glob("*.csv"):
             pyarrow.parquet.write_table(pyarrow.csv.read_csv(made), made.with_suffix(".parquet"))
             made.unlink()
-    return pyarrow.parquet.read_table(kept)
+    return kept
 
 
 def _job(name: str) -> str:

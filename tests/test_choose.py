@@ -319,7 +319,7 @@ def test_a_step_back_stays_within_the_parameters_range() -> None:
 # -- whole numbers, texts, two parameters
 
 
-class Round(Mask):
+class Coarsen(Mask):
     """Round to a multiple of a whole number, for the tests below."""
 
     columns: tuple[str, ...] = param(doc="columns", columns="many")
@@ -339,12 +339,12 @@ def rounded(over: dict[str, Any]) -> RUMap:
     table = pd.DataFrame({"pay": np.random.default_rng(1).normal(60, 13.3, 500)})
     source = Microdata(table, Schema((Attribute("pay", role="confidential"),)))  # type: ignore[arg-type]
     return ru_map(
-        source, Round(columns=("pay",)), over, "pay", EstimatorUtility("pay", target="file"), replications=3, draws=1
+        source, Coarsen(columns=("pay",)), over, "pay", EstimatorUtility("pay", target="file"), replications=3, draws=1
     )
 
 
 def test_a_whole_number_parameter_stays_whole_and_on_the_grid() -> None:
-    m = rounded({"round.base": np.array([1, 5, 10, 20, 40])})
+    m = rounded({"coarsen.base": np.array([1, 5, 10, 20, 40])})
     risks = [m.estimate(0, p)[0] for p in range(5)]
     utilities = [m.estimate(1, p)[0] for p in range(5)]
     for limit in (0.01, 0.05, 0.3, 100.0):
@@ -352,21 +352,21 @@ def test_a_whole_number_parameter_stays_whole_and_on_the_grid() -> None:
         safe = [p for p in range(5) if risks[p] <= limit]
         best = max(safe, key=lambda p: utilities[p])
         assert choice.settings == m.points[best]
-        assert type(choice.settings["round.base"]) is int
+        assert type(choice.settings["coarsen.base"]) is int
         assert json.dumps(choice.to_dict(), allow_nan=False)
-        assert str(choice).startswith(f"round.base = {choice.settings['round.base']}: ")
+        assert str(choice).startswith(f"coarsen.base = {choice.settings['coarsen.base']}: ")
 
 
 def test_a_parameter_in_words_can_be_chosen_too() -> None:
-    m = rounded({"round.way": ["near", "up"]})
+    m = rounded({"coarsen.way": ["near", "up"]})
     risks = [m.estimate(0, p)[0] for p in range(2)]
     assert risks[0] > risks[1]  # rounding up is further off
-    assert m.choose((risks[0] + risks[1]) / 2, confirm=2).settings == {"round.way": "up"}
-    assert m.choose(2 * risks[0], confirm=2).settings == {"round.way": "near"}
+    assert m.choose((risks[0] + risks[1]) / 2, confirm=2).settings == {"coarsen.way": "up"}
+    assert m.choose(2 * risks[0], confirm=2).settings == {"coarsen.way": "near"}
     choice = m.choose(risks[1] / 2, confirm=2)
     assert not choice.feasible
     assert choice.reason.startswith(
-        "no value of round.way among near, up reaches the threshold. The smallest upper limit"
+        "no value of coarsen.way among near, up reaches the threshold. The smallest upper limit"
     )
 
 

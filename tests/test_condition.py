@@ -165,3 +165,17 @@ def test_a_comparison_that_makes_no_sense_is_refused(text: str, sentence: str) -
         picked(text)
     assert isinstance(caught.value, SfumatoError)
     assert str(caught.value).startswith(f'the condition "{text}": ')
+
+
+def test_a_time_zone_that_the_column_has_not_is_refused_in_words() -> None:
+    import datetime
+
+    import pyarrow as pa
+
+    from sfumato import Attribute, Microdata, Schema
+
+    when = pa.array([datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2, 12)])
+    data = Microdata(pa.table({"when": when}), Schema((Attribute("when", "key"),)))  # type: ignore[arg-type]
+    assert Condition.parse("when > '2020-01-02T11:00'").holds(data.batch()).tolist() == [False, True]
+    with pytest.raises(DataError, match="'when' holds times without a time zone: leave the zone out"):
+        Condition.parse("when > '2020-01-02T11:00+02:00'").holds(data.batch())

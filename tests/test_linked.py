@@ -12,7 +12,7 @@ import pytest
 from sfumato import Attribute, Draws, Mask, Microdata, Schema
 from sfumato.contract import Scope, param
 from sfumato.errors import DataError
-from sfumato.masks import Recode
+from sfumato.masks import ChangeRare, Recode, SuppressValues
 from sfumato.microdata import Batch
 
 DISTRICTS = ["a1", "a2", "b1", "b2", "b3"]
@@ -189,3 +189,85 @@ def test_a_number_that_is_recoded_to_words_keeps_a_follower_that_its_records_sha
     assert _lists(made.apply(Microdata(table, schema), Draws(1)).masked, "band")[0] == ["20s", "20s", "30s", "30s"]
     made = Recode({"age": {"21": "a", "24": "b", "35": "b", "38": "c"}})
     assert _lists(made.apply(Microdata(table, schema), Draws(1)).masked, "band")[0] == ["20s", None, None, "30s"]
+
+
+@pytest.mark.parametrize("where", ["memory", "DuckDB"])
+def test_who_loses_the_column_between_keeps_what_the_masked_one_still_tells(where: str) -> None:
+    # a tract released as its region has no district any more, but its region is known, and so is the region's capital
+    data = _data(where=where)
+    schema = Schema(
+        (
+            Attribute("tract", "key", "unordered"),  # type: ignore[arg-type]
+            *(a.with_(follows="tract") if a.name == "district" else a for a in data.schema),
+        )
+    )
+    district, region, capital, pay = _lists(_data(district=DISTRICTS * 8), "district", "region", "capital", "pay")
+    tract = [f"{d}{i % 3}" for i, d in enumerate(district)]
+    table: Any = pa.table({"tract": tract, "district": district, "region": region, "capital": capital, "pay": pay})
+    if where == "DuckDB":
+        connection = duckdb.connect()
+        connection.from_arrow(table).create("people")
+        table = connection.table("people")
+    release = Recode({"tract": {t: t[0] for t in set(tract)}}).apply(Microdata(table, schema), Draws(1))
+    assert _lists(release.masked, "region", "capital") == [region, capital]
+    assert _lists(release.masked, "district")[0] == [None] * 40
+    said = [g.says for g in release.guarantees]
+    assert any("district: missing for 40 records more" in says for says in said)
+    assert not any(says.startswith("region") for says in said)
+
+
+def test_a_follower_that_a_method_only_looks_at_follows_all_the_same() -> None:
+    data = _data(60)
+    for mask in (ChangeRare("district", share=0.5), SuppressValues(["district"], where="region == 'A'")):
+        made = mask.apply(data, Draws(3)).masked
+        old, new = _lists(data, "district")[0], _lists(made, "district")[0]
+        assert old != new
+        for was, district, region in zip(old, *_lists(made, "district", "region"), strict=True):
+            if was is not None:
+                assert region == (REGION[district] if district else None)
+
+
+def test_a_follower_that_is_masked_by_itself_follows_no_more_and_later_steps_can_go_on() -> None:
+    data = _data(60)
+    recipe = ChangeRare("region", keys=["pay"], share=0.5) >> _Turn("district")
+    made = recipe.apply(data, Draws(3)).masked
+    assert made.schema["region"].follows is None
+    assert made.schema["capital"].follows == "region"
+    for region, capital in zip(*_lists(made, "region", "capital"), strict=True):
+        assert capital == CAPITAL[region]
+    kept = Recode({"region": {"A": "x", "B": "x"}}).apply(data, Draws(3)).masked  # still a function of the district
+    assert kept.schema["region"].follows == "district"
+
+
+def test_codes_that_follow_numbers_are_not_interpolated_and_missing_codes_and_bounds_are_respected() -> None:
+    age = np.array([20.0, 30, 40, 50])
+    table = pa.table({"age": age, "code": [7, 3, 9, 5], "years": [2.0, 12, -9, 32], "pay": age})
+    schema = Schema(
+        (
+            Attribute("age", "key"),  # type: ignore[arg-type]
+            Attribute("code", "other", "unordered", follows="age"),  # type: ignore[arg-type]
+            Attribute("years", "other", follows="age", missing=(-9,), bounds=(0, 34)),  # type: ignore[arg-type]
+            Attribute("pay", "confidential"),  # type: ignore[arg-type]
+        )
+    )
+    made = _Add("age", amount=4.0).apply(Microdata(table, schema), Draws(1)).masked
+    assert _lists(made, "code")[0] == [7, 3, 9, 5]
+    # 24 lies between 20 and 30; 34 and 44 have a neighbour that is not known; 54 is beyond a known one beside an unknown
+    np.testing.assert_allclose(made.numbers("years"), [6, np.nan, np.nan, np.nan])
+    downwards = _Add("age", amount=-4.0).apply(Microdata(table, schema), Draws(1)).masked
+    np.testing.assert_allclose(downwards.numbers("years")[:2], [0, 8])  # 2 - 4 is below the bound
+
+
+def test_a_follower_of_a_hundred_thousand_values_follows_without_ado() -> None:
+    n = 100_000
+    table = pa.table({"tract": [f"t{i}" for i in range(n)], "home": [f"h{i}" for i in range(n)], "pay": np.ones(n)})
+    schema = Schema(
+        (
+            Attribute("tract", "key", "unordered"),  # type: ignore[arg-type]
+            Attribute("home", "other", "unordered", follows="tract"),  # type: ignore[arg-type]
+            Attribute("pay", "confidential"),  # type: ignore[arg-type]
+        )
+    )
+    mask = Recode({"tract": {"t0": "t1", "t5": "new"}}, unlisted="keep")
+    home = _lists(mask.apply(Microdata(table, schema), Draws(1)).masked, "home")[0]
+    assert (home[0], home[1], home[5], home[n - 1]) == ("h1", "h1", "h5", f"h{n - 1}")

@@ -119,7 +119,7 @@ def test_a_label_that_means_missing_is_refused() -> None:
     with pytest.raises(ParameterError, match="code for missing"):
         release(Recode({"x": {"a": "unknown"}}), data)
     with pytest.raises(ParameterError, match="code for missing"):
-        release(Recode({"x": {"b": "c"}}, unlisted="merge", other="unknown"), data)
+        release(Recode({"x": {"a": "c"}}, unlisted="merge", other="unknown"), data)
 
 
 def test_ordered_categories_stay_ordered_if_runs_are_joined_and_not_if_others_are() -> None:
@@ -292,3 +292,15 @@ def test_columns_that_follow_a_recoded_key_are_merged_with_it() -> None:
     data = microdata({"name": {"follows": "code"}}, code=["a", "b", "c"], name=["Alp", "Bern", "Chur"])
     made = release(Recode({"code": {"a": "ab", "b": "ab", "c": "c"}}), data).masked
     assert column(made, "name") == [None, None, "Chur"]  # one code has two names now
+
+
+@pytest.mark.parametrize("unlisted", ["keep", "merge"])
+def test_a_rule_that_names_no_value_of_its_column_is_refused_and_not_silently_idle(unlisted: Any) -> None:
+    data = microdata(x=["widowed", "married"])
+    with pytest.raises(DataError, match="'x' has none of the values that its rule names") as e:
+        release(Recode({"x": {"widwed": "single"}}, unlisted=unlisted), data)
+    assert "married" not in str(e.value)
+    assert (
+        masked(Recode({"x": {"widowed": "single", "not here": "y"}}, unlisted=unlisted, other="z"), data, "x")[0]
+        == "single"
+    )

@@ -177,7 +177,7 @@ def test_records_beyond_a_limit_are_suppressed_and_missing_ones_are_not() -> Non
 def test_extremes_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ParameterError, match="a limit for each column"):
         SuppressExtremes(high=5)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="give lower or upper too"):
+    with pytest.raises(ParameterError, match="give lower_quantile or upper_quantile too"):
         SuppressExtremes(columns=("pay",), high={"pay": 5})
     with pytest.raises(ParameterError, match="name different columns"):
         SuppressExtremes(lower_quantile={"pay": 0.1}, upper_quantile={"rent": 0.9})

@@ -383,3 +383,35 @@ def test_a_rule_that_cannot_be_read_or_names_no_column_is_refused() -> None:
         SuppressValues("pay", where="age >")
     with pytest.raises(SfumatoError, match="'agee' is not in the data"):
         release(SuppressValues("pay", where="agee > 1"), microdata(pay=[1.0], age=[1]))
+
+
+# Bad input of these methods together
+
+
+def test_limits_in_the_wrong_order_are_refused_with_and_without_named_columns() -> None:
+    for wrong in (
+        {"low": 10, "high": 5},
+        {"columns": ("x",), "low": 10, "high": 5},
+        {"low": {"x": 10}, "high": 5},
+        {"low": {"x": 10, "y": 0}, "high": {"x": 5, "y": 1}},
+    ):
+        with pytest.raises(ParameterError, match="are 10 and 5: the lower one must not be the larger"):
+            Truncate(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_survey_weight_is_not_suppressed_value_by_value() -> None:
+    data = microdata({"w": {"role": "weight"}}, x=[1.0, 2], w=[3.0, 4])
+    with pytest.raises(
+        DataError, match="a record without one counts nowhere. To leave records out, use suppress_records"
+    ):
+        release(SuppressValues(columns=("w",), where="x > 1"), data)
+
+
+@pytest.mark.parametrize("mask", [TopCode(columns=("rent",), value=500, replace="mean")])
+def test_a_mean_of_one_household_with_three_members_is_not_released(mask: Mask) -> None:
+    # three records lie beyond the threshold, but they are one household: the "mean" would be its rent
+    facts = {"home": {"role": "household"}, "rent": {"level": "household"}}
+    with pytest.raises(DataError, match="that of fewer than 3 households, and would tell what they are"):
+        release(mask, microdata(facts, home=[1, 1, 1, 2, 3], rent=[900.0, 900, 900, 300, 200]))
+    three = microdata(facts, home=[1, 1, 2, 3, 4], rent=[900.0, 900, 700, 800, 200])
+    assert masked(mask, three, "rent") == [825, 825, 825, 825, 200]  # (900 + 900 + 700 + 800) / 4

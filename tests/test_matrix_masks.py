@@ -478,9 +478,9 @@ def test_an_amount_is_added_to_every_value_and_is_not_published() -> None:
     release = mask.apply(data_of(x), Draws(1))
     np.testing.assert_allclose(released(mask, data_of(x)), x + np.array([5.0, -3.0]))
     assert "displace.amount" not in release.published
-    with pytest.raises(ParameterError, match="amount says nothing of y"):
+    with pytest.raises(ParameterError, match="amount gives no amount for y"):
         Displace({"x": 5.0}, columns=XY)
-    with pytest.raises(ParameterError, match="not displaced: y"):
+    with pytest.raises(ParameterError, match="not masked: y"):
         Displace({"x": 5.0, "y": 1.0}, columns=["x"])
 
 

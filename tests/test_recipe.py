@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -312,6 +312,7 @@ def masks(draw: st.DrawFn) -> Mask:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.lists(masks(), max_size=2))
 def test_any_recipe_of_registered_masks_survives_toml(chosen: list[Mask]) -> None:
+    assume(sum(mask.versions > 1 for mask in chosen) < 2)  # a recipe has one step that makes several implicates at most
     recipe = Recipe.of(*chosen)
     assert Recipe.from_toml(recipe.to_toml()) == recipe
 

@@ -217,6 +217,8 @@ def _moment(value: Any, like: Any, name: str) -> Any:
         raise DataError(f"column '{name}' holds dates: compare it with a text such as '2020-01-31'.") from None
     if not isinstance(like, datetime.datetime):
         return moment.date()
+    if like.tzinfo is None and moment.tzinfo is not None:
+        raise DataError(f"column '{name}' holds times without a time zone: leave the zone out of the condition.")
     return moment.replace(tzinfo=like.tzinfo) if moment.tzinfo is None else moment
 
 

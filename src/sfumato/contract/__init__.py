@@ -2,7 +2,7 @@
 
 from sfumato.contract.combine import Combination, Weighted, Worst
 from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, numeric_targets
+from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, check_values, numeric_targets
 from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.measure import Design, Measure, Need, reciprocal
 from sfumato.contract.model import NoiseModel, check_covariance
@@ -17,5 +17,5 @@ __all__ = [
     "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "MatrixForm", "Measure", "Method", "Need",
     "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper",
     "Step", "Table", "Weighted", "Worst", "build", "categorical_targets", "check_covariance", "check_numbers",
-    "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
+    "check_values", "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
 ]  # fmt: skip

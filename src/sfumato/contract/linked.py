@@ -9,19 +9,20 @@ from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Scope
+from sfumato.contract.release import Guarantee
 from sfumato.engines import Column, Kind, LocalEngine
 from sfumato.errors import DataError
 from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Schema
+from sfumato.schema import Scale
 
 _CLASH: Any = object()
 
 
 def run_linked(mask: Mask, data: Microdata, draws: Draws) -> Microdata:
     """Run a fitted mask, and let the columns that follow a masked one follow it."""
-    links = [Link(name, key, data.kind(key) is Kind.NUMBER) for name, key in _links(mask, data.schema)]
+    links = _links(mask, data)
     if not links:
-        return mask.run(data, draws)
+        return _unlinked(mask, data, mask.run(data, draws))
 
     def function(batch: Batch) -> Batch:
         after = mask.transform(batch, draws)
@@ -34,18 +35,55 @@ def run_linked(mask: Mask, data: Microdata, draws: Draws) -> Microdata:
         for rows in data.engine.batches(list(data.engine.kinds)):
             batch = Batch(rows, data.schema)
             _learn(links, batch, mask.transform(batch, draws))
-    return mask.run(data, draws, function)
+    return _unlinked(mask, data, mask.run(data, draws, function))
 
 
-def _links(mask: Mask, schema: Schema) -> list[tuple[str, str]]:
-    """Return (follower, key) pairs in an order in which each key is settled before its followers."""
-    touched, after = set(mask.touches(schema)), mask.schema_after(schema)
-    found: list[tuple[str, str]] = []
-    moved = set(touched)
+def linked_losses(mask: Mask, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+    """Say of which columns values went missing because the masked column that they follow leaves them open."""
+    said = []
+    for name, key in dict.fromkeys((link.name, link.key) for link in _links(mask, before)):
+        if mask.keeps_records and (lost := _lost(before, after, name)) > 0:
+            says = f"{name}: missing for {lost:,} records more, as what is released of {key} goes with several values of it"
+            said.append(Guarantee(step, f"{says}, or with none", "missing values counted before and after"))
+    return tuple(said)
+
+
+def _lost(before: Microdata, after: Microdata, name: str) -> int:
+    now, was = (
+        sum(int(Batch(rows, d.schema).missing(name).sum()) for rows in d.engine.batches([name]))
+        for d in (after, before)
+    )
+    return now - was
+
+
+def _links(mask: Mask, data: Microdata) -> list[Link]:
+    """Return the columns that follow, in an order in which each key is settled before its followers."""
+    changed, after = set(mask.changes(data.schema)), mask.schema_after(data.schema)
+    found: dict[str, Link] = {}
+    moved = set(changed)
     while new := [a for a in after if a.follows in moved and a.name not in moved]:
-        found += [(a.name, str(a.follows)) for a in new]
+        for a in new:
+            key = str(a.follows)
+            found[a.name] = Link(a.name, key, data.kind(key) is Kind.NUMBER)
+            if above := found.get(key):
+                found[a.name].further = Link(a.name, above.root, data.kind(above.root) is Kind.NUMBER)
         moved |= {a.name for a in new}
-    return found
+    return list(found.values())
+
+
+def _unlinked(mask: Mask, before: Microdata, after: Microdata) -> Microdata:
+    """Return the data; a column that the mask changed by itself follows no more, if it is no function of its key now."""
+    schema = after.schema
+    for name in mask.changes(before.schema):
+        if name not in schema or (key := schema[name].follows) is None:
+            continue
+        pairs: dict[Any, Any] = {}
+        for rows in after.engine.batches([key, name]):
+            batch = Batch(rows, after.schema)
+            _take_in(pairs, batch, batch, key, name)
+        if any(value is _CLASH for value in pairs.values()):
+            schema = schema.change(name, follows=None, reason=schema[name].reason)
+    return after if schema is after.schema else after.with_schema(schema)
 
 
 class Link:
@@ -53,16 +91,28 @@ class Link:
 
     A masked key that some record has takes that record's follower along. A key that no record had (a region of merged
     districts) keeps the follower where all its records share one, and loses it where they do not. A key of numbers takes
-    the follower of the nearest number, or lies between two (a follower of numbers is interpolated).
+    the follower of the nearest number, or lies between two (a follower of numbers is interpolated). Where a key was lost
+    that follows another itself, what that one's root says is taken: a tract released as its region has no district, but
+    still its region.
     """
+
+    further: Link | None = None
+    """The same column as it follows the masked one, for a column whose key follows that one itself."""
 
     def __init__(self, name: str, key: str, numeric: bool) -> None:
         self.name, self.key, self.numeric = name, key, numeric
         self.known: dict[Any, Any] = {}
         self.made: dict[Any, Any] = {}
 
+    @property
+    def root(self) -> str:
+        """The masked column at the beginning of the chain."""
+        return self.key if self.further is None else self.further.key
+
     def learn(self, before: Batch, after: Batch) -> None:
         """Take in which follower goes with which key, before and after masking."""
+        if self.further is not None:
+            self.further.learn(before, after)
         _take_in(self.known, before, before, self.key, self.name)
         if not (self.numeric and after.column(self.key).kind is Kind.NUMBER):
             _take_in(self.made, after, _aligned(before, after), self.key, self.name)
@@ -78,6 +128,16 @@ class Link:
     def column(self, before: Batch, after: Batch) -> Column:
         """Return the follower of the masked keys."""
         self.check()
+        made = self._by_key(before, after)
+        if self.further is None:
+            return made
+        lost = after.missing(self.key) & ~_aligned(before, after).missing(self.key)
+        if not lost.any():
+            return made
+        further = self.further._by_key(before, after)
+        return _either(lost, further, made, after.schema[self.name].integer)
+
+    def _by_key(self, before: Batch, after: Batch) -> Column:
         if self.numeric and after.column(self.key).kind is Kind.NUMBER:
             return self._by_number(before, after)
         codes, values = after.column(self.key).codes
@@ -90,14 +150,16 @@ class Link:
 
     def _by_number(self, before: Batch, after: Batch) -> Column:
         keys = np.array(sorted(self.known), np.float64)
-        now = after.numbers(self.key)
-        if len(keys) > 1 and before.column(self.name).kind is Kind.NUMBER:
-            values = np.array([self.known[k] for k in keys], np.float64)
+        now, attribute = after.numbers(self.key), before.schema[self.name]
+        ordered = before.column(self.name).kind is Kind.NUMBER and attribute.scale is Scale.ORDERED
+        if len(keys) > 1 and ordered:
+            found = (self.known[k] for k in keys)
+            values = np.array([np.nan if v in attribute.missing else v for v in found], np.float64)
             at = np.clip(np.searchsorted(keys, now) - 1, 0, len(keys) - 2)
             slope = (values[at + 1] - values[at]) / (keys[at + 1] - keys[at])
-            made = Column.from_numbers(
-                values[at] + slope * (now - keys[at]), np.isnan(now), after.schema[self.name].integer
-            )
+            low, high = (np.inf * sign if b is None else b for b, sign in zip(attribute.bounds, (-1, 1), strict=True))
+            between = np.clip(values[at] + slope * (now - keys[at]), low, high)
+            made = Column.from_numbers(between, np.isnan(between), attribute.integer)
             return self._where_moved(before, after, made)
         at = np.clip(np.searchsorted(keys, now), 0, max(len(keys) - 1, 0))
         left = np.maximum(at - 1, 0)
@@ -115,16 +177,19 @@ class Link:
         same = old.column(self.key).hashes == after.column(self.key).hashes
         if same.all():
             return old.column(self.name)
-        if made.kind is Kind.NUMBER:
-            was = old.column(self.name)
-            null = np.where(same, was.null, made.missing)
-            integer = after.schema[self.name].integer
-            return Column.from_numbers(np.where(same, was.numbers, made.numbers), null, integer)
-        (a, a_values), (b, b_values) = old.column(self.name).codes, made.codes
-        values = sorted({*a_values, *b_values})
-        places = [np.array([values.index(v) for v in some] + [-1]) for some in (a_values, b_values)]
-        codes = np.where(same, places[0][a], places[1][b])
-        return Column.from_codes(codes, values, old.column(self.name))
+        return _either(same, old.column(self.name), made, after.schema[self.name].integer)
+
+
+def _either(where: NDArray[np.bool_], one: Column, other: Column, integer: bool) -> Column:
+    """Return one column where a condition is true, and another of the same kind elsewhere."""
+    if other.kind is Kind.NUMBER:
+        null = np.where(where, one.null, other.missing)
+        return Column.from_numbers(np.where(where, one.numbers, other.numbers), null, integer)
+    (a, a_values), (b, b_values) = one.codes, other.codes
+    values = sorted({*a_values, *b_values})
+    place = {v: i for i, v in enumerate(values)}
+    places = [np.array([place[v] for v in some] + [-1]) for some in (a_values, b_values)]
+    return Column.from_codes(np.where(where, places[0][a], places[1][b]), values, one)
 
 
 def _learn(links: list[Link], before: Batch, after: Batch) -> None:

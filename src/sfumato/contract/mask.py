@@ -15,10 +15,10 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Guarantee, Release
-from sfumato.engines import Kind
+from sfumato.engines import Kind, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, listing
-from sfumato.microdata import Batch, Microdata, check_numeric
-from sfumato.schema import Scale, Schema
+from sfumato.microdata import Batch, Microdata, check_numeric, numbers_of
+from sfumato.schema import Attribute, Scale, Schema
 
 if TYPE_CHECKING:
     from sfumato.contract.recipe import Recipe
@@ -121,6 +121,11 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         """Return the names of the columns that the method changes or needs."""
         return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any."""
+        named = getattr(self, "columns", None)
+        return tuple(n for n in self.touches(schema) if named is None or n in named)
+
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
         return None
@@ -151,6 +156,23 @@ def check_numbers(batch: Batch, names: Iterable[str]) -> None:
     for name in names:
         if batch.column(name).kind is not Kind.NUMBER:
             raise DataError(f"column '{name}' holds {batch.column(name).kind}, where numbers are needed.")
+
+
+def check_values(data: Microdata, names: Iterable[str]) -> None:
+    """Refuse columns in which no record has a value, so that nothing would be masked, and infinite values."""
+    for name in names:
+        records, known, wild = data.engine.reduce(partial(_counted, data.schema[name], name), [name])
+        if records and not known:
+            raise DataError(
+                f"column '{name}' has no values at all, so there is nothing to mask. Leave it out of columns."
+            )
+        if wild:
+            raise DataError(f"column '{name}' holds {int(wild):,} infinite values. Set them to missing.")
+
+
+def _counted(attribute: Attribute, name: str, rows: Rows) -> NDArray[np.float64]:
+    x = numbers_of(rows.columns[name], attribute)
+    return np.array([len(x), (~np.isnan(x)).sum(), np.isinf(x).sum()], np.float64)
 
 
 def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:

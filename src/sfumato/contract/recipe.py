@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.contract.linked import run_linked
+from sfumato.contract.linked import linked_losses, run_linked
 from sfumato.contract.mask import Mask, Scope
 from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.parameters import Parameter, build, find
@@ -334,7 +334,8 @@ def run_steps(
         try:
             mask = step.mask if step.mask.is_fitted else step.mask.fit(data, own)
             after = run_linked(mask, data, own)
-            guarantees += mask.guarantees(data, after, step.name) if verify else ()
+            if verify:
+                guarantees += [*mask.guarantees(data, after, step.name), *linked_losses(mask, data, after, step.name)]
         except SfumatoError as error:
             raise type(error)(f"step '{step.name}': {error}") from None
         fitted.append(Step(step.name, mask))

@@ -85,6 +85,12 @@ class AggregateColumns(Mask):
         total = after.numbers(self.total)
         if not _adds_up(self.form, before, total):
             raise DataError(f"'{self.total}' is not the total of its parts; nothing is released.")
+        if len(total) and np.isnan(total).all():
+            raise DataError(
+                f"no record has a value in all of {listing(self.columns)}, so no total; nothing is released."
+            )
+        if np.isinf(total).any():
+            raise DataError(f"some parts of '{self.total}' are infinite or too large to add up; nothing is released.")
         left = [n for n in self.columns if n in after.schema and n != self.total]
         if self.parts == "drop" and left:
             raise DataError(f"parts of the total are still there: {listing(left)}; nothing is released.")

@@ -65,6 +65,10 @@ class ChangeRare(Mask):
         """Return the changed column and the keys."""
         return tuple(dict.fromkeys((self.column, *(self.keys or schema.names(role="key")))))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the changed column: the keys are only counted."""
+        return (self.column,)
+
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Change the category of the records whose keys occur least; ties are broken by lot."""
         for name in (self.column, *self._keys(batch.schema)):
@@ -113,7 +117,10 @@ class ChangeRare(Mask):
             table = np.array([place.get(self.to.get(label_of(v), ""), -1) for v in values], np.int64)
             return table[old]
         if len(real) < 2:
-            raise DataError(f"column '{self.column}' has a single category, so there is no other one to change it to.")
+            raise DataError(
+                f"column '{self.column}' has a single category, so there is no other one to change it to. Choose "
+                "another column."
+            )
         at = np.searchsorted(real, old)
         step = np.minimum((draws.uniforms(ids, "category") * (len(real) - 1)).astype(np.int64), len(real) - 2)
         return real[(at + 1 + step) % len(real)]

@@ -7,8 +7,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_numbers, learned, numeric_targets, param
-from sfumato.errors import ParameterError, listing
+from sfumato.contract import (
+    Draws,
+    Guarantee,
+    Mask,
+    MatrixForm,
+    check_numbers,
+    check_values,
+    learned,
+    numeric_targets,
+    param,
+)
+from sfumato.errors import listing
+from sfumato.masks.noise_level import check_by_column
 from sfumato.microdata import Batch, Microdata
 
 
@@ -36,17 +47,15 @@ class Displace(Mask):
     def validate(self) -> None:
         """Check that an amount is given for each column, where amounts are given by column."""
         super().validate()
-        if isinstance(self.amount, Mapping) and self.columns is not None:
-            if absent := [c for c in self.columns if c not in self.amount]:
-                raise ParameterError(f"amount says nothing of {listing(absent)}.")
-            if extra := [c for c in self.amount if c not in self.columns]:
-                raise ParameterError(f"amount names columns that are not displaced: {listing(extra)}.")
+        if self.columns is not None:
+            check_by_column("amount", "amount", self.amount, self.columns)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn which columns there are, and what each is displaced by."""
         by_column = isinstance(self.amount, Mapping)
         named = tuple(self.amount) if isinstance(self.amount, Mapping) and self.columns is None else self.columns
         names = numeric_targets(named, data)
+        check_values(data, names)
         return self.learn(amounts={n: self.amount[n] if by_column else self.amount for n in names})  # type: ignore[index]
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
@@ -72,7 +81,8 @@ class Displace(Mask):
         """Say what a fixed displacement does not hide, and what the schema's bounds do to it."""
         names = listing(self.amounts)
         says = (
-            f"{names}: one secret amount is added to all values; differences between records are released as they are"
+            f"{names}: a secret amount, the same for all records, is added to the values of each column; differences "
+            "between records are released as they are"
         )
         how = "by construction; whoever knows one true value knows the amount, and with it the whole column"
         said = [Guarantee(step, says, how)]

@@ -64,9 +64,15 @@ class Recode(Recoding):
         for name, rule in self.rules.items():
             if isinstance(rule, tuple):
                 check_numeric(data, name)
-            elif isinstance(rule, Mapping) and self.unlisted == "refuse":
-                left = {v: n for v, n in count_values(data, name).items() if label_of(v) not in rule}
-                if left:
+            elif isinstance(rule, Mapping):
+                counts = count_values(data, name)
+                left = {v: n for v, n in counts.items() if label_of(v) not in rule}
+                if counts and len(left) == len(counts):
+                    raise DataError(
+                        f"'{name}' has none of the values that its rule names, so the rule would do nothing. Check how the "
+                        "values are written."
+                    )
+                if left and self.unlisted == "refuse":
                     raise DataError(
                         no_rule(name, f"{sum(left.values()):,} records, with {len(left):,} different values,")
                     )

@@ -94,6 +94,10 @@ class RecordChoice(Mask, abstract=True):
         """Return the survey weight, and the columns that the choice needs."""
         return tuple(dict.fromkeys((*schema.names(role="weight"), *self.needs(schema))))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the survey weight: no other value changes."""
+        return schema.names(role="weight")
+
     def needs(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that say which records are released."""
         return schema.names(role="household") if self.unit == "household" else ()

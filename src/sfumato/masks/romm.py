@@ -144,7 +144,8 @@ class ROMM(NoiseLevel):
         for names in by_level(before.schema, self.names):
             one, two = (_moments(source, names) for source in (before, after))
             over = "households" if before.schema[names[0]].level is Level.HOUSEHOLD else "records"
-            said.append(moments_kept(step, one, two, f"the {over} that have all of them", before.schema, refit=False))
+            over += " that have all of them" if len(names) > 1 else " that have it"
+            said.append(moments_kept(step, one, two, f"the {over}", before.schema, refit=False))
         return tuple(said)
 
 

@@ -89,6 +89,7 @@ class Suppression(RecordChoice, abstract=True):
         known, drop = self._dropped(old)
         if self.picks(new, known).any() or len(new) != int((~drop).sum()) or among(old.ids[drop], new.ids).any():
             raise DataError("some released records should have been suppressed, or the other way; nothing is released.")
+        self.check_released(new)
         noun = "households" if self.unit == "household" and old.schema.one("household") else "records"
         whole = ", with all members of their households" if noun == "households" else ""
         says = f"{int(drop.sum()):,} of {len(old):,} records are suppressed: {self.words(known, noun)}{whole}"

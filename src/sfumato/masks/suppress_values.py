@@ -13,7 +13,7 @@ from sfumato.engines import Kind
 from sfumato.errors import DataError
 from sfumato.households import unit_ids
 from sfumato.microdata import Batch, Microdata, by_level
-from sfumato.schema import Level, Schema
+from sfumato.schema import Level, Role, Schema
 
 Flags = NDArray[np.bool_]
 
@@ -49,6 +49,11 @@ class SuppressValues(Mask):
         for name in self.columns:
             if data.kind(name) is Kind.OTHER:
                 raise DataError(f"column '{name}' holds {data.kind(name)}, which cannot be suppressed one by one.")
+            if data.schema[name].role is Role.WEIGHT:
+                raise DataError(
+                    f"'{name}' is the survey weight, and a record without one counts nowhere. To leave records out, use "
+                    "suppress_records: it adjusts the weights of the others."
+                )
         found = [np.zeros(0, np.int64)]
         if household is not None and any(data.schema[n].level is Level.HOUSEHOLD for n in self.columns):
             for rows in data.engine.batches([*rule.columns, household]):

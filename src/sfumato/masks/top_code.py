@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.microdata import Batch, Microdata
+from sfumato.schema import Level
 
 Numbers = NDArray[np.float64]
 Replace = Literal["threshold", "mean"]
@@ -57,9 +58,14 @@ class Coding(Mask, abstract=True):
             if not isinstance(setting, Mapping):
                 continue
             if absent := [c for c in columns if c not in setting]:
-                raise ParameterError(f"{self.name} gives no threshold for {listing(absent)}.")
+                raise ParameterError(
+                    f"{self.name} gives no threshold for {listing(absent)}. Give one, or name only the columns to code (columns)."
+                )
             if extra := [c for c in setting if c not in columns]:
-                raise ParameterError(f"{self.name} gives thresholds for columns that are not coded: {listing(extra)}.")
+                raise ParameterError(
+                    f"{self.name} gives thresholds for columns that are not coded: {listing(extra)}. Name them in columns too, "
+                    "or leave their thresholds out."
+                )
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the threshold and the released value of each column."""
@@ -67,16 +73,20 @@ class Coding(Mask, abstract=True):
         targets = numeric_targets(self.columns, data)
         self._check_named(targets)
         for name in targets:
-            numbers = data.numbers(name)
-            known = numbers[~np.isnan(numbers)]
+            batch = data.batch([name, *data.schema.names(role="household")])
+            numbers = batch.numbers(name)
+            there = ~np.isnan(numbers)
+            known, units = numbers[there], batch.units(name)[there]
             if not len(known):
                 raise DataError(f"column '{name}' has no values at all, so there is no threshold to find.")
             threshold = self._threshold(name, known)
-            beyond = known[known > threshold] if self.top else known[known < threshold]
-            if self.replace == "mean" and 0 < len(beyond) < MEAN_OF:
+            far = known > threshold if self.top else known < threshold
+            beyond = known[far]
+            if self.replace == "mean" and 0 < len(np.unique(units[far])) < MEAN_OF:
+                whose = "households" if data.schema[name].level is Level.HOUSEHOLD else "records"
                 raise DataError(
-                    f"the mean of the values of '{name}' beyond the threshold would be that of fewer than {MEAN_OF} records, "
-                    "and would tell what they are. Choose a threshold that codes more records, or replace = 'threshold'."
+                    f"the mean of the values of '{name}' beyond the threshold would be that of fewer than {MEAN_OF} {whose}, "
+                    f"and would tell what they are. Choose a threshold that codes more {whose}, or replace = 'threshold'."
                 )
             code = float(beyond.mean()) if self.replace == "mean" and len(beyond) else threshold
             if (round(code) if data.schema[name].integer else code) in data.schema[name].missing:

@@ -54,11 +54,13 @@ class Truncate(Mask):
         super().validate()
         if self.tail is not None and (self.low is not None or self.high is not None):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
-        for name in self.columns or ():
+        named = [n for limit in (self.low, self.high) if isinstance(limit, Mapping) for n in limit]
+        for name in dict.fromkeys([*(self.columns or ()), *named] or [""]):
             low, high = _for(self.low, name), _for(self.high, name)
             if low is not None and high is not None and not low <= high:
+                whose = f" of '{name}'" if name else ""
                 raise ParameterError(
-                    f"the limits of '{name}' are {low:g} and {high:g}: the lower one must not be the larger."
+                    f"the limits{whose} are {low:g} and {high:g}: the lower one must not be the larger."
                 )
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -66,18 +68,25 @@ class Truncate(Mask):
         names = numeric_targets(self.columns, data)
         for setting in (self.low, self.high, self.tail):
             if isinstance(setting, Mapping) and (extra := [n for n in setting if n not in names]):
-                raise ParameterError(f"truncate gives limits for columns that are not truncated: {listing(extra)}.")
+                raise ParameterError(
+                    f"truncate gives limits for columns that are not truncated: {listing(extra)}. Name them in columns too, or "
+                    "leave their limits out."
+                )
         return self.learn(limits={name: self._limits(name, data) for name in names})
 
     def _limits(self, name: str, data: Microdata) -> tuple[float, float]:
         if self.low is not None or self.high is not None:
             low, high = _for(self.low, name), _for(self.high, name)
             if low is None and high is None:
-                raise ParameterError(f"truncate gives no limit for '{name}'.")
+                raise ParameterError(
+                    f"truncate gives no limit for '{name}'. Give one, or name only the columns to truncate (columns)."
+                )
             return -np.inf if low is None else low, np.inf if high is None else high
         tail = TAIL if self.tail is None else _for(self.tail, name)
         if tail is None:
-            raise ParameterError(f"truncate gives no share for '{name}'.")
+            raise ParameterError(
+                f"truncate gives no share for '{name}'. Give one, or name only the columns to truncate (columns)."
+            )
         numbers = data.numbers(name)
         known = np.sort(numbers[~np.isnan(numbers)])
         if not len(known):

@@ -120,7 +120,7 @@ class AttributeRisk(Measure):
         z = covariates(outcome, snooper) if snooper.covariates else np.zeros((len(x), 0))
         both = ~(np.isnan(x) | np.isnan(y) | np.isnan(z).any(axis=1))
         if not both.any():
-            raise NotApplicable(f"no record has '{self.column}' both before and after masking.")
+            raise NotApplicable(nobody_compared(self.column))
         if not both.all():
             errors = np.full(len(x), np.nan)
             errors[both] = self._known_errors(outcome, np.column_stack([x, y, z])[both], snooper)
@@ -217,6 +217,14 @@ def covariates(outcome: Release, snooper: Snooper) -> Numbers:
             levels = np.arange(-1 if (codes < 0).any() else 0, len(values))  # not answering is a category of its own
             parts.append(np.asarray(codes[:, None] == levels[1:], np.float64))
     return np.column_stack(parts)
+
+
+def nobody_compared(column: str) -> str:
+    """Return why there is nothing to compare, in words."""
+    return (
+        f"no record has '{column}' both before and after masking. Where the released records are new ones (averages, synthetic "
+        "records) none is a person's own, and this measure does not apply."
+    )
 
 
 def typical_error(lead: str, value: float, schema: Schema, column: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Measure, Need, NoiseModel, Release, Score, Side, Snooper, param, reciprocal
 from sfumato.errors import NotApplicable
 from sfumato.microdata import Microdata, check_numeric
-from sfumato.risk.attribute import typical_error
+from sfumato.risk.attribute import nobody_compared, typical_error
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -94,5 +94,5 @@ class CodedValueRisk(Measure):
         x, y = outcome.pair(self.column)
         errors = (y - x) ** 2
         if np.isnan(errors).all():
-            raise NotApplicable(f"no record has '{self.column}' both before and after masking.")
+            raise NotApplicable(nobody_compared(self.column))
         return errors

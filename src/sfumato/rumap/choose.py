@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.contract import Parameter, Score, Side
-from sfumato.errors import ParameterError, listing
+from sfumato.errors import DataError, ParameterError, listing
 from sfumato.rumap.choice import Choice, named
 from sfumato.rumap.evaluate import Settings
 
@@ -140,6 +140,13 @@ class _Task:
         uppers = (_upper(measure.estimate(o[0]))[1] for measure, o in zip(asked, observed, strict=True))
         return float(np.max([upper / r for upper, r in zip(uppers, self.thresholds.values(), strict=True)]))
 
+    def excess_beyond(self, settings: Settings) -> float | None:
+        """Return the same at a value outside the grid; None if the data do not allow it, as groups of more than all records."""
+        try:
+            return self.excess(settings)
+        except DataError:
+            return None
+
     def refine(self, best: int, grid: list[tuple[float, float]]) -> dict[str, Any]:
         """Search between the best grid point and its neighbours: first the edge of what is safe, then the top of U."""
         name = self.m.parameters[0]
@@ -253,7 +260,9 @@ class _Task:
             name = self.m.parameters[0]
             here, parameter = self.excess(settings), _parameter(self.m, name)
             for value in (settings[name] * excess * 1.002, settings[name] / (excess * 1.002)):
-                if _allows(parameter, value) and self.excess({name: value}) < here:
+                if not _allows(parameter, value):
+                    continue
+                if (there := self.excess_beyond({name: value})) is not None and there < here:
                     return {name: value}
         safer = [
             (gain, p) for p, (level, gain) in enumerate(self.at(q) for q in range(len(self.m.points)))
@@ -307,7 +316,11 @@ def _beyond(task: _Task) -> str:
     for end in (parameter.high, parameter.low):
         if end is None or end in swept or (parameter.above and end == parameter.low):
             continue
-        excess = task.excess({name: end})
+        excess = task.excess_beyond({name: end})
+        if excess is None:
+            return (
+                " Whether a value beyond the swept range would is not known: widen the grid as far as the data allow."
+            )
         if excess <= 1:
             return f" A value beyond the swept range would: widen the grid towards {end:g}."
     ends = [e for e in (parameter.low, parameter.high) if e is not None and np.isfinite(e)]
