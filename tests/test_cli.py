@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -249,11 +250,88 @@ def test_every_mask_and_measure_is_listed_with_its_parameters() -> None:
     assert {m["name"] for m in masks} == set(registered("mask"))
     noise = next(m for m in masks if m["name"] == "kim_noise")
     assert {p["name"]: p["default"] for p in noise["parameters"]} == {"columns": "none", "lambda2": "0.15"}
-    text = run("mask", "--list").stdout
-    assert "kim_noise" in text
-    assert "a number of at least 0" in text
+    one = run("mask", "--list", "--mask", "kim_noise").stdout
+    assert "a number of at least 0" in one
+    assert "mdav" not in one
     measures = document(run("risk", "--list", "--json"))["measures"]
     assert {"attribute_risk", "coded_value_risk"} <= {m["name"] for m in measures}
+
+
+def test_the_list_of_masks_has_a_line_for_each_under_one_heading() -> None:
+    from sfumato.cli.listing import KINDS, masks
+
+    placed = [name for names in KINDS.values() for name in names.split()]
+    ours = {name for name, cls in masks().items() if cls.__module__.startswith("sfumato.")}
+    assert sorted(placed) == sorted(ours)
+    lines = run("mask", "--list").stdout.splitlines()
+    assert all(sum(line.split()[:1] == [name] for line in lines) == 1 for name in placed)
+
+
+@pytest.mark.parametrize(
+    ("given", "next_"),
+    [
+        (("kim_noise",), "sfumato risk"),
+        (("random_order",), "sfumato utility"),
+        (("sample", "--set", "fraction=0.5"), "sfumato utility"),
+        (("aggregate_records",), "sfumato utility"),
+    ],
+)
+def test_the_next_command_that_is_offered_fits_the_release(
+    files: tuple[Path, Path, Path], tmp_path: Path, given: tuple[str, ...], next_: str
+) -> None:
+    done = run(
+        "mask", files[0], "--schema", files[2], "--mask", *given, "--out", tmp_path / "o", "--seed-file", tmp_path / "s"
+    )
+    assert done.exit_code == 0, done.stderr
+    offered = next(line for line in done.stdout.splitlines() if line.startswith("Next, "))
+    command = offered.partition(": ")[2].partition(" (")[0].replace("COLUMN.", "salary")
+    assert command.startswith(next_)
+    again = run(*shlex.split(command)[1:])
+    assert again.exit_code == 0, again.stderr
+    assert "note:" not in again.stderr
+
+
+def test_numbers_by_column_are_read_where_a_parameter_maps_columns_to_numbers(
+    files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    args = ("mask", files[0], "--mask", "aggregate_columns", "--set", "columns=salary,income", "--form", "csv")
+    done = run(*args, "--set", "weights=salary:2,income:-1", "--out", tmp_path / "o", "--seed-file", tmp_path / "s")
+    assert done.exit_code == 0, done.stderr
+    before, after = pd.read_csv(files[0]), pd.read_csv(tmp_path / "o" / "masked.csv")
+    np.testing.assert_allclose(after["total"], 2 * before["salary"] - before["income"])
+    wrong = run(*args, "--set", "weights=salary", "--out", tmp_path / "p", "--seed-file", tmp_path / "t")
+    assert wrong.exit_code == 1
+    assert "weights of aggregate_columns must be a number for each column" in wrong.stderr
+
+
+def test_the_variance_kept_is_measured_and_mapped_by_its_name(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    args = ("--mask", "individual_ranking", "--set", "columns=salary,income")
+    assert run("mask", files[0], *args, "--out", tmp_path / "o", "--seed-file", tmp_path / "s").exit_code == 0
+    masked = tmp_path / "o" / "masked.csv"
+    said = document(
+        run("utility", files[0], masked, "--measure", "variance_kept; over=salary", "--align", "rows", "--json")
+    )
+    x, y = (pd.read_csv(path)["salary"].to_numpy() for path in (files[0], masked))
+    expected = 1 - np.square(x - y).sum() / np.square(x - x.mean()).sum()
+    assert said["measures"][0]["value"] == pytest.approx(expected, rel=1e-9)
+    told = run("utility", files[0], masked, "--measure", "variance_kept")
+    assert (told.exit_code, "--align" in told.stderr) == (2, True)
+    of_map = ("--over", "k=3,10", "--risk", "salary", "--utility", "variance_kept; over=salary", "--replications", "2")
+    found = run("map", files[0], *args, *of_map, "--max-error", "0.001")
+    assert found.exit_code == 0, found.stderr
+    assert "U: variance kept of salary" in found.stdout
+    assert "precision" not in found.stdout
+    bare = run("map", files[0], *args, "--over", "k", "--risk", "salary", "--utility", "salary")
+    assert (bare.exit_code, "says no values" in bare.stderr) == (2, True)
+
+
+def test_a_map_says_infeasible_where_the_data_do_not_allow_the_ends_of_a_parameter(
+    files: tuple[Path, Path, Path],
+) -> None:
+    args = ("--mask", "mdav", "--set", "columns=salary", "--over", "k=2,3", "--risk", "salary", "--utility", "salary")
+    done = run("map", files[0], *args, "--replications", "2", "--max-error", "1000")
+    assert done.exit_code == 3, done.stderr
+    assert "is not known: widen the grid" in done.stdout
 
 
 def test_a_folder_that_holds_anything_else_is_never_replaced(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
@@ -607,7 +685,7 @@ WRONG = [
     ("risk survey.csv release/masked.csv --align rows --strategy clever", 2, "not one of 'naive', 'bayes'"),
     ("risk survey.csv release/masked.csv --align rows --strategy naive --knows age", 2, "would change nothing"),
     ("risk survey.csv release/masked.csv --align rows --match-probability 3", 2, "less than or equal to 1"),
-    ("utility survey.csv release/masked.csv", 2, "missing option '--estimator'"),
+    ("utility survey.csv release/masked.csv", 2, "say what to compare: --estimator"),
     ("utility survey.csv release/masked.csv --estimator salry", 1, "Did you mean 'salary'?"),
     ("utility survey.csv release/masked.csv --estimator teacher_id", 1, "where numbers are needed"),
     (

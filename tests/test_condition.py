@@ -168,14 +168,14 @@ def test_a_comparison_that_makes_no_sense_is_refused(text: str, sentence: str) -
 
 
 def test_a_time_zone_that_the_column_has_not_is_refused_in_words() -> None:
-    import datetime
-
-    import pyarrow as pa
-
-    from sfumato import Attribute, Microdata, Schema
-
     when = pa.array([datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2, 12)])
     data = Microdata(pa.table({"when": when}), Schema((Attribute("when", "key"),)))  # type: ignore[arg-type]
     assert Condition.parse("when > '2020-01-02T11:00'").holds(data.batch()).tolist() == [False, True]
     with pytest.raises(DataError, match="'when' holds times without a time zone: leave the zone out"):
         Condition.parse("when > '2020-01-02T11:00+02:00'").holds(data.batch())
+
+
+def test_a_text_without_its_quotes_is_taken_for_a_column_and_the_refusal_says_so() -> None:
+    with pytest.raises(ParameterError, match="column 'north' is not in the schema.*put it in quotes"):
+        Condition.parse("region == north").check(SCHEMA)
+    Condition.parse("region == 'north' and age > pay").check(SCHEMA)

@@ -303,3 +303,12 @@ def test_outlier_noise_as_a_matrix_displaces_the_outliers_and_depends_on_the_dat
     additive = KimNoise().as_matrix(data, Draws(1))
     assert (np.asarray(additive.C) != 0).all()
     assert additive.depends == ()
+
+
+def test_values_outside_the_bounds_of_the_schema_are_moved_to_them_though_they_are_no_outliers() -> None:
+    x = np.random.default_rng(4).normal(50, 10, 200)
+    limit = np.sort(x)[150]  # nobody beyond it is an outlier at this share
+    schema = Schema((Attribute("x", role="confidential", bounds=(None, limit)),))  # type: ignore[arg-type]
+    release = OutlierNoise(share=1e-6).apply(Microdata(pa.table({"x": x}), schema), Draws(1))
+    np.testing.assert_array_equal(release.masked.numbers("x"), np.minimum(x, limit))
+    assert any("x: 49 values that are no outliers were made whole or moved" in g.says for g in release.guarantees)

@@ -304,3 +304,17 @@ def test_a_rule_that_names_no_value_of_its_column_is_refused_and_not_silently_id
         masked(Recode({"x": {"widowed": "single", "not here": "y"}}, unlisted=unlisted, other="z"), data, "x")[0]
         == "single"
     )
+
+
+def test_bands_of_numbers_written_out_as_a_tree_are_in_order_and_stand_for_their_means() -> None:
+    # as in ARX files: every age with its band; 4 and 5 end and begin a band
+    tree = TreeHierarchy.from_levels(
+        {str(a): [f"{a // 5 * 5}-{a // 5 * 5 + 4}", "young" if a < 10 else "old"] for a in range(20)}
+    )
+    data = microdata({"age": {"scale": "ordered", "hierarchy": tree, "integer": True}}, age=[3, 4, 5, 19])
+    once = release(Generalise(level=1), data).masked
+    assert once.schema["age"].scale is Scale.ORDERED
+    assert once.numbers("age").tolist() == [2, 2, 7, 17]
+    twice = (Generalise(level=1) >> Generalise(level=2)).apply(data, Draws(1)).masked
+    assert column(twice, "age") == ["young", "young", "young", "old"]
+    assert twice.numbers("age").tolist() == [4.5, 4.5, 4.5, 14.5]

@@ -15,6 +15,7 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.masks import (
     AddSimulatedRecords,
     RandomOrder,
+    Sample,
     StratifiedSample,
     SuppressExtremes,
     SuppressRecords,
@@ -175,7 +176,7 @@ def test_records_beyond_a_limit_are_suppressed_and_missing_ones_are_not() -> Non
 
 
 def test_extremes_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ParameterError, match="a limit for each column"):
+    with pytest.raises(ParameterError, match="for each column"):
         SuppressExtremes(high=5)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="give lower_quantile or upper_quantile too"):
         SuppressExtremes(columns=("pay",), high={"pay": 5})
@@ -185,6 +186,12 @@ def test_extremes_that_contradict_each_other_are_refused() -> None:
         SuppressExtremes(columns=("pay",), upper_quantile={"rent": 0.9})
     with pytest.raises(DataError, match="has no quantiles"):
         release(SuppressExtremes(columns=("pay",)), microdata(pay=[np.nan, np.nan]))
+
+
+def test_no_records_at_all_are_said_to_be_none() -> None:
+    for mask in (SuppressRecords("pay > 1"), Sample(fraction=0.5), AddSimulatedRecords(count=2)):
+        with pytest.raises(DataError, match="the data have no records"):
+            release(mask, microdata(pay=np.zeros(0)))
 
 
 # Small areas
@@ -342,7 +349,7 @@ def test_simulated_records_are_a_matrix_mask() -> None:
     ("mask", "data", "sentence"),
     [
         (AddSimulatedRecords(share=0.001), survey(), "make none"),
-        (AddSimulatedRecords(), microdata(pay=pa.array([], pa.float64())), "make none"),
+        (AddSimulatedRecords(), microdata(pay=pa.array([], pa.float64())), "the data have no records"),
         (AddSimulatedRecords(count=2), microdata(town=["x", "y"] * 5), "copies of real ones in all of 100 attempts"),
         (AddSimulatedRecords(count=2, model="normal"), microdata(pay=[1.0, np.inf, 2.0]), "no normal distribution"),
         (AddSimulatedRecords(count=2), survey(weight=[-1.0] * 8), "negative"),

@@ -401,9 +401,7 @@ def test_limits_in_the_wrong_order_are_refused_with_and_without_named_columns() 
 
 def test_the_survey_weight_is_not_suppressed_value_by_value() -> None:
     data = microdata({"w": {"role": "weight"}}, x=[1.0, 2], w=[3.0, 4])
-    with pytest.raises(
-        DataError, match="a record without one counts nowhere. To leave records out, use suppress_records"
-    ):
+    with pytest.raises(DataError, match="a record without one counts nowhere"):
         release(SuppressValues(columns=("w",), where="x > 1"), data)
 
 
@@ -415,3 +413,19 @@ def test_a_mean_of_one_household_with_three_members_is_not_released(mask: Mask) 
         release(mask, microdata(facts, home=[1, 1, 1, 2, 3], rent=[900.0, 900, 900, 300, 200]))
     three = microdata(facts, home=[1, 1, 2, 3, 4], rent=[900.0, 900, 700, 800, 200])
     assert masked(mask, three, "rent") == [825, 825, 825, 825, 200]  # (900 + 900 + 700 + 800) / 4
+
+
+def test_a_value_midway_in_decimals_goes_to_the_even_multiple_though_no_float_is_midway() -> None:
+    data = microdata(x=[0.015, 0.013, -0.015, 0.35, 0.45, 2.5])
+    assert masked(Round(0.002, columns=("x",)), data)[:3] == [0.016, 0.012, -0.016]
+    assert masked(Round(0.1, columns=("x",)), data)[3:] == [0.4, 0.4, 2.5]
+
+
+def test_a_rule_fitted_on_one_file_suppresses_the_households_of_another_by_their_own_members() -> None:
+    # home 1 had an old member in the first file only, home 2 has one in the second only
+    facts = {"home": {"role": "household"}, "rent": {"level": "household"}}
+    first = microdata(facts, home=[1, 1, 2, 2], rent=[5.0, 5, 6, 6], age=[95.0, 30, 40, 41])
+    second = microdata(facts, home=[1, 1, 2, 2], rent=[7.0, 7, 8, 8], age=[50.0, 30, 96, 41])
+    fitted = SuppressValues(columns=("rent",), where="age > 90").as_recipe().fit(first, Draws(1))
+    assert column(fitted.apply(first, Draws(1)).masked, "rent") == [None, None, 6, 6]
+    assert column(fitted.apply(second, Draws(1)).masked, "rent") == [7, 7, None, None]

@@ -557,3 +557,17 @@ def test_attribute_specific_transformation_of_records_is_no_matrix_mask_of_the_w
         (Displace({"x": 1.0}) >> MultiplyRecords("y")).as_matrix(data, Draws(1))
     with pytest.raises(NotApplicable, match="transformed in y, but not in x"):
         (MultiplyRecords("y") >> Displace(1.0)).as_matrix(data, Draws(1))
+
+
+@pytest.mark.parametrize("mask", [MultiplyRecords(), MultiplyColumns(), Displace(1.0), AggregateColumns(XY)])
+def test_a_column_without_values_or_with_infinite_ones_is_refused(mask: Mask) -> None:
+    for wrong, words in ((np.nan, "no values at all|no record has a value in all of"), (np.inf, "infinite")):
+        x = numbers(10)
+        x[:, 1] = wrong
+        with pytest.raises(DataError, match=words):
+            mask.apply(data_of(x), Draws(1))
+
+
+def test_values_that_a_factor_would_make_infinite_are_refused() -> None:
+    with pytest.raises(DataError, match="too large to be multiplied"):
+        MultiplyRecords(factor_variance=10).apply(data_of(np.full((50, 2), 1e308)), Draws(1))

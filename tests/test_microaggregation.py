@@ -444,9 +444,10 @@ def test_missing_values_are_no_matrix() -> None:
 # Kernels
 
 
-def test_consecutive_groups_follow_the_order_and_the_last_takes_what_is_left() -> None:
-    assert consecutive(np.array([3, 1, 0, 2, 4]), 2).tolist() == [1, 0, 1, 0, 1]
-    assert consecutive(np.arange(7), 3).tolist() == [0, 0, 0, 1, 1, 1, 1]
+def test_consecutive_groups_follow_the_order_and_the_middle_one_takes_what_is_left() -> None:
+    assert consecutive(np.array([3, 1, 0, 2, 4]), 2).tolist() == [0, 0, 1, 0, 1]
+    assert consecutive(np.arange(7), 3).tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert consecutive(np.arange(11), 3).tolist() == [0] * 3 + [1] * 5 + [2] * 3
     assert consecutive(np.arange(2), 3).tolist() == [0, 0]
 
 

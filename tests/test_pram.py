@@ -353,7 +353,7 @@ def test_the_release_says_what_was_promised_and_how_it_was_verified() -> None:
     given_ = PRAM("edu", matrix=GIVEN).apply(survey(2_000), Draws(1)).guarantees
     assert given_[1].says == "edu: every category stays with a chance of at least 0.7"
     assert "correct them with pram_correction" in given_[2].says
-    assert "records stay as they are" in given_[3].says
+    assert "records cannot change, as their category stays with a chance of 1" in given_[3].says
 
 
 def test_a_given_matrix_with_less_than_the_promised_diagonal_is_not_released() -> None:
@@ -395,8 +395,17 @@ def test_data_that_cannot_be_randomised_are_refused() -> None:
         PRAM("x").apply(microdata(x=pa.array([None, None], pa.string())), Draws(1))
     with pytest.raises(DataError, match="1 categories of 'x' have no row in its matrix"):
         PRAM("x", matrix={"x": {"a": {"a": 1.0}, "b": {"b": 1.0}}}).apply(microdata(x=["a", "z"]), Draws(1))
-    with pytest.raises(DataError, match="rows for categories that the data do not have: 3"):
-        PRAM("x", matrix={"x": {"1": {"3": 1}, "2": {"2": 1}, "3": {"3": 1}}}).apply(microdata(x=[1, 2]), Draws(1))
+    with pytest.raises(DataError, match="has rows for what it cannot hold: three"):
+        PRAM("x", matrix={"x": {"1": {"three": 1}, "2": {"2": 1}, "three": {"2": 1}}}).apply(
+            microdata(x=[1, 2]), Draws(1)
+        )
+    with pytest.raises(DataError, match="two rows for one category"):
+        PRAM("x", matrix={"x": {"1": {"2": 1}, "2": {"1": 1}, "1.0": {"2": 1}}}).apply(microdata(x=[1, 2]), Draws(1))
+    with pytest.raises(DataError, match="no category of x can change: each stays with a chance of 1"):
+        PRAM("x", matrix={"x": {"a": {"a": 1}, "b": {"b": 1}}}).apply(microdata(x=["a", "b"]), Draws(1))
+    with pytest.raises(DataError, match="makes some categories missing, by a code for missing values"):
+        data = microdata({"x": {"missing": (-9,)}}, x=[1, 2, -9])
+        PRAM("x", matrix={"x": {"1": {"-9": 1}, "2": {"2": 1}, "-9": {"-9": 1}}}).apply(data, Draws(1))
     with pytest.raises(SfumatoError, match="not in the data"):
         PRAM("x", within=["z"]).apply(microdata(x=["a", "b"]), Draws(1))
 
@@ -404,6 +413,48 @@ def test_data_that_cannot_be_randomised_are_refused() -> None:
 def test_a_given_matrix_may_lead_to_a_category_of_words_that_the_data_lack() -> None:
     mask = PRAM("x", matrix={"x": {"a": {"a": 0.5, "c": 0.5}, "b": {"b": 1}, "c": {"c": 1}}})
     assert set(values(mask.apply(microdata(x=["a", "b"] * 40), Draws(1)).masked, "x")) == {"a", "b", "c"}
+    mask = PRAM("x", matrix={"x": {1: {1: 0.5, 3: 0.5}, 2: {2: 1}, 3: {3: 1}}})
+    assert set(values(mask.apply(microdata(x=[1, 2] * 40), Draws(1)).masked, "x")) == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (pa.array([1, 2] * 9), ["1", "2"]),
+        (pa.array([1.0, 2.0, None] * 9), [1, 2]),  # whole numbers with gaps, as pandas holds them
+        (pa.array([1.0, 2.0] * 9), ["1.0", "2.0"]),
+        (pa.array([True, False] * 9), [True, False]),
+        (pa.array([True, False] * 9), ["true", "false"]),
+    ],
+)
+def test_labels_of_a_matrix_are_read_as_the_categories_that_the_column_holds(
+    column: pa.Array, labels: list[Any]
+) -> None:
+    a, b = labels
+    for given_ in ({a: {b: 1}, b: {a: 1}}, np.array([[0.0, 1.0], [1.0, 0.0]])):
+        names = None if isinstance(given_, dict) else {"x": labels}
+        made = values(
+            PRAM("x", matrix={"x": given_}, categories=names).apply(microdata(x=column), Draws(1)).masked, "x"
+        )
+        other = {1: 2, 2: 1, None: None} if column[1].as_py() is not False else {True: False, False: True}
+        assert made == [other[v] for v in column.to_pylist()]
+
+
+def test_a_singular_matrix_is_not_said_to_be_correctable() -> None:
+    data = microdata(x=["a", "a", "b"] * 9)
+    for mask in (PRAM("x", matrix={"x": {c: {"a": 0.5, "b": 0.5} for c in "ab"}}), PRAM("x", pd=0, invariant=False)):
+        assert mask.apply(data, Draws(1)).guarantees[2].says.endswith("the matrix is singular: no correction")
+
+
+def test_a_key_that_follows_another_follows_what_that_one_became() -> None:
+    facts = {"region": {"follows": "tract"}}
+    tracts = ["N1", "N2", "S1", "S2"] * 50
+    data = microdata(facts, tract=tracts, region=[t[0] for t in tracts])
+    release = PRAM(pd=0.4).apply(data, Draws(1))
+    after = values(release.masked, "tract")
+    assert after != tracts
+    assert values(release.masked, "region") == [t[0] for t in after]
+    assert not any(g.says.startswith("region:") for g in release.guarantees)
 
 
 # Publishing and correcting

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, SfumatoError
+from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 from sfumato.microdata import Batch
+from sfumato.schema import Schema
 
 Flags = NDArray[np.bool_]
 Literal = float | str | bool
@@ -148,6 +149,15 @@ class Condition:
     def columns(self) -> tuple[str, ...]:
         """The columns it looks at, each once."""
         return tuple(dict.fromkeys(self.tree.columns()))
+
+    def check(self, schema: Schema) -> None:
+        """Refuse columns that are not there; a word on the right is most often a text without its quotes."""
+        for name in self.columns:
+            if name not in schema:
+                raise ParameterError(
+                    f'the condition "{self.text}": {unknown_name("column", name, schema.names(), "the schema")} '
+                    f"If it is a value and no column, put it in quotes."
+                )
 
     def holds(self, batch: Batch) -> Flags:
         """Return for which records the condition is true, shape (n,); a comparison with a missing value is not true."""

@@ -104,7 +104,7 @@ def merge_households(
         if differ.any():
             raise DataError(
                 f"the survey weight '{weight}' differs between the two files for {int(differ.sum()):,} persons. "
-                "Correct it, or drop it from the household file."
+                "Drop it from one of the files: that of the other is then used for both."
             )
     if twice := [n for n in added if n in person.rows.columns]:
         raise DataError(f"column '{twice[0]}' is in both files. Drop or rename it in one of them.")

@@ -40,7 +40,7 @@ def convert(parameter: Parameter | None, text: str) -> Any:
         return text
     if parameter.columns == "many":
         return tuple(name.strip() for name in text.split(","))
-    if parameter.numeric and ":" in text and (parameter.per_column or parameter.columns == "weights"):
+    if ":" in text and (parameter.per_column or parameter.columns == "weights"):
         pairs = (part.rpartition(":") for part in text.split(","))
         return {name.strip(): _number(value) for name, _, value in pairs}
     if parameter.numeric:
@@ -113,6 +113,8 @@ def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
             raise ParameterError(f"{path} is not a number, so it cannot be swept. {_sweepable(known)}")
         if path in swept:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
+        if not sign and not path.endswith(".lambda2"):
+            raise Misuse(f"--over {name.strip()} says no values. Write them as a list, such as {name.strip()}=2,5,10.")
         swept[path] = _values(path, values, parameter) if sign else DEFAULT_GRID
     return swept
 
@@ -202,6 +204,34 @@ def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Esti
     if text.strip() in names or not (weights := _weights(text, names)):
         return Mean(text.strip(), weighted=weighted)
     return MeanCombination(weights, weighted=weighted)
+
+
+def utility_of(text: str, columns: Iterable[str], weighted: bool = False) -> Measure:
+    """Return a utility measure: by its name, "variance_kept; over=salary,income", or that of an estimator."""
+    from sfumato.utility import EstimatorUtility
+
+    if text.partition(";")[0].strip() in [*columns] or (named := _named_utility(text)) is None:
+        return EstimatorUtility(estimator(text, columns, weighted))
+    return named
+
+
+def utility_measure(text: str) -> Measure:
+    """Return a utility measure by its name, with its parameters after a semicolon."""
+    from sfumato.cli.listing import utility_measures
+
+    if (named := _named_utility(text)) is None:
+        name = text.partition(";")[0].strip()
+        raise ParameterError(unknown_name("utility measure", name, utility_measures(), "the list of utility measures"))
+    return named
+
+
+def _named_utility(text: str) -> Measure | None:
+    from sfumato.cli.listing import utility_measures
+
+    name, _, rest = text.partition(";")
+    if (cls := utility_measures().get(name.strip())) is None:
+        return None
+    return cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--utility"))
 
 
 def _only_term(formula: str) -> str | None:

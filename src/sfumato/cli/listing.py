@@ -22,11 +22,67 @@ def risk_measures() -> dict[str, type[Measure]]:
     }
 
 
+def utility_measures() -> dict[str, type[Measure]]:
+    """Return every utility measure that can be asked for by its name alone."""
+    from sfumato.contract import Combination, Measure, Side, registered
+
+    classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
+    return {
+        name: cls
+        for name, cls in classes.items()
+        if not issubclass(cls, Combination) and cls.side is Side.UTILITY and not _needed(cls)
+    }
+
+
+def _needed(cls: type[Parametric]) -> list[str]:
+    defaults = {f.name: f.default for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return [name for name in cls.parameters() if defaults[name] is dataclasses.MISSING]
+
+
 def masks() -> dict[str, type[Parametric]]:
     """Return every mask by name."""
     from sfumato.contract import registered
 
     return registered("mask")
+
+
+def show_masks(screen: Screen, name: str | None) -> None:
+    """Print every mask in a line, by kind, or one with its parameters; as JSON all that is known in both cases."""
+    from sfumato.contract import find
+
+    known = masks()
+    if name is not None or screen.as_json:
+        show(screen, known if name is None else {name: find("mask", name)}, "masks")
+        return
+    grouped = {heading: [n for n in names.split() if n in known] for heading, names in KINDS.items()}
+    placed = {n for names in grouped.values() for n in names}
+    grouped["Others"] = sorted(set(known) - placed)
+    width = max(map(len, known))
+    for heading, names in grouped.items():
+        if names:
+            screen.say(heading, strong=True)
+            for n in names:
+                screen.say(f"  {n:<{width}}  {_summary(known[n])}")
+            screen.say()
+    screen.say("The parameters of one, such as mdav: sfumato mask --list --mask mdav")
+
+
+KINDS = {
+    "Records": "remove_identifiers sample stratified_sample weighted_sample suppress_records suppress_extremes "
+    "suppress_small_areas add_simulated_records random_order pseudonyms",
+    "Recoding and suppression": "recode generalise recode_rare merge_rare change_rare top_code bottom_code "
+    "multivariate_top_code truncate round random_round suppress_columns suppress_values",
+    "Microaggregation": "mdav vmdav individual_ranking optimal_univariate projection_microaggregation "
+    "robust_microaggregation cluster_microaggregation gower_microaggregation",
+    "Noise": "kim_noise independent_noise corrected_noise kim_transformation multiplicative_noise romm bounded_noise "
+    "outlier_noise laplace_noise gaussian_mechanism",
+    "Swapping and randomisation": "rank_swap data_swap pram shuffle",
+    "Simulation": "gadp normal_synthesis full_normal_synthesis copula_synthesis",
+    "Matrix masks": "matrix_mask aggregate_records random_aggregation multiply_records aggregate_columns "
+    "multiply_columns displace",
+    "No masking": "identity",
+}
+"""The masks that come with sfumato, as docs/masks/index.md has them."""
 
 
 def show(screen: Screen, classes: dict[str, type[Any]], what: str) -> None:
@@ -44,15 +100,18 @@ def show(screen: Screen, classes: dict[str, type[Any]], what: str) -> None:
 
 def _described(name: str, cls: type[Parametric]) -> dict[str, Any]:
     defaults = {f.name: f.default for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    summary = " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
     return {
         "name": name,
-        "summary": summary,
+        "summary": _summary(cls),
         "parameters": [
             {"name": p, "default": _default(defaults[p]), "allowed": _allowed(facts, defaults[p]), "meaning": facts.doc}
             for p, facts in cls.parameters().items()
         ],
     }
+
+
+def _summary(cls: type[Parametric]) -> str:
+    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def _default(value: Any) -> str:
@@ -66,8 +125,12 @@ def _allowed(parameter: Parameter, default: Any) -> str:
         return "columns"
     if parameter.columns == "one":
         return "a column"
+    if parameter.columns == "weights":
+        return "a number for each column"
+    if isinstance(default, bool):
+        return "true or false"
     if not (parameter.numeric or parameter.choices):
-        return "numbers with commas between" if default == () else "text"
+        return "numbers with commas between" if default == () else "text, or TOML"
     low, high = parameter.low, parameter.high
     plain = dataclasses.replace(
         parameter,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.given import estimator, grid, recipe_of, risk_measure, thresholds
+from sfumato.cli.given import grid, recipe_of, risk_measure, thresholds, utility_of
 from sfumato.cli.handling import INFEASIBLE
 from sfumato.cli.load import load, refuse_existing
 from sfumato.cli.options import (
@@ -61,7 +61,8 @@ def map_(
         list[str],
         typer.Option(
             help="What an analyst estimates: a column (its mean), 'income - salary' (of means), 'salary ~ age', or "
-            "'salary ~ age + C(region); age'. May be repeated.",
+            "'salary ~ age + C(region); age'; or a measure by name: variance_kept, 'variance_kept; over=salary,income'. "
+            "May be repeated.",
             show_default=False,
         ),
     ],
@@ -109,7 +110,6 @@ def map_(
     confirmed with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
     """
     from sfumato.rumap import ru_map
-    from sfumato.utility import EstimatorUtility
 
     screen = Screen(as_json)
     for path, what in ((out, "the report"), (chart, "the chart")):
@@ -123,7 +123,7 @@ def map_(
     limits = thresholds(max_risk, max_error, risks)
     snooper = snooper_of(strategy, match_probability, knows, published)
     data = load(screen, file, schema, read)
-    utilities = [EstimatorUtility(estimator(text, data.schema.names(), weighted)) for text in utility]
+    utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
     choice: Choice | None = None
     with screen.progress() as tell:
         m = ru_map(
@@ -193,7 +193,8 @@ def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     rows.append([*last, *(m.unmasked(i) for i in range(len(labels)))])
     heads = [*m.parameters, *labels]
     screen.table(heads, rows, range(len(heads)))
-    screen.say("R: lower is safer. U = 1 / mean squared error: higher is more useful. 95 % intervals: --json or --out.")
+    how = "U = 1 / mean squared error of an estimate" if any("estimator" in u.parameters() for u in m.measures) else "U"
+    screen.say(f"R: lower is safer. {how}: higher is more useful. 95 % intervals: --json or --out.")
     if choice is None:
         screen.say("Add --max-error or --max-risk to choose the most useful point that is safe enough.")
         return

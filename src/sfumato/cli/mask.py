@@ -12,7 +12,7 @@ import typer
 
 from sfumato.cli.given import recipe_of
 from sfumato.cli.handling import Misuse
-from sfumato.cli.listing import masks, show
+from sfumato.cli.listing import show_masks
 from sfumato.cli.load import load
 from sfumato.cli.options import METHOD, OUTPUT, READING, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
 from sfumato.cli.screen import Screen
@@ -32,7 +32,12 @@ def mask(
     mask: MaskName = None,
     set_: Set = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Show every mask with its parameters, and stop.", rich_help_panel=METHOD)
+        bool,
+        typer.Option(
+            "--list",
+            help="Show every mask, or with --mask NAME that one's parameters, and stop.",
+            rich_help_panel=METHOD,
+        ),
     ] = False,
     schema: SchemaFile = None,
     read: Read = None,
@@ -71,7 +76,7 @@ def mask(
     """
     screen = Screen(as_json)
     if list_:
-        show(screen, masks(), "masks")
+        show_masks(screen, mask)
         return
     if file is None:
         raise Misuse("the name of the file to mask is missing. To see the masks: sfumato mask --list")
@@ -90,7 +95,7 @@ def mask(
         if seed_from is not None:
             draws.check_purpose(seed_from, release.purpose(draws))
         _write(release, out, draws, secret, forms, replace)
-    _show(screen, release, file, out, secret)
+    _show(screen, release, out, secret, _next(release, file, out, schema, read))
 
 
 def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tuple[Draws, Path]:
@@ -136,7 +141,26 @@ def _write(release: Release, out: Path, draws: Draws, secret: Path, forms: list[
         raise type(error)(re.sub(hidden, lambda _: str(out), str(error))) from None
 
 
-def _show(screen: Screen, release: Release, file: Path, out: Path, secret: Path) -> None:
+def _next(release: Release, file: Path, out: Path, schema: Path | None, read: list[str] | None) -> str:
+    """Return what to do next: `risk` can compare the files only if both list the same records in the same order."""
+    masked = next(path for path in sorted(out.iterdir()) if path.name.startswith("masked"))
+    options = [
+        *(["--schema", str(schema)] if schema else []),
+        *(part for text in read or () for part in ("--read", text)),
+    ]
+    files = [str(file), str(masked)]
+    if release.matched[0] is None:
+        command = shlex.join(["sfumato", "risk", *files, "--align", "rows", *options])
+        return f"Next, what a snooper learns from it: {command}"
+    command = shlex.join(["sfumato", "utility", *files, *options])
+    return (
+        f"Next, what an analyst keeps: {command} --estimator COLUMN. (sfumato risk cannot compare the two files: the masked one "
+        "does not list the original's records in their order, and nothing in it says which is whose. sfumato map knows, and "
+        "measures the risk.)"
+    )
+
+
+def _show(screen: Screen, release: Release, out: Path, secret: Path, advice: str) -> None:
     files = sorted(p.name for p in out.iterdir())
     steps = list(release.recipe.describe()) if release.recipe is not None else []
     screen.say(f"Masked {len(release.masked):,} records.", strong=True)
@@ -148,9 +172,7 @@ def _show(screen: Screen, release: Release, file: Path, out: Path, secret: Path)
     screen.say()
     screen.say(f"Wrote {out}{os.sep}: {', '.join(files)}.")
     screen.say(f"The seed is in {secret}. Never publish it: whoever has it can subtract the noise.")
-    masked = next(out / name for name in files if name.startswith("masked"))
-    command = shlex.join(["sfumato", "risk", str(file), str(masked), "--align", "rows"])
-    screen.say(f"Next, what a snooper learns from it: {command}")
+    screen.say(advice)
     screen.answer(
         {
             "records": len(release.masked), "columns": list(release.masked.schema.names()), "folder": out, "files": files,

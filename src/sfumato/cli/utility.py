@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sfumato.cli.given import estimator
+from sfumato.cli.given import estimator, utility_measure
+from sfumato.cli.handling import Misuse
 from sfumato.cli.load import load_release
 from sfumato.cli.options import Json, Masked, Original, Read, ReadMasked, SchemaFile, Weighted
 from sfumato.cli.screen import Screen, percent, shown
@@ -27,7 +28,7 @@ def utility(
     original: Original,
     masked: Masked,
     estimators: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--estimator",
             help="What an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
@@ -35,7 +36,16 @@ def utility(
             "'salary ~ age + C(region); age'. May be repeated.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measure",
+            help="A measure of the whole file by name: variance_kept, or 'variance_kept; over=salary,income'. It needs --align. "
+            "May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     target: Annotated[
         Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
     ] = "file",
@@ -43,7 +53,8 @@ def utility(
     align: Annotated[
         str | None,
         typer.Option(
-            metavar="rows|COLUMN", help="Which masked record is whose; estimates do not need it, but it is checked."
+            metavar="rows|COLUMN",
+            help="Which masked record is whose; measures need it, estimates do not (it is checked).",
         ),
     ] = None,
     schema: SchemaFile = None,
@@ -53,16 +64,42 @@ def utility(
 ) -> None:
     """Tell how far an analyst's estimates from a masked file are from those of the original.
 
-    With one masked file, what can be measured is the error that masking made in it (target = file).
+    With one masked file, what can be measured is the error that masking made in it (target = file). Give --estimator,
+    --measure, or both.
     """
+    if not (estimators or measures):
+        raise Misuse("say what to compare: --estimator, such as --estimator salary, or --measure variance_kept.")
     if target != "file":
         raise ParameterError(
             "one masked file only tells how far its estimates are from the original file's (--target file). How far they "
             "are from the population's takes many maskings of many samples: sfumato map."
         )
     screen = Screen(as_json)
+    named = [utility_measure(text) for text in measures or ()]
+    if named and align is None:
+        raise Misuse("--measure compares record by record: say with --align which masked record is whose.")
     release = load_release(screen, original, masked, schema, (read, read_masked), align)
-    asked = [estimator(text, release.original.schema.names(), weighted) for text in estimators]
+    scores = [measure.score(release) for measure in named]
+    for score in scores:
+        screen.say(f"{score.measure}: {score.words}.", strong=True)
+    told = _estimates(
+        screen, release, [estimator(t, release.original.schema.names(), weighted) for t in estimators or ()]
+    )
+    screen.answer(
+        {
+            "target": "file",
+            "means": _EXPLAINED,
+            "records": {"original": len(release.original), "masked": len(release.masked)},
+            "estimates": told,
+            "measures": [score.to_dict() for score in scores],
+        }
+    )
+
+
+def _estimates(screen: Screen, release: Release, asked: list[Estimator]) -> list[dict[str, object]]:
+    """Print how far each estimate is off, and return the same as data."""
+    if not asked:
+        return []
     found = [(e, *_error(e, release)) for e in asked]
     labels = [e.label() for e in asked]
     units = [e.unit(release.original.schema) for e in asked]
@@ -73,20 +110,13 @@ def utility(
     screen.say()
     rows = [(labels[i], e, units[i], None if math.isnan(s) else percent(s)) for i, (_, e, s) in enumerate(found)]
     screen.table(("estimate", "error (masked − original)", "unit", "of the original's"), rows, (1, 3))
-    screen.answer(
+    return [
         {
-            "target": "file",
-            "means": _EXPLAINED,
-            "records": {"original": len(release.original), "masked": len(release.masked)},
-            "estimates": [
-                {
-                    "estimator": labels[i], "error": e, "relative_error": s, "unit": units[i],
-                    "utility": math.inf if e == 0 else 1 / e**2,
-                }
-                for i, (_, e, s) in enumerate(found)
-            ],
+            "estimator": labels[i], "error": e, "relative_error": s, "unit": units[i],
+            "utility": math.inf if e == 0 else 1 / e**2,
         }
-    )  # fmt: skip
+        for i, (_, e, s) in enumerate(found)
+    ]  # fmt: skip
 
 
 def _error(e: Estimator, release: Release) -> tuple[float, float]:

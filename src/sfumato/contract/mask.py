@@ -122,8 +122,11 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any."""
-        named = getattr(self, "columns", None)
+        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any.
+
+        A mask that learns which columns it changes (`names`) says so once it is fitted.
+        """
+        named = getattr(self, "columns", None) or getattr(self, "names", None)
         return tuple(n for n in self.touches(schema) if named is None or n in named)
 
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
@@ -132,14 +135,18 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
 
 def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:
-    """Return the columns to mask: those named, or every key that is not ordered or holds text."""
+    """Return the columns to mask: those named, or every key that is not ordered or holds text.
+
+    A key that follows another of these is not among them: it follows the masked one.
+    """
     if columns is None:
         schema = data.schema
-        columns = tuple(
+        keys = [
             n
             for n in schema.names(role="key")
             if data.kind(n) in (Kind.CATEGORY, Kind.BOOLEAN) or schema[n].scale is not Scale.ORDERED
-        )
+        ]
+        columns = tuple(n for n in keys if schema[n].follows not in keys)
         if not columns:
             raise DataError(
                 "there is no key of categories to mask. Name the columns (columns=...), or give one the role 'key' and the "

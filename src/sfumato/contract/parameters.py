@@ -72,6 +72,8 @@ class Parameter:
             return value
         if isinstance(value, Mapping) and (self.per_column or self.columns == "weights"):
             return {str(k): self._number(f"{where} of '{k}'", v) for k, v in value.items()}
+        if self.columns == "weights":
+            raise ParameterError(f"{where} must be a number for each column, by its name.")
         return self._number(where, value) if self.numeric else value
 
     def _number(self, where: str, value: Any) -> float | int:
@@ -255,7 +257,7 @@ def find(family: str, name: str) -> type[Parametric]:
     """Return a registered class by name; the nearest name is offered when there is none."""
     known = registered(family)
     if name not in known:
-        raise ParameterError(unknown_name(family, name, known, f"the list of {family}s"))
+        raise ParameterError(unknown_name(family, name, sorted(known), f"the list of {family}s"))
     return known[name]
 
 

@@ -73,9 +73,11 @@ class AddSimulatedRecords(Mask):
         return _stacked(batch, made, {name: order[rows] for name, rows in donors.items()}, units)
 
     def _number(self, n: int) -> int:
+        if not n:
+            raise DataError("the data have no records, so there is nothing to draw simulated ones from.")
         share = 0.05 if self.share is None else self.share
         count = self.count or int(np.floor(share * n + 0.5))
-        if not n or not count:
+        if not count:
             raise DataError(f"{share:g} simulated records for each of {n:,} real ones make none. Raise the share.")
         return count
 

@@ -225,6 +225,10 @@ class ConditionalNormal(Mask, abstract=True):
         """Return the masked columns and the given ones."""
         return tuple(dict.fromkeys([*super().touches(schema), *given_names(self, (), schema)]))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the masked columns."""
+        return super().changes(schema) if self.models is None else self.masked
+
     @property
     def masked(self) -> tuple[str, ...]:
         """The masked columns, once fitted."""

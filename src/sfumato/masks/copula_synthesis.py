@@ -13,9 +13,9 @@ from sfumato.engines import Column, Rows
 from sfumato.errors import DataError
 from sfumato.masks.given_columns import PIECE
 from sfumato.masks.latent_columns import LatentColumn, learn_column
-from sfumato.masks.mixed_copula import Raw, learn_copula
+from sfumato.masks.mixed_copula import learn_copula
 from sfumato.masks.normal_synthesis import IMPLICATES
-from sfumato.masks.synthetic import copied, new_ids, synthetic_schema
+from sfumato.masks.synthetic import Originals, alone, new_ids, synthetic_schema
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Role, Schema
 
@@ -97,33 +97,38 @@ class CopulaSynthesis(Mask):
         if not names:
             raise DataError("there is no column to synthesise. Name the columns (columns=...).")
         batch = data.batch(names)
-        parts = tuple(learn_column(data, batch, name, self.smooth) for name in names)
-        return self.learn(model=learn_copula(parts, batch), records=len(data))
+        parts, reads = [], []
+        for name in names:
+            one = alone(batch, name)
+            parts.append(learn_column(data, one, name, self.smooth))
+            reads.append(parts[-1].read(one))
+        return self.learn(model=learn_copula(tuple(parts), reads), records=len(data))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw new records; those that copy a unique original are drawn again."""
         need, start = self.size or self.records, 0
-        found: list[tuple[NDArray[np.int64], Raw]] = []
+        redraw = self.uniques == "redraw" and len(batch)
+        originals = Originals.of(batch, self._compared(batch.schema)) if redraw else None
+        found: list[tuple[NDArray[np.int64], dict[str, NDArray[Any]]]] = []
         for _ in range(ROUNDS):
-            ids = new_ids(start, need)
-            raw = self._drawn(ids, draws)
-            good = np.ones(need, bool)
-            if self.uniques == "redraw" and len(batch):
-                good = copied(self._built(ids, raw, batch), batch, self._compared(batch.schema)) != 1
-            found.append((ids[good], {name: values[good] for name, values in raw.items()}))
-            need, start = int((~good).sum()), start + need
+            wanted, need = need, 0
+            for at in range(start, start + wanted, PIECE):  # each record hangs on its id alone
+                ids = new_ids(at, min(PIECE, start + wanted - at))
+                raw = self.model.draw(ids, draws)
+                good = np.ones(len(ids), bool)
+                if originals is not None:
+                    good = originals.copied(self._built(ids, raw, batch)) != 1
+                found.append((ids[good], {name: values[good] for name, values in raw.items()}))
+                need += int((~good).sum())
+            start += wanted
             if not need:
                 ids = np.concatenate([i for i, _ in found])
-                return self._built(ids, {n: np.concatenate([r[n] for _, r in found]) for n in raw}, batch)
+                made = {name: np.concatenate([r.pop(name) for _, r in found]) for name in tuple(found[0][1])}
+                return self._built(ids, made, batch)
         raise DataError(
             f"{need:,} synthetic records still copy a record that is unique in the original, after {ROUNDS} rounds. Add a "
             "column of numbers, take coarser categories, or set uniques = 'keep'."
         )
-
-    def _drawn(self, ids: NDArray[np.int64], draws: Draws) -> Raw:
-        """Return numbers, or places of categories, for new records; in pieces, each record hanging on its id alone."""
-        pieces = [self.model.draw(ids[start : start + PIECE], draws) for start in range(0, len(ids), PIECE)]
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def _built(self, ids: NDArray[np.int64], raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
         """Return new records with the types of the original's columns; what follows a column is left to follow it."""
@@ -157,7 +162,7 @@ class CopulaSynthesis(Mask):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Compare the synthetic records with all original ones."""
         names = self._compared(before.schema)
-        same = copied(after.batch(names), before.batch(names), names)
+        same = Originals.of(before.batch(names), names).copied(after.batch(names))
         unique, shared = int((same == 1).sum()), int((same > 1).sum())
         if unique and self.uniques == "redraw":
             raise DataError(

@@ -61,8 +61,8 @@ class LatentColumn:
             return normal_scores(midranks(batch.numbers(self.name)))
         codes, values = batch.column(self.name).codes
         place = {v: i for i, v in enumerate(self.values)}
-        table = np.array([place.get(v, -1) for v in values] + [-1], np.int64)
-        return np.where(batch.missing(self.name), -1, table[codes])
+        table = np.array([place.get(v, -1) for v in values] + [-1], np.int32)
+        return np.where(batch.missing(self.name), np.int32(-1), table[codes])
 
     def _gap(self, read: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(read < 0 if self.values else np.isnan(read))
@@ -95,18 +95,18 @@ class LatentColumn:
         yes = z > -_ndtri(np.array(self.shares))
         gap = yes[:, 0] if self._chain_from else np.full(len(z), self.missing == 1)
         if not self.values or self.cuts is not None:
-            return np.where(gap, -1, 0) if self.values else np.where(gap, np.nan, 0.0)
+            return np.where(gap, -1, 0).astype(np.int32) if self.values else np.where(gap, np.nan, 0.0)
         place = np.column_stack([yes[:, self._chain_from :], np.ones(len(z), bool)]).argmax(axis=1)
         if self.rest is not None:
             own = self.asks - self._chain_from
             drawn = np.searchsorted(np.cumsum(self.rest)[:-1], u, side="right")
             place = np.where(place == own, own + drawn, place)
-        return np.where(gap, -1, place)
+        return np.where(gap, -1, place).astype(np.int32)
 
     def made(self, read: NDArray[Any], u: Numbers) -> NDArray[Any]:
         """Return numbers (NaN missing) or places in `values` (-1 missing) from the answers and points of the distribution."""
         if self.cuts is not None:
-            return np.where(read < 0, -1, np.searchsorted(self.cuts, u))
+            return np.where(read < 0, -1, np.searchsorted(self.cuts, u)).astype(np.int32)
         return read if self.knots is None else np.where(np.isnan(read), np.nan, np.interp(u, *self.knots))
 
 

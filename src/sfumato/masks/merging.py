@@ -82,7 +82,10 @@ def ordered(counts: Mapping[Any, int], least: int) -> Merged:
 def ordered_categories(counts: Mapping[str, int], least: int, attribute: Attribute) -> Merged:
     """Merge ordered categories with their neighbours; each group is released as "first to last"."""
     if strange := sum(v not in attribute.values for v in counts):
-        raise DataError(f"{strange:,} values of '{attribute.name}' have no number in the schema's value map.")
+        raise DataError(
+            f"{strange:,} values of '{attribute.name}' have no number in the schema's value map. "
+            "Add them to it (values = {...})."
+        )
     old = sorted(counts, key=lambda v: (attribute.values[v], v))
     new: list[str] = []
     for _, members in groupby(

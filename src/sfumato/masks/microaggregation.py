@@ -198,8 +198,9 @@ class Microaggregation(Mask, abstract=True):
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify on the released values that each combination is shared by at least k records or households."""
-        smallest, suppressed = [], 0
+        said, suppressed = list[Guarantee](), 0
         beside = [*(self.within or ()), *filter(None, [after.schema.one("household")])]
+        where = f" of one stratum ({listing(self.within)})" if self.within else ""
         for names in self.together(self.names, after.schema):
             batch, old = (d.batch(list(dict.fromkeys([*names, *beside]))) for d in (after, before))
             first, _ = units(batch, names)
@@ -207,15 +208,16 @@ class Microaggregation(Mask, abstract=True):
             known = ~np.isnan(x).all(axis=1)
             strata = [batch.column(name).codes[0][first] for name in self.within or ()]
             label, sizes = classes([*strata, *(number_codes(column) for column in x.T)], len(x))
-            smallest += [int(sizes[label[known]].min())] if known.any() else []
+            smallest = int(sizes[label[known]].min(initial=len(x)))
             suppressed += sum(int(batch.missing(n).sum() - old.missing(n).sum()) for n in names)
-        whose = listing(dict.fromkeys(_whose(n, after.schema) for n in self.names)).replace(", ", " or ")
-        if min(smallest, default=self.k) < self.k:
-            raise DataError(f"some released values are shared by fewer than {self.k} {whose}; nothing is released.")
-        where = f" of one stratum ({listing(self.within)})" if self.within else ""
-        says = f"{listing(self.names)}: every released combination is shared by at least {self.k} {whose}{where}"
-        how = f"released values counted; the smallest group has {min(smallest, default=0):,}"
-        said = [Guarantee(step, says, how)]
+            what, whose = "combination" if len(names) > 1 else "value", _whose(names[0], after.schema)
+            if known.any() and smallest < self.k:
+                raise DataError(
+                    f"some released values of {listing(names)} are shared by fewer than {self.k} {whose}; nothing is released."
+                )
+            says = f"{listing(names)}: every released {what} is shared by at least {self.k} {whose}{where}"
+            how = f"released values counted; the smallest group has {smallest if known.any() else 0:,}"
+            said.append(Guarantee(step, says, how))
         if suppressed:
             says = f"{suppressed:,} values are suppressed (rare = 'suppress')"
             said.append(Guarantee(step, says, "missing values counted"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,10 @@ from sfumato.kernels.copula import Pieces, latent_correlation, pairwise_moments,
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.given_columns import PIECE
 from sfumato.masks.latent_columns import LatentColumn, yes_no
-from sfumato.microdata import Batch
 
 Numbers = NDArray[np.float64]
-Raw = dict[str, NDArray[np.float64] | NDArray[np.int64]]
-Reads = Sequence[NDArray[np.float64] | NDArray[np.int64]]
+Raw = dict[str, NDArray[Any]]
+Reads = Sequence[NDArray[Any]]
 GRID = np.linspace(-9.0, 9.0, 1801)
 """Where the distribution function of a number's normal number is worked out."""
 
@@ -62,15 +62,15 @@ class MixedCopula:
         return made
 
 
-def learn_copula(parts: tuple[LatentColumn, ...], batch: Batch) -> MixedCopula:
-    """Learn the correlations behind the columns of these records."""
-    reads = [part.read(batch) for part in parts]
+def learn_copula(parts: tuple[LatentColumn, ...], reads: Reads) -> MixedCopula:
+    """Learn the correlations behind the columns, from what each part read of the records."""
+    n = len(reads[0])
     scored = [i for i, part in enumerate(parts) if part.weights is not None]
     shares = [share for part in parts for share in part.shares]
     q, p = len(shares), len(scored)
 
     def slices() -> Iterator[Reads]:
-        for start in range(0, len(batch), PIECE):
+        for start in range(0, n, PIECE):
             yield [read[start : start + PIECE] for read in reads]
 
     def answers() -> Iterator[Numbers]:
@@ -93,7 +93,7 @@ def learn_copula(parts: tuple[LatentColumn, ...], batch: Batch) -> MixedCopula:
     observed[:q, q:] = observed[q:, :q].T
     np.fill_diagonal(observed, 1.0)
     beta, residual, _ = regress(repaired(np.clip(observed, -1, 1)), q)
-    share = np.sum([_indicators(parts, some).sum(axis=0) for some in slices()], axis=0) / len(batch)
+    share = np.sum([_indicators(parts, some).sum(axis=0) for some in slices()], axis=0) / n
     spread = np.sqrt(share * (1 - share))
     beta = beta / np.where(spread > 0, spread, np.inf)[:, None]
     means = np.concatenate([(_indicators(parts, some) - share) @ beta for some in slices()])

@@ -26,7 +26,7 @@ class MultiplyColumns(RandomFactors):
 
     def factors(self, batch: Batch, draws: Draws) -> list[float]:
         """Return the diagonal of B: the file as a whole draws, not its records."""
-        return self._diagonal(draws).tolist()
+        return [float(factor) for factor in self._diagonal(draws)]
 
     def _diagonal(self, draws: Draws) -> Numbers:
         file = np.zeros(1, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class RandomFactors(Mask, abstract=True):
         check_numbers(batch, self.names)
         out = batch
         for name, factor in zip(self.names, self.factors(batch, draws), strict=True):
-            out = out.replace(name, lambda name=name, factor=factor: batch.numbers(name) * factor)  # type: ignore[misc]
+            out = out.replace(name, partial(_times, batch, name, factor))
         return out
 
     def unit_mean(self, normals: Numbers) -> Numbers:
@@ -68,6 +69,11 @@ class RandomFactors(Mask, abstract=True):
                 raise DataError(f"column '{name}' has values whose sign changed; nothing is released.")
             if np.isinf(y).any():
                 raise DataError(f"some values of '{name}' are too large to be multiplied; nothing is released.")
+
+
+def _times(batch: Batch, name: str, factor: Any) -> Numbers:
+    with np.errstate(over="ignore"):  # what grows past all numbers is refused at the end
+        return np.asarray(batch.numbers(name) * factor)
 
 
 class MultiplyRecords(RandomFactors):

@@ -60,7 +60,8 @@ class MultivariateTopCode(Mask):
         moments = data.moments(names)
         if not moments.count:
             raise DataError(
-                f"no record has a value in all of {listing(names)}, so there is no centre to pull records to."
+                f"no record has a value in all of {listing(names)}, so there is no centre to pull records to. Leave out "
+                "the columns that are mostly missing."
             )
         variances = np.diag(moments.covariance)
         if not np.isfinite(moments.covariance).all():
@@ -68,7 +69,9 @@ class MultivariateTopCode(Mask):
                 f"one of {listing(names)} holds infinite values, or values too large to square. Set them to missing."
             )
         if is_constant(moments.mean, variances).all():
-            raise DataError(f"{listing(names)}: there is no spread, so no record is far out and nothing can be coded.")
+            raise DataError(
+                f"{listing(names)}: there is no spread, so no record is far out and nothing can be coded. Choose other columns."
+            )
         if self.estimate == "classical":
             return Ellipsoid(names, moments.mean, moments.covariance)
         x = complete(np.column_stack([data.numbers(n) for n in names]))

@@ -18,7 +18,7 @@ from sfumato.masks.conditional_normal import (
     check_spread,
     standard_normals,
 )
-from sfumato.masks.synthetic import copied, new_ids, synthetic_schema
+from sfumato.masks.synthetic import Originals, new_ids, synthetic_schema
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Schema
 
@@ -166,7 +166,7 @@ class FullNormalSynthesis(Mask):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Count the synthetic records that agree with an original one in every column."""
         names = list(self.columns)
-        same = int((copied(after.batch(names), before.batch(names), names) > 0).sum())
+        same = int((Originals.of(before.batch(names), names).copied(after.batch(names)) > 0).sum())
         says = (
             f"all {len(after):,} records are synthetic; {same:,} of them agree with an original record in every column"
         )

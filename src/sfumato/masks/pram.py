@@ -113,6 +113,11 @@ class PRAM(Mask):
         transitions = {
             " by ".join(v): self._transition(v, c, data.schema) for v, c in zip(variables, counts, strict=True)
         }
+        if still := [label for label, move in transitions.items() if move.diagonal().min() >= 1]:
+            raise DataError(
+                f"no category of {listing(still)} can change: each stays with a chance of 1. Give a matrix that moves some, "
+                "or use coarser strata."
+            )
         strata = sorted({s for table in tables for s, _ in table}, key=lambda cell: [(v is not None, v) for v in cell])
         codes = {v: Coder.of(v, transitions[" by ".join(v)].categories) for v in variables}
         return self.learn(transitions=transitions, codes=(codes, Coder.of(within, tuple(strata)), tuple(strata)))
@@ -142,6 +147,17 @@ class PRAM(Mask):
         name = variable[0]
         pd = self.pd.get(name) if isinstance(self.pd, Mapping) else self.pd
         if rows := (self.matrix or {}).get(name):
+            codes = {str(code) for code in schema[name].missing}
+            if any(
+                chance and to in codes
+                for label, row in rows.items()
+                if label not in codes
+                for to, chance in row.items()
+            ):
+                raise DataError(
+                    f"the matrix of '{name}' makes some categories missing, by a code for missing values. To suppress values use "
+                    "suppress_values; leave the code out of the matrix."
+                )
             return given(name, counts, rows, bool(self.invariant), pd, self.alpha)
         gaps = [_pattern(variable, cell, schema) for cell in counts.cells]
         number = {pattern: i for i, pattern in enumerate(dict.fromkeys(gaps))}
@@ -157,6 +173,12 @@ class PRAM(Mask):
     def touches(self, schema: Schema) -> tuple[str, ...]:
         """Return the randomised columns and the strata."""
         return (*(self.columns or schema.names(role="key")), *(self.within or ()))
+
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the randomised columns."""
+        if self.transitions is None:
+            return super().changes(schema)
+        return tuple(dict.fromkeys(n for move in self.transitions.values() for n in move.columns))
 
     # -- masking
 
@@ -215,12 +237,17 @@ class PRAM(Mask):
             made_from = "those of the file that the matrix was made from"  # a fitted mask may be run on another
             says = f"{label}: expected counts equal {made_from}{where}"
             if off > 1e-9:
-                says = f"{label}: expected counts differ from {made_from}; correct them with pram_correction"
+                remedy = (
+                    "correct them with pram_correction"
+                    if move.invertible()
+                    else "the matrix is singular: no correction"
+                )
+                says = f"{label}: expected counts differ from {made_from}; {remedy}"
             said.append(
                 Guarantee(step, says, f"t'R against t': they differ by {max(off, 1e-15):.0e} of the records at most")
             )
             if still := int(move.counts[move.diagonal() >= 1].sum()):
-                says = f"{label}: {still:,} records stay as they are, alone with their category"
+                says = f"{label}: {still:,} records cannot change, as their category stays with a chance of 1"
                 said.append(Guarantee(step, says, "diagonals of 1 counted"))
         return tuple(said)
 

@@ -20,6 +20,8 @@ Cell = tuple[Any, ...]
 """One value per column; None is missing."""
 
 _SHOWN = 2_000
+_FLAT = 1e-10
+"""Smallest over largest singular value below which a matrix cannot be undone (see pram_correction)."""
 _SUM = 1e-6
 """Rows that people type sum to one up to so much; they are scaled to do so exactly."""
 
@@ -98,6 +100,12 @@ class Transition:
             out[cell, cell] += self.stay[row]
         return out
 
+    def invertible(self) -> bool:
+        """Whether the counts before follow from those after, so that analysts can correct them."""
+        if self.stay.any():  # (1 - c) I + c 1 s' has the eigenvalues 1 - c and 1
+            return bool(self.stay.min() > _FLAT)
+        return bool(np.linalg.cond(self.matrix(*self.strata[0])) < 1 / _FLAT)
+
     def published(self) -> Microdata:
         """Return the matrix as a table to write beside the release, on purpose: analysts need it to correct their counts.
 
@@ -173,6 +181,7 @@ def read_matrix(column: str, given: Any, categories: Sequence[Any] | None) -> di
 
 
 def _labelled(column: str, given: Any, categories: Sequence[Any] | None) -> dict[str, dict[str, float]]:
+    given = given.tolist() if isinstance(given, np.ndarray) else given
     if isinstance(given, Mapping) and all(isinstance(row, Mapping) for row in given.values()) and given:
         return {str(i): {str(j): c for j, c in row.items()} for i, row in given.items()}
     size = len(given) if isinstance(given, Sequence) and not isinstance(given, str) else 0
@@ -224,35 +233,53 @@ def given(
     alpha: float,
 ) -> Transition:
     """Return the transition of a given matrix, the same in every stratum unless it is made invariant there."""
-    labels = [str(cell[0]) for cell in counts.cells]
-    if absent := sum(label not in rows for label in labels):
+    values = [cell[0] for cell in counts.cells]
+    named = {label: _category(label, values) for label in rows}
+    if absent := len(set(values) - set(named.values())):
         raise DataError(
             f"{absent:,} categories of '{column}' have no row in its matrix. Add a row for each category in the data."
         )
-    extra = [label for label in rows if label not in labels]
-    if extra and not all(isinstance(cell[0], str) for cell in counts.cells):
+    kinds = {type(v) for v in values}
+    if strange := [label for label, v in named.items() if type(v) not in kinds]:
         raise DataError(
-            f"the matrix of '{column}' has rows for categories that the data do not have: {listing(extra)}. Leave them out."
+            f"the matrix of '{column}' has rows for what it cannot hold: {listing(strange)}. Leave them out."
         )
-    labels += extra
-    place, k = {label: i for i, label in enumerate(labels)}, len(labels)
+    if len(set(named.values())) < len(named):
+        raise DataError(f"the matrix of '{column}' has two rows for one category.")
+    extra = [v for v in named.values() if v not in set(values)]
+    place, k = {v: i for i, v in enumerate([*values, *extra])}, len(values) + len(extra)
     matrix = np.zeros((k, k))
     for label, row in rows.items():
         for to, chance in row.items():
-            matrix[place[label], place[to]] = chance
+            matrix[place[named[label]], place[named[to]]] = chance
     matrix /= matrix.sum(axis=1, keepdims=True)
     dense = []
     for _, number in counts.by_stratum(k):
         one = invariant_form(matrix, number) if invariant else matrix
         dense.append(toned_down(one, alpha, pd if invariant else None, number))
     every = np.concatenate(dense) if dense else np.zeros((0, k))
-    cells = (*counts.cells, *((label,) for label in extra))
+    cells = (*counts.cells, *((v,) for v in extra))
     at, member = np.nonzero(every)
     begins = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(every)))])
     return Transition(
         (column,), cells, counts.strata, counts.seen, counts.number,
         np.arange(k), k, np.zeros(len(every)), begins, member, every[at, member],
     )  # fmt: skip
+
+
+def _category(label: str, values: Sequence[Any]) -> Any:
+    """Return the category that a label stands for: 1, 1.0 and "1" are one number, whichever way the column holds it."""
+    for value in values:
+        if str(value) == label or (isinstance(value, bool) and str(value).lower() == label.lower()):
+            return value
+    try:
+        number = float(label)
+    except ValueError:
+        return label
+    if all(isinstance(v, float) for v in values):
+        return number
+    whole = all(isinstance(v, int) and not isinstance(v, bool) for v in values) and number.is_integer()
+    return int(number) if whole else label
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class RecodeRare(Mask):
         """Return the released label of each value; one pass over the data for each cut."""
         counts = count_values(data, name, self._counted)
         if not counts:
-            raise DataError(f"column '{name}' has no values at all, so there is nothing to recode.")
+            raise DataError(f"column '{name}' has no values at all, so there is nothing to recode. Leave it out.")
         chains = self._chains(data.schema[name], counts)
         at = dict.fromkeys(chains, 0)
         while True:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sfumato.errors import DataError, ParameterError, SchemaError
 from sfumato.schema import Attribute, Scale
-from sfumato.schema.hierarchy import Hierarchy, IntervalHierarchy
+from sfumato.schema.hierarchy import Hierarchy, IntervalHierarchy, TreeHierarchy
 from sfumato.schema.hierarchy.base import label_of
 
 Pairs = Iterable[tuple[float, str]]
@@ -64,7 +64,7 @@ def by_level(old: Attribute, level: int) -> Attribute:
         )
     values: dict[str, float] = {}
     if old.scale is Scale.ORDERED and level < hierarchy.height:
-        numbers = old.values or {str(m): m for m in _class_middles(old, hierarchy, level)}
+        numbers = old.values or _leaves(hierarchy) or {str(m): m for m in _class_middles(old, hierarchy, level)}
         if holds(hierarchy, numbers):
             values = _in_order(zip(numbers.values(), hierarchy.generalise(list(numbers), level), strict=True))
     scale = Scale.ORDERED if values else Scale.PARTIALLY_ORDERED if old.scale is Scale.ORDERED else old.scale
@@ -105,6 +105,13 @@ def _middles(old: Attribute, cuts: Sequence[float]) -> list[float]:
     last = high + old.integer if high is not None and high >= cuts[-1] else cuts[-1] + gap[1]
     edges = [first, *cuts, last]
     return [(a + max(b - old.integer, a)) / 2 for a, b in itertools.pairwise(edges)]
+
+
+def _leaves(hierarchy: Hierarchy) -> dict[str, float]:
+    """Return the values at the bottom of a tree, if all are numbers: ages with bands written out one by one."""
+    numbers = {v: as_number(v) for v in hierarchy.values} if isinstance(hierarchy, TreeHierarchy) else {}
+    known = {v: n for v, n in numbers.items() if n is not None}
+    return known if len(known) == len(numbers) else {}
 
 
 def _class_middles(old: Attribute, hierarchy: Hierarchy, level: int) -> list[float]:

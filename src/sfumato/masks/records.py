@@ -141,7 +141,9 @@ def checked_weights(batch: Batch) -> Numbers | None:
             f"some survey weights in '{name}' are missing, negative or infinite. Every record needs one of at least 0."
         )
     if len(weights) and not weights.any():
-        raise DataError(f"all survey weights in '{name}' are zero, so no record counts.")
+        raise DataError(
+            f"all survey weights in '{name}' are zero, so no record counts. Correct them, or give the column another role."
+        )
     return weights
 
 

@@ -117,8 +117,12 @@ class Round(Rounding):
         """Return those past the middle, all or none."""
         if self.how != "nearest":
             return np.full(len(share), self.how == "up")
-        odd = below(batch.numbers(name), self._base(name)) % 2 == 1
-        return np.asarray((share > 0.5) | ((share == 0.5) & odd), bool)
+        x, base = batch.numbers(name), self._base(name)
+        k = below(x, base)
+        middle = multiple(
+            2 * k + 1, base / 2
+        )  # 0.015 is midway between 0.014 and 0.016, though its share is a hair less
+        return np.asarray((x > middle) | ((x == middle) & (k % 2 == 1)), bool)
 
 
 class RandomRound(Rounding):

@@ -85,6 +85,8 @@ class Sampling(RecordChoice, abstract=True):
     def total(self, frame: Frame) -> int:
         """Return how many units to draw."""
         count = len(frame.units)
+        if not count:
+            raise DataError("the data have no records, so there is nothing to draw from.")
         if self.size is not None and self.size > count:
             raise DataError(f"size = {self.size:,} is more than the {count:,} {frame.noun} there are. Lower it.")
         fraction = 0.1 if self.fraction is None else self.fraction

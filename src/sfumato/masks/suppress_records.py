@@ -129,6 +129,11 @@ class SuppressRecords(Suppression):
         """Return the columns of the condition, the strata, and the household number."""
         return (*Condition.parse(self.where).columns, *super().needs(schema))
 
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Check that the condition is about columns of these data, and learn the ratio of weights."""
+        Condition.parse(self.where).check(data.schema)
+        return super().fit(data, draws)
+
     def learn_rule(self, batch: Batch) -> Any:
         """Return nothing: the condition is all."""
         return ()
@@ -219,7 +224,7 @@ class SuppressExtremes(Suppression):
             for name in _numeric(self._quantile_columns(), batch):
                 numbers = batch.numbers(name)
                 if not len(numbers := numbers[~np.isnan(numbers)]):
-                    raise DataError(f"column '{name}' has no values at all, so it has no quantiles.")
+                    raise DataError(f"column '{name}' has no values at all, so it has no quantiles. Leave it out.")
                 low, high = (q[name] if isinstance(q, Mapping) else q for q in (lower, upper))
                 limits[name] = [
                     beyond if q is None else float(np.quantile(numbers, q, method="inverted_cdf"))
@@ -307,6 +312,8 @@ def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, N
     keys, at = np.unique(combined(batch, strata_columns(batch.schema)), return_inverse=True)
     size = np.ones(len(batch)) if weights is None else weights
     before, after = np.bincount(at, size, len(keys)), np.bincount(at[keep], size[keep], len(keys))
+    if not len(keep):
+        raise DataError("the data have no records, so there is nothing to suppress.")
     if not keep.any():
         raise DataError("all records would be suppressed, and nothing would be left to release. Use a narrower rule.")
     if gone := int((np.bincount(at[keep], minlength=len(keys)) == 0).sum()):

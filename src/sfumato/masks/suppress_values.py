@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 
 from sfumato.condition import Condition
 from sfumato.contract import Draws, Guarantee, Mask, learned, param
+from sfumato.contract.linked import run_linked
 from sfumato.engines import Kind
 from sfumato.errors import DataError
 from sfumato.households import unit_ids
+from sfumato.masks.records import Rule
 from sfumato.microdata import Batch, Microdata, by_level
 from sfumato.schema import Level, Role, Schema
 
@@ -46,6 +49,7 @@ class SuppressValues(Mask):
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn for which households the rule holds, if a column describes households; sorted ids."""
         rule, household = Condition.parse(self.where), data.schema.one("household")
+        rule.check(data.schema)
         for name in self.columns:
             if data.kind(name) is Kind.OTHER:
                 raise DataError(f"column '{name}' holds {data.kind(name)}, which cannot be suppressed one by one.")
@@ -59,20 +63,26 @@ class SuppressValues(Mask):
             for rows in data.engine.batches([*rule.columns, household]):
                 batch = Batch(rows, data.schema)
                 found.append(np.unique(unit_ids(batch, "household")[rule.holds(batch)]))
-        return self.learn(homes=np.unique(np.concatenate(found)))
+        return self.learn(homes=Rule(np.unique(np.concatenate(found)), data, None))
 
-    def _hit(self, batch: Batch, name: str) -> Flags:
+    def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
+        """Suppress the values; households of other data than it was fitted on are looked at anew."""
+        if not self.homes.is_for(data, None):
+            return run_linked(self.fit(data, draws), data, draws)
+        return super().run(data, draws, function)
+
+    def _hit(self, batch: Batch, name: str, homes: NDArray[np.int64]) -> Flags:
         """Return where the rule holds, for the record or for its household."""
         hit = Condition.parse(self.where).holds(batch)
         if batch.schema[name].level is not Level.HOUSEHOLD:
             return hit
-        return hit | np.isin(unit_ids(batch, "household"), self.homes)
+        return hit | np.isin(unit_ids(batch, "household"), homes)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Suppress the values."""
         out = batch
         for name in self.columns:
-            hit = self._hit(batch, name)
+            hit = self._hit(batch, name, self.homes.facts)
             if batch.column(name).kind is Kind.NUMBER:
                 values = np.where(hit, np.nan, batch.numbers(name))
                 out = out.replace(name, lambda values=values: values)  # type: ignore[misc]
@@ -89,8 +99,9 @@ class SuppressValues(Mask):
         released = after.batch([*dict.fromkeys([*self.columns, *household])])
         for names in by_level(after.schema, self.columns):
             released.members(names)
+        homes = unit_ids(batch, "household")[Condition.parse(self.where).holds(batch)]
         for name in self.columns:
-            hit, gone = self._hit(batch, name), released.missing(name)
+            hit, gone = self._hit(batch, name, homes), released.missing(name)
             if (hit & ~gone).any():
                 raise DataError(f"some values of '{name}' are still there where the rule holds; nothing is released.")
             count = int((gone & ~batch.missing(name)).sum())

@@ -78,7 +78,9 @@ class Coding(Mask, abstract=True):
             there = ~np.isnan(numbers)
             known, units = numbers[there], batch.units(name)[there]
             if not len(known):
-                raise DataError(f"column '{name}' has no values at all, so there is no threshold to find.")
+                raise DataError(
+                    f"column '{name}' has no values at all, so there is no threshold to find. Leave it out."
+                )
             threshold = self._threshold(name, known)
             far = known > threshold if self.top else known < threshold
             beyond = known[far]
@@ -118,19 +120,20 @@ class Coding(Mask, abstract=True):
         return np.where(numbers > threshold if self.top else numbers < threshold, code, numbers)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no released value lies beyond its code."""
+        """Verify that no released value lies beyond its code, and count those that did."""
+        coded = []
         for name, (threshold, code) in self.codes.items():
             limit = round(code) if before.schema[name].integer else code
             numbers = after.numbers(name)
             worst = np.nanmax(numbers, initial=threshold) if self.top else np.nanmin(numbers, initial=threshold)
             if (worst > max(limit, threshold)) if self.top else (worst < min(limit, threshold)):
                 raise DataError(f"column '{name}' still has values beyond its code; nothing is released.")
+            was = before.numbers(name)
+            far = int((was > threshold).sum() if self.top else (was < threshold).sum())
+            coded.append(f"{name}: {far:,} of {int((~np.isnan(was)).sum()):,}")
         side = "above" if self.top else "below"
-        return (
-            Guarantee(
-                step, f"{listing(self.codes)}: no value {side} the code is released", "all released values checked"
-            ),
-        )
+        says = f"no value {side} the code is released; coded: {'; '.join(coded)}"
+        return (Guarantee(step, says, "all released values checked"),)
 
 
 class TopCode(Coding):

@@ -90,7 +90,7 @@ class Truncate(Mask):
         numbers = data.numbers(name)
         known = np.sort(numbers[~np.isnan(numbers)])
         if not len(known):
-            raise DataError(f"column '{name}' has no values at all, so there are no limits to find.")
+            raise DataError(f"column '{name}' has no values at all, so there are no limits to find. Leave it out.")
         cut = min(int(tail * len(known) + 1e-9), (len(known) - 1) // 2)  # never more than that share, ties included
         return float(known[cut]), float(known[-1 - cut])
 

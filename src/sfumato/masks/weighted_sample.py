@@ -44,7 +44,10 @@ class WeightedSample(Sampling):
         name = self._measure(frame.batch.schema)
         size, total = frame.totals(name), self.total(frame)
         if not (np.isfinite(size) & (size >= 0)).all():
-            raise DataError(f"some values of '{name}' are missing, negative or infinite, so they cannot be sizes.")
+            raise DataError(
+                f"some values of '{name}' are missing, negative or infinite, so they cannot be sizes. Correct "
+                "them, or choose another column (by)."
+            )
         positive = int((size > 0).sum())
         if self.by is not None and positive < len(size):
             raise DataError(

@@ -9,10 +9,11 @@ import numpy as np
 from sfumato.contract import Side
 from sfumato.rumap.choice import Choice
 from sfumato.rumap.rumap import RUMap
+from sfumato.utility import EstimatorUtility
 
 
 def precision_kept(m: RUMap, choice: Choice) -> dict[str, float]:
-    """Return each utility at the chosen parameters as a share of the unmasked file's, by label.
+    """Return each utility at the chosen parameters as a share of the unmasked file's, by label; of estimates only.
 
     By formula where there is one. Else from the map's points, which share their random numbers with the unmasked file, so
     that the share is much less noisy than the two numbers; between points of one parameter it is interpolated.
@@ -20,6 +21,8 @@ def precision_kept(m: RUMap, choice: Choice) -> dict[str, float]:
     formulas = m.evaluator.analytic([choice.settings])
     kept = {}
     for i in m.of_side(Side.UTILITY):
+        if not isinstance(m.measures[i], EstimatorUtility):
+            continue  # a share of the variance is no precision
         share = float(formulas[i][0]) / float(m.analytic[i][-1])
         kept[m.measures[i].label()] = _from_points(m, i, choice) if math.isnan(share) else share
     return kept
