@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.files import AMOUNTS, baseline, peak, table
+from benchmarks.files import AMOUNTS, measured, table, within_limits
 
 COLUMNS = (*AMOUNTS, "age")
 LIMITS = {200_000: 0.15, 1_000_000: 1.0}
-TIMES = 5
-"""Best of so many runs, as the peers were timed; a fresh file each time, so that nothing is ranked already."""
 
 
 def run() -> dict[str, float]:
@@ -27,18 +25,8 @@ def run() -> dict[str, float]:
         mask.apply(data, Draws(1))  # ranks, swaps, and verifies the ranks of what is released
         return time.process_time() - start
 
-    seconds(4_580)  # compile
-    before = baseline()
-    result: dict[str, float] = {}
-    for records, limit in LIMITS.items():
-        best = min(seconds(records) for _ in range(TIMES))
-        result[f"CPU seconds, {records:,} records"] = best
-        result[f"ratio to the limit, {records:,} records"] = best / limit
-    allowed = 3 * table("survey_1000000").nbytes / 2**20 + 300
-    result["peak memory above the imports, MB"] = peak() - before
-    result["ratio to the memory allowed"] = (peak() - before) / allowed
-    return result
+    return measured(seconds, LIMITS)
 
 
 def holds(result: dict[str, float]) -> bool:
-    return all(value <= 1 for what, value in result.items() if what.startswith("ratio"))
+    return within_limits(result)

@@ -176,6 +176,6 @@ def test_a_time_zone_that_the_column_has_not_is_refused_in_words() -> None:
 
 
 def test_a_text_without_its_quotes_is_taken_for_a_column_and_the_refusal_says_so() -> None:
-    with pytest.raises(ParameterError, match="column 'north' is not in the schema.*put it in quotes"):
+    with pytest.raises(DataError, match=r"column 'north' is not in the data.*put it in quotes"):
         Condition.parse("region == north").check(SCHEMA)
     Condition.parse("region == 'north' and age > pay").check(SCHEMA)

@@ -212,7 +212,7 @@ def test_who_loses_the_column_between_keeps_what_the_masked_one_still_tells(wher
     assert _lists(release.masked, "region", "capital") == [region, capital]
     assert _lists(release.masked, "district")[0] == [None] * 40
     said = [g.says for g in release.guarantees]
-    assert any("district: missing for 40 records more" in says for says in said)
+    assert any("district: missing for 40 more records" in says for says in said)
     assert not any(says.startswith("region") for says in said)
 
 
@@ -271,3 +271,15 @@ def test_a_follower_of_a_hundred_thousand_values_follows_without_ado() -> None:
     mask = Recode({"tract": {"t0": "t1", "t5": "new"}}, unlisted="keep")
     home = _lists(mask.apply(Microdata(table, schema), Draws(1)).masked, "home")[0]
     assert (home[0], home[1], home[5], home[n - 1]) == ("h1", "h1", "h5", f"h{n - 1}")
+
+
+def test_what_a_link_has_learned_travels_to_workers_whole() -> None:
+    import pickle
+
+    from sfumato.contract.linked import Link
+
+    data = _data()
+    link = Link("region", "district", False)
+    link.learn(data.batch(), _Merge("district", {"a2": "ab", "b1": "ab"}).transform(data.batch(), Draws(1)))
+    there = pickle.loads(pickle.dumps(link))  # noqa: S301 - made here
+    assert there.made["ab"] is link.made["ab"]

@@ -370,3 +370,10 @@ def test_a_change_to_the_same_category_is_refused_at_once() -> None:
         ChangeRare("sex", to={"f": "f"})
     with pytest.raises(ParameterError, match="empty list"):
         ChangeRare("sex", keys=[])
+
+
+def test_a_hundred_thousand_rare_categories_are_merged_into_one_without_ado() -> None:
+    data = microdata(x=[*(f"v{i}" for i in range(100_000)), "common", "common"])
+    made = masked(MergeRare(columns=("x",), least=2), data, "x")
+    assert made[-2:] == ["common", "common"]
+    assert set(made[:-2]) == {"other"}

@@ -404,8 +404,9 @@ def test_data_that_cannot_be_randomised_are_refused() -> None:
     with pytest.raises(DataError, match="no category of x can change: each stays with a chance of 1"):
         PRAM("x", matrix={"x": {"a": {"a": 1}, "b": {"b": 1}}}).apply(microdata(x=["a", "b"]), Draws(1))
     with pytest.raises(DataError, match="makes some categories missing, by a code for missing values"):
-        data = microdata({"x": {"missing": (-9,)}}, x=[1, 2, -9])
-        PRAM("x", matrix={"x": {"1": {"-9": 1}, "2": {"2": 1}, "-9": {"-9": 1}}}).apply(data, Draws(1))
+        PRAM("x", matrix={"x": {"1": {"-9": 1}, "2": {"2": 1}, "-9": {"-9": 1}}}).apply(
+            microdata({"x": {"missing": (-9,)}}, x=[1, 2, -9]), Draws(1)
+        )
     with pytest.raises(SfumatoError, match="not in the data"):
         PRAM("x", within=["z"]).apply(microdata(x=["a", "b"]), Draws(1))
 

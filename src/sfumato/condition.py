@@ -154,9 +154,9 @@ class Condition:
         """Refuse columns that are not there; a word on the right is most often a text without its quotes."""
         for name in self.columns:
             if name not in schema:
-                raise ParameterError(
-                    f'the condition "{self.text}": {unknown_name("column", name, schema.names(), "the schema")} '
-                    f"If it is a value and no column, put it in quotes."
+                raise DataError(
+                    f'the condition "{self.text}": {unknown_name("column", name, schema.names(), "the data")} '
+                    "If it is a value and no column, put it in quotes."
                 )
 
     def holds(self, batch: Batch) -> Flags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from sfumato.errors import DataError
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Scale
 
-_CLASH: Any = object()
+
+class _Several(Enum):
+    """A key that goes with several followers; an enumeration, so that it is itself on Spark's workers too."""
+
+    VALUES = "several"
+
+
+_CLASH: Any = _Several.VALUES
 
 
 def run_linked(mask: Mask, data: Microdata, draws: Draws) -> Microdata:
@@ -43,8 +51,8 @@ def linked_losses(mask: Mask, before: Microdata, after: Microdata, step: str) ->
     said = []
     for name, key in dict.fromkeys((link.name, link.key) for link in _links(mask, before)):
         if mask.keeps_records and (lost := _lost(before, after, name)) > 0:
-            says = f"{name}: missing for {lost:,} records more, as what is released of {key} goes with several values of it"
-            said.append(Guarantee(step, f"{says}, or with none", "missing values counted before and after"))
+            says = f"{name}: missing for {lost:,} more records, where the released {key} does not tell it"
+            said.append(Guarantee(step, says, "missing values counted before and after"))
     return tuple(said)
 
 
@@ -91,9 +99,8 @@ class Link:
 
     A masked key that some record has takes that record's follower along. A key that no record had (a region of merged
     districts) keeps the follower where all its records share one, and loses it where they do not. A key of numbers takes
-    the follower of the nearest number, or lies between two (a follower of numbers is interpolated). Where a key was lost
-    that follows another itself, what that one's root says is taken: a tract released as its region has no district, but
-    still its region.
+    the follower of the nearest number, or lies between two (a follower of numbers is interpolated). Where a key that
+    follows another was lost, the masked column decides: a tract released as its region has no district, but still its region.
     """
 
     further: Link | None = None

@@ -122,11 +122,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return tuple(getattr(self, "columns", None) or schema.names(role="confidential"))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any.
-
-        A mask that learns which columns it changes (`names`) says so once it is fitted.
-        """
-        named = getattr(self, "columns", None) or getattr(self, "names", None)
+        """Return the names of the columns that the method changes: of those it touches, the ones in `columns`, if it has any."""
+        named = getattr(self, "columns", None)
         return tuple(n for n in self.touches(schema) if named is None or n in named)
 
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:

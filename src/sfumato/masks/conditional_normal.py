@@ -9,20 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, learned, numeric_targets
 from sfumato.engines import Rows
 from sfumato.errors import DataError, listing
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
-from sfumato.masks.given_columns import (
-    PIECE,
-    Given,
-    check_apart,
-    describes_household,
-    given_names,
-    learn_given,
-    pooled_guarantee,
-)
+from sfumato.masks.given_columns import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Schema
 
@@ -196,34 +188,16 @@ def _check_determined(names: tuple[str, ...], residual: Numbers, variance: Numbe
         )
 
 
-class ConditionalNormal(Mask, abstract=True):
+class ConditionalNormal(MaskGiven, abstract=True):
     """Numbers that are released as draws given other columns, under a normal regression."""
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
-    )
-    given: tuple[str, ...] | None = param(
-        default=None,
-        doc="columns that are released as they are, and whose relations with the masked ones are kept; all keys if none",
-        columns="many",
-        holds="anything",
-    )
     models: Any = learned("columns", "given", default=None)
-
-    def validate(self) -> None:
-        """Refuse a column that is both masked and given."""
-        super().validate()
-        check_apart(self, self.columns, self.given)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the regression of the columns on the given ones."""
         names = numeric_targets(self.columns, data)
-        given = learn_given(data, given_names(self, names, data.schema))
+        given = learn_given(data, self.given_names(names, data.schema))
         return self.learn(models=learn_regressions(data, names, given, "to learn how they depend on other columns"))
-
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the masked columns and the given ones."""
-        return tuple(dict.fromkeys([*super().touches(schema), *given_names(self, (), schema)]))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
         """Return the masked columns."""

@@ -95,6 +95,10 @@ class DataSwap(Mask):
         """Return the swapped columns, and those that say who may be swapped."""
         return tuple(dict.fromkeys([*(self.names or self.columns or schema.names(role="key")), *self._asked]))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the swapped columns."""
+        return self.names or super().changes(schema)
+
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Pair the records and exchange their values."""
         if not len(batch):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Guarantee, Mask
+from sfumato.contract import Guarantee, Mask, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.microdata import Batch, Microdata, check_numeric
@@ -132,22 +132,42 @@ def pooled_guarantee(given: Sequence[Given], step: str) -> tuple[Guarantee, ...]
     )
 
 
-def given_names(mask: Any, masked: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Return the given columns of a mask: those named, or every key that is not masked."""
-    if mask.given is not None:
-        check_apart(mask, masked, mask.given)
-        return tuple(mask.given)
-    return tuple(n for n in schema.names(role="key") if n not in (masked or mask.columns or ()))
-
-
-def check_apart(mask: Mask, columns: Sequence[str] | None, given: Sequence[str] | None) -> None:
-    """Refuse columns that are both masked and given."""
-    if both := [c for c in columns or () if c in (given or ())]:
-        raise ParameterError(
-            f"{mask.name} cannot mask {listing(both)} and take it as given, too. Name it in one of the two."
-        )
-
-
 def describes_household(schema: Schema, name: str) -> bool:
     """Whether a column has one value per household."""
     return schema[name].level is Level.HOUSEHOLD and schema.one("household") is not None
+
+
+class MaskGiven(Mask, abstract=True):
+    """A mask of numbers that takes other columns as given: they are released as they are, and relations with them are kept."""
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
+    )
+    given: tuple[str, ...] | None = param(
+        default=None,
+        doc="columns that are released as they are, and whose relations with the masked ones are kept; all keys if none",
+        columns="many",
+        holds="anything",
+    )
+
+    def validate(self) -> None:
+        """Refuse a column that is both masked and given."""
+        super().validate()
+        self._check_apart(self.columns or ())
+
+    def _check_apart(self, masked: Sequence[str]) -> None:
+        if both := [c for c in masked if c in (self.given or ())]:
+            raise ParameterError(
+                f"{self.name} cannot mask {listing(both)} and take it as given, too. Name it in one of the two."
+            )
+
+    def given_names(self, masked: Sequence[str], schema: Schema) -> tuple[str, ...]:
+        """Return the given columns: those named, or every key that is not masked."""
+        if self.given is not None:
+            self._check_apart(masked)
+            return self.given
+        return tuple(n for n in schema.names(role="key") if n not in (masked or self.columns or ()))
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the masked columns and the given ones."""
+        return tuple(dict.fromkeys([*super().touches(schema), *self.given_names((), schema)]))

@@ -37,8 +37,9 @@ class UnivariateMicroaggregation(Microaggregation, abstract=True):
 class IndividualRanking(UnivariateMicroaggregation):
     """The values of a column are sorted and taken k at a time; the middle group has up to 2k - 1 (Defays and Nanopoulos 1993).
 
-    The larger group stands where values lie closest: at the upper end, of money, it would lose most of what is lost. Equal values are taken in the order of the records. It keeps most of the information and, as a snooper sees nearly the
-    original value, protects least: a value is hidden only between its neighbours.
+    The larger group stands where values lie closest: at the upper end, of money, it would lose most of what is lost. Equal
+    values are taken in the order of the records. It keeps most of the information and, as a snooper sees nearly the original
+    value, protects least: a value is hidden only between its neighbours.
     """
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:

@@ -30,16 +30,15 @@ class Merged(NamedTuple):
 def leftovers(counts: Mapping[str, int], least: int, other: str) -> Merged:
     """Put rare categories into one; the next smallest follow until it is not rare itself."""
     order = sorted(counts, key=lambda v: (counts[v], v))
-    rest = [v for v in order if counts[v] < least]
-    if rest:
-        rest += [other] if other in counts and other not in rest else []
-        total = sum(counts[v] for v in rest)
-        for value in (v for v in order if v not in set(rest)):
+    gone = {v for v in order if counts[v] < least}
+    if gone:
+        gone |= {other} & counts.keys()
+        total = sum(counts[v] for v in gone)
+        for value in [v for v in order if v not in gone]:
             if total >= least:
                 break
-            rest.append(value)
+            gone.add(value)
             total += counts[value]
-    gone = set(rest)
     return Merged("other", tuple(order), tuple(other if v in gone else v for v in order))
 
 

@@ -112,6 +112,10 @@ class Microaggregation(Mask, abstract=True):
         """Return the aggregated columns and the strata."""
         return (*super().touches(schema), *(self.within or ()))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the aggregated columns."""
+        return self.names or super().changes(schema)
+
     # -- masking
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:

@@ -81,6 +81,10 @@ class RankSwap(Mask):
         """Return the swapped columns and the strata."""
         return (*super().touches(schema), *(self.within or ()))
 
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the swapped columns."""
+        return self.names or super().changes(schema)
+
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Swap each column: rank its values, draw a partner for each rank, and exchange."""
         columns = {}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.errors import DataError, listing
 from sfumato.kernels.copula import (
     latent_from_spearman,
@@ -20,15 +20,7 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.kernels.moments import covariance_root
-from sfumato.masks.given_columns import (
-    PIECE,
-    Given,
-    check_apart,
-    describes_household,
-    given_names,
-    learn_given,
-    pooled_guarantee,
-)
+from sfumato.masks.given_columns import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
 from sfumato.microdata import Batch, Microdata, by_level
 from sfumato.schema import Schema
 
@@ -36,7 +28,7 @@ Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-class Shuffle(Mask):
+class Shuffle(MaskGiven):
     """Data shuffling (Muralidhar and Sarathy 2006): the values stay, the records that hold them change.
 
     In the space of normal scores, Y* is drawn from the normal distribution of X* given S*, whose correlations are
@@ -58,15 +50,6 @@ class Shuffle(Mask):
     scope: ClassVar[Scope] = Scope.GLOBAL
     no_matrix: ClassVar[str] = "records keep some fields and exchange others"
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to shuffle; all confidential numbers if none", columns="many"
-    )
-    given: tuple[str, ...] | None = param(
-        default=None,
-        doc="columns that are released as they are, and whose relations with the masked ones are kept; all keys if none",
-        columns="many",
-        holds="anything",
-    )
     similarity: float = param(
         default=0.0,
         doc="κ: correlation of released and original normal scores given the other columns; 0 is the safest",
@@ -76,15 +59,10 @@ class Shuffle(Mask):
     names: Any = learned("columns", default=None)
     regressors: Any = learned("columns", "given", default=None)
 
-    def validate(self) -> None:
-        """Refuse a column that is both masked and given."""
-        super().validate()
-        check_apart(self, self.columns, self.given)
-
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn how the given columns are written as regressors."""
         names = numeric_targets(self.columns, data)
-        given = learn_given(data, given_names(self, names, data.schema))
+        given = learn_given(data, self.given_names(names, data.schema))
         for name in names:
             numbers = data.numbers(name)
             known = numbers[~np.isnan(numbers)]
@@ -94,9 +72,9 @@ class Shuffle(Mask):
                 raise DataError(f"column '{name}' is constant, so shuffling would change nothing. Leave it out.")
         return self.learn(names=names, regressors=tuple(replace(g, mean=0.0) for g in given))
 
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the shuffled columns and the given ones."""
-        return tuple(dict.fromkeys([*super().touches(schema), *given_names(self, (), schema)]))
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the shuffled columns."""
+        return self.names or super().changes(schema)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Shuffle household columns among households, then the others among records."""

@@ -73,7 +73,8 @@ class Coding(Mask, abstract=True):
         targets = numeric_targets(self.columns, data)
         self._check_named(targets)
         for name in targets:
-            batch = data.batch([name, *data.schema.names(role="household")])
+            shared = data.schema[name].level is Level.HOUSEHOLD
+            batch = data.batch([name, *(data.schema.names(role="household") if shared else ())])
             numbers = batch.numbers(name)
             there = ~np.isnan(numbers)
             known, units = numbers[there], batch.units(name)[there]
@@ -85,7 +86,7 @@ class Coding(Mask, abstract=True):
             far = known > threshold if self.top else known < threshold
             beyond = known[far]
             if self.replace == "mean" and 0 < len(np.unique(units[far])) < MEAN_OF:
-                whose = "households" if data.schema[name].level is Level.HOUSEHOLD else "records"
+                whose = "households" if shared else "records"
                 raise DataError(
                     f"the mean of the values of '{name}' beyond the threshold would be that of fewer than {MEAN_OF} {whose}, "
                     f"and would tell what they are. Choose a threshold that codes more {whose}, or replace = 'threshold'."
