@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from sfumato.contract import Draws, Mask
+from sfumato.datasets import census
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.copula import (
     hermite_weights,
@@ -395,3 +396,16 @@ def test_dates_cannot_be_given() -> None:
     )
     with pytest.raises(DataError, match="'born' holds dates"):
         GADP().apply(data, Draws(1))
+
+
+def test_given_columns_that_depend_on_each_other_do_not_seem_to_determine_the_rest() -> None:
+    """Regions, districts and tracts say the same thing three times; who has no occupation is not at work."""
+    data = census(households=3_000, fraction=0.3).sample
+    made = Shuffle(["salary"]).apply(data, Draws(1))
+    before, after = made.pair("salary")
+    work = data.batch(["employment"]).column("employment").arrow.to_pylist()
+    at_work = np.array([w == "employed" for w in work]) & ~np.isnan(before)
+    assert (before[at_work] != after[at_work]).mean() > 0.8
+    np.testing.assert_array_equal(np.sort(before[~np.isnan(before)]), np.sort(after[~np.isnan(after)]))
+    rank = stats.spearmanr(before[at_work], after[at_work]).statistic
+    assert 0.05 < rank < 0.8

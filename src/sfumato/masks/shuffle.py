@@ -162,10 +162,16 @@ def _conditional(
     """Return the weights of the regressors (q, p) and the covariance of X* given them (p, p).
 
     Correlations with numbers and between the columns come from ranks; those with indicators are of normal scores. A matrix of
-    such correlations need not be positive semi-definite; it is then moved to one that is.
+    such correlations need not be positive semi-definite, and if it is moved to one that is, regressors that depend on each
+    other seem to determine the column: then all are of normal scores. They are over the records that have every column, unless
+    these are too few for so many regressors.
     """
     from scipy.special import ndtr
 
+    whole = ~np.isnan(np.column_stack(ranks)).any(axis=1)
+    if not whole.all() and whole.sum() >= 3 * (len(ranks) + sum(g.width for g in given)):
+        reads, scores = [r[whole] for r in reads], [s[whole] for s in scores]
+        ranks = [r[whole] for r in ranks]
     p, n = len(ranks), len(ranks[0])
     starts = np.cumsum([0, *(g.width for g in given)])
     q = int(starts[-1])
@@ -184,11 +190,13 @@ def _conditional(
     correlation = pairwise_correlation(pieces)
     spearman = latent_from_spearman(pairwise_correlation(in_ranks))
     at, x = [int(starts[i]) for i in numeric], list(range(q, q + p))
-    correlation[np.ix_(x, x)] = spearman[len(at) :, len(at) :]
-    correlation[np.ix_(x, at)] = spearman[len(at) :, : len(at)]
-    correlation[np.ix_(at, x)] = spearman[: len(at), len(at) :]
-    np.fill_diagonal(correlation, 1.0)
-    beta, residual, _ = regress(repaired(correlation), q)
+    by_rank = correlation.copy()
+    by_rank[np.ix_(x, x)] = spearman[len(at) :, len(at) :]
+    by_rank[np.ix_(x, at)] = spearman[len(at) :, : len(at)]
+    by_rank[np.ix_(at, x)] = spearman[: len(at), len(at) :]
+    np.fill_diagonal(by_rank, 1.0)
+    possible = np.linalg.eigvalsh(by_rank).min() >= -1e-9
+    beta, residual, _ = regress(by_rank if possible else repaired(correlation), q)
     spread = np.concatenate([np.zeros(0), *(_spread(g, r) for g, r in zip(given, reads, strict=True))])
     return beta / np.where(spread > 0, spread, np.inf)[:, None], residual
 
