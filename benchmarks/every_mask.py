@@ -13,6 +13,7 @@ from benchmarks.files import AMOUNTS, KEYS, baseline, peak, table
 RECORDS, SECONDS = 1_000_000, 20.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "aggregate_columns": {"columns": ["income", "savings"]},
+    "bounded_noise": {"low": 0.0},
     "change_rare": {"column": "sex"},
     "displace": {"amount": {"income": 5.0}},
     "full_normal_synthesis": {"columns": list(AMOUNTS)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -286,7 +286,7 @@ class Microdata:
             from sfumato.kernels.digest import combine, row_digest
 
             names = list(self.engine.kinds)
-            limbs = self.engine.reduce(lambda rows: row_digest(rows.ids, rows.columns), names)
+            limbs = self.engine.reduce(lambda rows: row_digest(rows.ids, _Bare(rows.columns)), names)
             self._digest = combine(names, len(self), limbs)
         return self._digest
 
@@ -341,6 +341,22 @@ class Microdata:
     def to_native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
         return self.engine.native()
+
+
+class _Bare(Mapping[str, Column]):
+    """Columns one after another, each without what is worked out from it: a digest leaves nothing behind in memory."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name].bare()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def _frame(engine: Engine) -> Any:

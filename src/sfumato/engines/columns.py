@@ -204,6 +204,13 @@ class Column:
     def _memory(self) -> dict[Hashable, Any]:
         return {}
 
+    def bare(self) -> Column:
+        """Return the same values without what was worked out from them: codes and hashes of a large file go when it goes."""
+        if self._arrow is None:
+            assert self._numbers is not None  # noqa: S101 - numbers are given when Arrow is not
+            return Column.from_numbers(self._numbers, self._null)
+        return Column(self._arrow)
+
     def take(self, rows: NDArray[Any]) -> Column:
         """Return the column at row numbers, or where a mask is true."""
         if rows.dtype == bool:
@@ -281,6 +288,10 @@ class LazyColumn(Column):
     def hashes(self) -> NDArray[np.int64]:
         """A 63-bit number per value."""
         return self._made.hashes
+
+    def bare(self) -> Column:
+        """Return the same values without what was worked out from them."""
+        return self._made.bare()
 
     def take(self, rows: NDArray[Any]) -> Column:
         """Return the column at row numbers, or where a mask is true."""

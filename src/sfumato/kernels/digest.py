@@ -27,13 +27,14 @@ def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArray[np.float64]:
     """Return the sum over rows of two 64-bit row hashes, as eight sums of 16-bit limbs (exact up to 2^37 rows)."""
-    limbs = []
-    for half in (b"a", b"b"):
-        total = mix64(ids.view(np.uint64) + _seed(half, ""))
-        for name, column in columns.items():
-            total = mix64(total ^ mix64(column.hashes.view(np.uint64) + _seed(half, name)))
-        limbs += [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for i in range(4)]
-    return np.array(limbs)
+    halves = (b"a", b"b")
+    totals = [mix64(ids.view(np.uint64) + _seed(half, "")) for half in halves]
+    for name, column in columns.items():
+        hashes = column.hashes.view(np.uint64)
+        totals = [mix64(total ^ mix64(hashes + _seed(half, name))) for half, total in zip(halves, totals, strict=True)]
+    return np.array(
+        [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for total in totals for i in range(4)]
+    )
 
 
 def _seed(half: bytes, name: str) -> Any:

@@ -175,7 +175,7 @@ def combined(batch: Batch, names: Sequence[str]) -> Keys:
     """Return a 64-bit number for each record's combination of values, the same on every engine; missing is a value too."""
     keys = np.zeros(len(batch), np.uint64)
     for name in names:
-        keys = mix64(keys ^ mix64(batch.column(name).hashes.view(np.uint64)))
+        keys = mix64(keys ^ mix64(batch.column(name).bare().hashes.view(np.uint64)))
     return keys
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines import Column, Rows
+from sfumato.engines import Rows
 from sfumato.kernels.digest import mix64
 from sfumato.microdata import Batch
 from sfumato.schema import Level, Schema
@@ -59,4 +59,4 @@ def _prints(batch: Batch, names: Sequence[str]) -> NDArray[np.uint64]:
 
 def alone(batch: Batch, name: str) -> Batch:
     """Return one column by itself: what is worked out from it (codes, numbers) goes with it, and is not kept with the file."""
-    return Batch(Rows(batch.ids, {name: Column(batch.column(name).arrow)}), batch.schema)
+    return Batch(Rows(batch.ids, {name: batch.column(name).bare()}), batch.schema)
