@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,20 @@ def peak() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_processes(module: str, names: Iterable[str]) -> dict[str, float]:
+    """Return what `one(name)` of a benchmark finds for each name, each in a process of its own, by "name: what"."""
+    result: dict[str, float] = {}
+    for name in names:
+        code = f"import json; from benchmarks import {module} as b; print(json.dumps(b.one('{name}')))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
+            result[f"{name}: failed"] = 1.0
+            continue
+        result |= {f"{name}: {what}": value for what, value in json.loads(done.stdout.splitlines()[-1]).items()}
+    return result
 
 
 TIMES = 5

@@ -1,4 +1,4 @@
-"""Small files of keys, and what a mask makes of them."""
+"""Small files, and what a mask makes of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from sfumato.schema import Attribute, Schema
 
 def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
     """Columns of keys, plain categories unless `facts` say otherwise."""
-    given = facts or {}
-    attributes = [Attribute(n, **{"role": "key", "scale": "unordered", **given.get(n, {})}) for n in columns]
-    return Microdata(
-        pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()}), Schema(tuple(attributes))
-    )
+    return _file({"role": "key", "scale": "unordered"}, facts or {}, columns)
+
+
+def amounts(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
+    """Confidential columns, unless `facts` say otherwise."""
+    return _file({"role": "confidential"}, facts or {}, columns)
+
+
+def _file(plain: dict[str, Any], facts: dict[str, dict[str, Any]], columns: dict[str, Any]) -> Microdata:
+    table = pa.table({n: v if isinstance(v, pa.Array) else pa.array(v, from_pandas=False) for n, v in columns.items()})
+    return Microdata(table, Schema(tuple(Attribute(n, **{**plain, **facts.get(n, {})}) for n in columns)))
 
 
 def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:

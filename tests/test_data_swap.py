@@ -6,39 +6,24 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from small_files import amounts as microdata
+from small_files import column as values
+from small_files import release as swapped
 
-from sfumato.contract import Draws, Mask, Recipe, Release
+from sfumato.contract import Draws, Recipe
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.kernels.data_swap import pairs_of_different
 from sfumato.masks import DataSwap
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]
 ALPHA = 1e-4
 """Chance that a test of frequencies fails although all is right."""
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    table = pa.table({n: v if isinstance(v, pa.Array) else pa.array(v, from_pandas=False) for n, v in columns.items()})
-    facts = facts or {}
-    return Microdata(
-        table, Schema(tuple(Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns))
-    )
-
-
-def values(data: Microdata, name: str) -> list[Any]:
-    return data.batch([name]).column(name).arrow.to_pylist()
-
-
-def swapped(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
 
 
 def slow_pairs(

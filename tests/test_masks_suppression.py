@@ -10,15 +10,16 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 from scipy.stats import chi2
+from small_files import amounts as microdata
+from small_files import release
 
 import sfumato.engines.duckdb as duckdb_engine
-from sfumato.contract import Draws, Mask, Release
+from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import (
     MultivariateTopCode,
@@ -31,20 +32,7 @@ from sfumato.masks import (
     Truncate,
 )
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Level, Schema
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    """Confidential columns, unless `facts` say otherwise."""
-    given = facts or {}
-    attributes = [Attribute(n, **{"role": "confidential", **given.get(n, {})}) for n in columns]
-    return Microdata(
-        pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()}), Schema(tuple(attributes))
-    )
-
-
-def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
+from sfumato.schema import Level
 
 
 def column(data: Microdata, name: str) -> list[Any]:

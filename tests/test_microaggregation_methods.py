@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from grouping import microdata, released, same_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,26 +26,8 @@ from sfumato.masks import (
     ProjectionMicroaggregation,
     RobustMicroaggregation,
 )
-from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 Matrix = np.ndarray[Any, Any]
-
-
-def microdata(columns: dict[str, Any], **facts: dict[str, Any]) -> Microdata:
-    attributes = [Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns]
-    return Microdata(pa.table(columns), Schema(tuple(attributes)))
-
-
-def released(mask: Any, data: Microdata, name: str) -> list[Any]:
-    column = mask.apply(data, Draws(1)).masked.batch([name]).column(name)
-    return list(column.arrow.to_pylist())
-
-
-def same_groups(a: Any, b: Any) -> bool:
-    """Whether two labellings put the same records together."""
-    pairs = set(zip(np.asarray(a).tolist(), np.asarray(b).tolist(), strict=True))
-    return len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs})
 
 
 # Individual ranking

@@ -15,34 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from small_files import amounts as microdata
+from small_files import column as values
+from small_files import release as swapped
 
-from sfumato.contract import Draws, Mask, Release
+from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
 from sfumato.kernels.rank_swap import largest_moves, partners, shuffled_ties
 from sfumato.kernels.sorting import sorted_runs
 from sfumato.masks import DataSwap, RankSwap
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]
 ALPHA = 1e-4
 """Chance that a test of frequencies fails although all is right."""
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    table = pa.table({n: v if isinstance(v, pa.Array) else pa.array(v, from_pandas=False) for n, v in columns.items()})
-    facts = facts or {}
-    return Microdata(
-        table, Schema(tuple(Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns))
-    )
-
-
-def values(data: Microdata, name: str) -> list[Any]:
-    return data.batch([name]).column(name).arrow.to_pylist()
-
-
-def swapped(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
 
 
 # Sorting
