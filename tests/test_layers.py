@@ -22,7 +22,7 @@ ORDER = (
     ("schema",),
     ("kernels",),
     ("engines",),
-    ("microdata", "condition", "households"),
+    ("microdata", "condition", "households", "classes"),
     ("contract",),
     ("charts",),
     ("masks",),

@@ -1,10 +1,11 @@
 """The shapes: everything a newcomer must know to add a mask or a measure."""
 
+from sfumato.contract.attack import Attack, Guesses, Success, success, wilson
 from sfumato.contract.combine import Combination, Weighted, Worst
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, check_values, numeric_targets
 from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.measure import Design, Measure, Need, reciprocal
+from sfumato.contract.measure import Design, DirectMeasure, Measure, Need, reciprocal
 from sfumato.contract.model import NoiseModel, check_covariance
 from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
 from sfumato.contract.recipe import Recipe, Step, run_steps
@@ -14,8 +15,9 @@ from sfumato.contract.section import Figure, Section, Table
 from sfumato.contract.snooper import Snooper
 
 __all__ = [
-    "Combination", "Design", "Draws", "Figure", "Guarantee", "Mask", "MatrixForm", "Measure", "Method", "Need",
-    "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section", "Side", "Snooper",
-    "Step", "Table", "Weighted", "Worst", "build", "categorical_targets", "check_covariance", "check_numbers",
-    "check_values", "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
+    "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Mask", "MatrixForm",
+    "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section",
+    "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build", "categorical_targets", "check_covariance",
+    "check_numbers", "check_values", "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
+    "success", "wilson",
 ]  # fmt: skip

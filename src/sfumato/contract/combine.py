@@ -80,10 +80,10 @@ class Combination(Measure, abstract=True):
         """Prepare every part."""
         return self.with_(parts=tuple(p.prepare(data, model) for p in self.parts))
 
-    def check(self, outcome: Release) -> None:
+    def check(self, outcome: Release, snooper: Snooper | None = None) -> None:
         """Check every part."""
         for p in self.parts:
-            p.check(outcome)
+            p.check(outcome, snooper)
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the observations of all parts, one after the other."""

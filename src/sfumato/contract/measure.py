@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from enum import StrEnum
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Need(StrEnum):
     ALIGNMENT = "which released record came from which original record"
     HOLDOUT = "records set aside before masking"
     WEIGHTS = "survey weights"
+    POPULATION = "a file or table of the population"
 
 
 class Measure(Parametric, family="measure", abstract=True):
@@ -84,8 +85,10 @@ class Measure(Parametric, family="measure", abstract=True):
         """
         return self
 
-    def check(self, outcome: Release) -> None:
-        """Refuse, in words, an outcome that lacks what the measure needs."""
+    def check(self, outcome: Release, snooper: Snooper | None = None) -> None:
+        """Refuse, in words, an outcome or a snooper that lacks what the measure needs."""
+        if Need.POPULATION in self.needs and (snooper is None or snooper.population is None):
+            raise NotApplicable(f"'{self.label()}' needs {Need.POPULATION}; give it with Snooper(population=...).")
         if Need.ALIGNMENT in self.needs:
             outcome.check_aligned(f"'{self.label()}'")
         if Need.HOLDOUT in self.needs and outcome.holdout is None:
@@ -99,7 +102,7 @@ class Measure(Parametric, family="measure", abstract=True):
 
     def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
         """Measure one release."""
-        self.check(outcome)
+        self.check(outcome, snooper)
         ready = self.prepare(outcome.original)
         with np.errstate(invalid="ignore", over="ignore"):
             observation = np.atleast_1d(ready.observe(outcome, snooper or Snooper()))
@@ -138,6 +141,28 @@ class Measure(Parametric, family="measure", abstract=True):
         if positive:
             return value, (value * math.exp(-half), value * math.exp(half))
         return value, (value - half, value + half)
+
+
+class DirectMeasure(Measure, abstract=True):
+    """A measure that is worked out from one release at once: its number with its words, companions and per-record vector."""
+
+    @abstractmethod
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Return the score of one release; see `result`."""
+
+    def result(self, value: float, words: str, **facts: Any) -> Score:
+        """Return a score of this measure; `facts` are the other fields of a Score."""
+        return Score(self.label(), self.side, float(value), words, variant=self.variant, **facts)
+
+    def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
+        """Return the value of one release, shape (1,)."""
+        return np.array([self.assess(outcome, snooper).value])
+
+    def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
+        """Measure one release."""
+        snooper = snooper or Snooper()
+        self.check(outcome, snooper)
+        return self.prepare(outcome.original).assess(outcome, snooper)
 
 
 def reciprocal(means: Numbers) -> Numbers:

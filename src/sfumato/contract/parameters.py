@@ -128,6 +128,7 @@ _BUILT_IN = {
     "mask": ("sfumato.masks",),
     "measure": ("sfumato.risk", "sfumato.utility"),
     "estimator": ("sfumato.utility",),
+    "attack": ("sfumato.attacks",),
 }
 """Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 

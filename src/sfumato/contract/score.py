@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ class Score:
     """A measure's answer: the number, its direction, what it means in words, and how sure it is.
 
     `records` has one value per original record, in id order (NaN where the measure says nothing of it), and is for the
-    custodian's eyes only: it is neither shown nor written. `groups` has the value per subgroup where the measure was
-    asked for it; `details` holds companions of the number ("share known exactly").
+    custodian's eyes only: it is neither shown nor written. It is worked out by `find_records` when first looked at. `groups`
+    has the value per subgroup where the measure was asked for it; `details` holds companions of the number ("share known
+    exactly").
     """
 
     measure: str
@@ -39,7 +41,12 @@ class Score:
     variant: str = ""
     groups: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, float] = field(default_factory=dict)
-    records: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    find_records: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def records(self) -> NDArray[np.float64] | None:
+        """The value of each original record, shape (n,); None where the measure has none."""
+        return None if self.find_records is None else self.find_records()
 
     @property
     def direction(self) -> str:

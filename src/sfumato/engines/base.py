@@ -43,6 +43,25 @@ class Rows:
         return pa.table({name: column.arrow for name, column in self.columns.items()})
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The combinations of values that some columns take: each once, in no particular order, c of them."""
+
+    columns: Mapping[str, Column]
+    """The values of each combination, columns of length c; NaN is null."""
+    counts: NDArray[np.int64]
+    """How many records have it, shape (c,)."""
+    sums: Mapping[str, NDArray[np.float64]]
+    """Sums over those records of the columns that were asked for, shape (c,)."""
+
+    @classmethod
+    def from_table(cls, table: pa.Table, names: Sequence[str], sums: Sequence[str]) -> Groups:
+        """Take a table of the named columns, then the counts, then the sums, in this order."""
+        columns = {name: Column(table.column(i)) for i, name in enumerate(names)}
+        numbers = [np.asarray(table.column(len(names) + i).to_numpy(), np.float64) for i in range(1 + len(sums))]
+        return cls(columns, numbers[0].astype(np.int64), dict(zip(sums, numbers[1:], strict=True)))
+
+
 RowFunction = Callable[[Rows], Rows]
 SortKeys = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 Reduction = Callable[[Rows], NDArray[np.float64]]
@@ -85,6 +104,34 @@ class Engine(ABC):
     @abstractmethod
     def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
         """Apply a function to every piece and add the arrays it returns."""
+
+    def group(
+        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+    ) -> Groups:
+        """Count the records that agree on all these columns, where the data live; add up some columns of numbers.
+
+        A column of numbers with a width w is grouped by floor(value / w).
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names, widths = self.known(columns), widths or {}
+        rows = self.collect([*names, *sums])
+        parts: list[pa.Array | pa.ChunkedArray] = []
+        for name in names:
+            arrow = rows.columns[name].arrow
+            if pa.types.is_dictionary(arrow.type):
+                arrow = arrow.cast(arrow.type.value_type)
+            if name in widths:
+                arrow = pc.floor(pc.divide(pa.array(rows.columns[name].numbers), widths[name]))
+            if pa.types.is_floating(arrow.type):
+                arrow = pc.add(pc.if_else(pc.is_nan(arrow), None, arrow), 0.0)  # -0.0 is 0.0
+            parts.append(arrow)
+        labels = [f"c{i}" for i in range(len(names))]
+        added = [f"s{i}" for i in range(len(sums))]
+        table = pa.table([*parts, *(pa.array(rows.columns[n].numbers) for n in sums)], [*labels, *added])
+        found = table.group_by(labels, use_threads=False).aggregate([([], "count_all"), *((n, "sum") for n in added)])
+        return Groups.from_table(found.select([*labels, "count_all", *(f"{n}_sum" for n in added)]), names, list(sums))
 
     @abstractmethod
     def reorder(self, keys: SortKeys) -> Engine:

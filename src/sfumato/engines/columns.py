@@ -158,7 +158,12 @@ class Column:
             encoded = encoded.combine_chunks()
         values = encoded.dictionary.to_pylist()
         raw = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), np.int32)
-        order = sorted(range(len(values)), key=lambda i: values[i])
+        plain = pa.types.is_integer(encoded.dictionary.type) or pa.types.is_floating(encoded.dictionary.type)
+        order: Any = (
+            np.argsort(encoded.dictionary.to_numpy(zero_copy_only=False), kind="stable")
+            if plain
+            else sorted(range(len(values)), key=lambda i: values[i])
+        )
         rank = np.empty(len(values) + 1, np.int32)
         rank[order] = np.arange(len(values), dtype=np.int32)
         rank[-1] = -1

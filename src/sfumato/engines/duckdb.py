@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows, SortKeys
+from sfumato.engines.base import RECORD_ID, Engine, Groups, Reduction, RowFunction, Rows, SortKeys
 from sfumato.engines.columns import Column, Kind, kind_of
 from sfumato.engines.stored import (
     kinds_of,
@@ -135,6 +135,24 @@ class DuckDBEngine(Engine):
             # an empty relation that only remembers the connection, so that earlier files can go
             anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
         return DuckDBEngine(anchor, file, self._by_id)
+
+    def group(
+        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+    ) -> Groups:
+        """Let DuckDB count the records that agree on these columns; it groups on disk what does not fit in memory."""
+        names, widths = self.known(columns), widths or {}
+        parts = [_grouped(name, self._schema.field(name).type, widths.get(name)) for name in names]
+        added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
+        listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
+        source = (
+            "source"
+            if self._file is None
+            else f"read_parquet('{_escaped(self._file.path)}', hive_partitioning = false)"
+        )
+        by = f"GROUP BY {', '.join(f'c{i}' for i in range(len(names)))}" if names else ""
+        with _plain_words():
+            table = _query(self._relation, f"SELECT {listed} FROM {source} {by}").to_arrow_table()  # noqa: S608 - quoted
+        return Groups.from_table(table, names, list(sums))
 
     def reorder(self, keys: SortKeys) -> DuckDBEngine:
         """Let DuckDB sort a private file by a number per id; it sorts on disk what does not fit in memory."""
@@ -321,6 +339,16 @@ def _query(relation: duckdb.DuckDBPyRelation, sql: str) -> duckdb.DuckDBPyRelati
 
 def _steps(plan: list[dict[str, Any]]) -> set[str]:
     return {node["name"].strip() for node in plan}.union(*(_steps(node["children"]) for node in plan))
+
+
+def _grouped(name: str, arrow_type: pa.DataType, width: float | None) -> str:
+    """Return the expression that a column is grouped by."""
+    column = _quoted(name)
+    if width is not None:
+        column = f"floor(CAST({column} AS DOUBLE) / CAST({width!r} AS DOUBLE))"
+    elif not pa.types.is_floating(arrow_type):
+        return column
+    return f"CASE WHEN isnan({column}) THEN NULL ELSE {column} + 0.0 END"  # -0.0 is 0.0
 
 
 def _quoted(name: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.base import RECORD_ID, Engine, Reduction, RowFunction, Rows, SortKeys
+from sfumato.engines.base import RECORD_ID, Engine, Groups, Reduction, RowFunction, Rows, SortKeys
 from sfumato.engines.columns import Column, Kind
 from sfumato.engines.formats.arrow_files import refuse_kinds
 from sfumato.engines.spark_errors import plain_words, send_back
@@ -144,6 +144,30 @@ class SparkEngine(Engine):
         with plain_words():
             frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
         return SparkEngine(frame, schema, None, self._by_id)
+
+    def group(
+        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+    ) -> Groups:
+        """Let Spark count the records that agree on these columns; only the combinations come to this process."""
+        from pyspark.sql import functions as f
+
+        names, widths = self.known(columns), widths or {}
+        shift = 0 if self._starts is not None else 1  # where the frame has the ids as its first column
+        wanted = [*names, *self.known(sums)]
+        frame = _picked(self._frame, [shift + i for i in self._places(wanted)])
+        frame = frame.toDF(*(f"g{i}" for i in range(len(wanted))))
+        with plain_words():
+            by = []
+            for i, name in enumerate(names):
+                column = f.col(f"g{i}")
+                if name in widths:
+                    column = f.floor(column.cast("double") / f.lit(float(widths[name]))).cast("double")
+                if name in widths or pa.types.is_floating(self._schema.field(name).type):
+                    column = f.when(f.isnan(f.col(f"g{i}").cast("double")), None).otherwise(column)
+                by.append(column.alias(f"c{i}"))
+            added = [f.sum(f.col(f"g{len(names) + i}").cast("double")).alias(f"s{i}") for i in range(len(sums))]
+            table = frame.groupBy(*by).agg(f.count(f.lit(1)).alias("n"), *added).toArrow()
+        return Groups.from_table(table, names, list(sums))
 
     def reorder(self, keys: SortKeys) -> SparkEngine:
         """Let Spark sort the records by a number per id."""

@@ -34,6 +34,26 @@ def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64],
     return labels.astype(np.int64), sizes.astype(np.int64)
 
 
+def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Return for each record the row of a table of distinct code combinations that it agrees with, -1 where none does.
+
+    `table` has columns of shape (c,), `columns` of shape (n,); codes are from -1 up.
+    """
+    row, found = np.zeros(len(table[0]), np.int64), np.zeros(len(columns[0]), np.int64)
+    for ours, theirs in zip(table, columns, strict=True):
+        levels = max(int(ours.max(initial=-1)), int(theirs.max(initial=-1))) + 2
+        packed = row * levels + (ours + 1)  # at most c × levels: fits
+        known = np.unique(packed)
+        row = np.searchsorted(known, packed)
+        wanted = found * levels + (theirs + 1)
+        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        hit = (known[at] == wanted) & (found >= 0) if len(known) else np.zeros(len(wanted), bool)
+        found = np.where(hit, at, -1)
+    place = np.full(len(row) + 1, -1, np.int64)
+    place[row] = np.arange(len(row))
+    return place[found]
+
+
 def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return codes of numbers by value, -1 for NaN."""
     _, codes = np.unique(numbers, return_inverse=True, equal_nan=True)

@@ -167,7 +167,7 @@ class AttributeRisk(Measure):
         score = ready.to_score(known[:, None], outcome.original.schema)
         return replace(
             score,
-            records=outcome.per_original(reciprocal(errors)),
+            find_records=lambda: outcome.per_original(reciprocal(errors)),
             details={"rms error": math.sqrt(float(known.mean())), "targets": float(len(known))},
             groups=self._by_group(outcome.pair(self.column)[0], errors),
         )

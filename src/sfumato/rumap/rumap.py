@@ -206,7 +206,7 @@ def ru_map(
         raise ParameterError("replications must be 0 (formulas alone), or at least 2 so that there is an interval.")
     source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
     measures = [*(_risk(r) for r in _several(risk)), *(_utility(u) for u in _several(utility))]
-    measures, refused = _applicable(data, recipe, measures)
+    measures, refused = _applicable(data, recipe, measures, snooper or Snooper())
     if twice := sorted(t for t, count in Counter(titles(measures)).items() if count > 1):
         raise ParameterError(
             f"two measures are called '{twice[0]}'. Leave one out, or give it a name of its own (title=)."
@@ -234,7 +234,7 @@ def titles(measures: Sequence[Measure]) -> tuple[str, ...]:
 
 
 def _applicable(
-    data: Microdata | NormalPopulation, recipe: Recipe, measures: list[Measure]
+    data: Microdata | NormalPopulation, recipe: Recipe, measures: list[Measure], snooper: Snooper
 ) -> tuple[list[Measure], dict[str, str]]:
     """Tell the measures that apply from those that do not, with the reason, before anything is run."""
     outcome = None if isinstance(data, NormalPopulation) else Release(data, (data,), recipe)
@@ -242,7 +242,7 @@ def _applicable(
     for measure in measures:
         try:
             if outcome is not None:
-                measure.check(outcome)
+                measure.check(outcome, snooper)
             kept.append(measure)
         except NotApplicable as reason:
             refused[measure.label()] = str(reason)

@@ -1,0 +1,267 @@
+"""Equivalence classes: the records of a file that agree on its keys, counted where the data live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engines import Column, Kind, LocalEngine
+from sfumato.errors import DataError, ParameterError
+from sfumato.kernels.classes import classes, find_rows
+from sfumato.microdata import Microdata, missing_of, numbers_of
+from sfumato.schema import Attribute
+
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Missing = Literal["wildcard", "value", "ignored"]
+"""What a missing key means: it matches anything; it is a value of its own; records with one are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """One row for each combination of key values that occurs in a file; c rows for n records.
+
+    Under "wildcard" two classes may match each other, so that `matches`, the number of records that a snooper could take for
+    one of the class, is more than `sizes`, the number of records that are exactly alike.
+    """
+
+    names: tuple[str, ...]
+    codes: tuple[Codes, ...]
+    """Per key, the code of each class, shape (c,); -1 is missing."""
+    values: tuple[Sequence[Any], ...]
+    """Per key, what the codes stand for: for the custodian's eyes."""
+    sizes: NDArray[np.int64]
+    """Records of each class, shape (c,)."""
+    weights: Numbers | None
+    """Sum of their survey weights, shape (c,); None where none were asked for."""
+    rule: Missing
+    records: int
+    """Records of the file, those included that the rule leaves out."""
+    find_labels: Callable[[], NDArray[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Class of each record, shape (n,), in the order of `Microdata.batch`; -1 for a record that the rule leaves out."""
+        return self.find_labels()
+
+    @cached_property
+    def matches(self) -> NDArray[np.int64]:
+        """How many records of the file match each class under the rule, shape (c,)."""
+        return np.round(self.matching(self.sizes)).astype(np.int64)
+
+    @cached_property
+    def matched_weights(self) -> Numbers:
+        """Sum of the survey weights of the matching records, shape (c,)."""
+        if self.weights is None:
+            raise ParameterError("these classes were counted without survey weights.")
+        return self.matching(self.weights)
+
+    def matching(self, amounts: NDArray[Any]) -> Numbers:
+        """Return for each class the sum of an amount per class over all classes that match it, shape (c,)."""
+        amounts = np.asarray(amounts, np.float64)
+        if self.rule != "wildcard" or not any((codes < 0).any() for codes in self.codes):
+            return amounts
+        from sfumato.kernels.wildcards import wildcard_sums
+
+        return wildcard_sums(np.column_stack(self.codes), amounts[:, None])[:, 0]
+
+    def per_record(self, values: NDArray[Any]) -> Numbers:
+        """Spread values of the classes over the records, shape (n,); NaN for a record that the rule leaves out."""
+        table = np.append(np.asarray(values, np.float64), np.nan)
+        return np.asarray(table[self.labels])
+
+    def among(self, names: Sequence[str]) -> Classes:
+        """Return the classes by some of the keys alone.
+
+        Under "ignored" a record stays left out if any of the original keys is missing.
+        """
+        places = [self.names.index(name) for name in names]
+        joined, _ = classes([self.codes[i] for i in places], len(self))
+        kept, sizes, weights = _merged([self.codes[i] for i in places], joined, self.sizes, self.weights)
+
+        def labels() -> NDArray[np.int64]:
+            return np.append(joined, -1)[self.labels]
+
+        values = tuple(self.values[i] for i in places)
+        return Classes(tuple(names), kept, values, sizes, weights, self.rule, self.records, labels)
+
+    def counts_in(self, other: Classes) -> Numbers:
+        """Return how many records of another file match each class of this one, by weight where the other has them; (c,).
+
+        The other file's keys must have the same names; its values are compared with this one's as they are.
+        """
+        mine, theirs = zip(*(_common(*pair) for pair in zip(_keys(self), _keys(other), strict=True)), strict=True)
+        amounts = np.asarray(other.sizes if other.weights is None else other.weights, np.float64)
+        if self.rule != "wildcard":
+            found = find_rows(theirs, mine)
+            return np.where(found < 0, 0.0, amounts[found]) if len(amounts) else np.zeros(len(self))
+        from sfumato.kernels.wildcards import wildcard_sums
+
+        both = np.vstack([np.column_stack(mine), np.column_stack(theirs)])
+        asked = np.arange(len(both)) < len(self)
+        return wildcard_sums(both, np.concatenate([np.zeros(len(self)), amounts])[:, None], asked)[: len(self), 0]
+
+
+def classes_of(
+    data: Microdata,
+    names: Sequence[str],
+    missing: Missing = "wildcard",
+    weight: str | None = None,
+    widths: Mapping[str, float] | None = None,
+) -> Classes:
+    """Count the records of a file that agree on some keys.
+
+    `widths` gives the width of the intervals by which a numeric key is told apart; `weight` names a column to add up.
+
+    Examples
+    --------
+    >>> from sfumato.datasets import five
+    >>> found = classes_of(five(), ["sex"])
+    >>> found.sizes.tolist()
+    [3, 2]
+    """
+    widths = dict(widths or {})
+    for name in widths:
+        if data.kind(name) is not Kind.NUMBER:
+            raise ParameterError(
+                f"precision is the width of intervals of numbers, but '{name}' holds {data.kind(name)}."
+            )
+    if isinstance(data.engine, LocalEngine):
+        return _local(data, tuple(names), missing, weight, widths)
+    return _elsewhere(data, tuple(names), missing, weight, widths)
+
+
+def _local(
+    data: Microdata, names: tuple[str, ...], missing: Missing, weight: str | None, widths: Mapping[str, float]
+) -> Classes:
+    batch = data.batch([*names, *([weight] if weight else [])])
+    coded = [_coded(batch.column(n), data.schema[n], widths.get(n)) for n in names]
+    labels, sizes = classes([codes for codes, _ in coded], len(batch))
+    first = np.empty(len(sizes), np.int64)
+    first[labels] = np.arange(len(labels))
+    weights = None
+    if weight is not None:
+        weights = np.bincount(labels, checked_weights(batch.numbers(weight), weight), len(sizes)).astype(np.float64)
+    codes = tuple(codes[first] for codes, _ in coded)
+    found = Classes(names, codes, tuple(v for _, v in coded), sizes, weights, missing, len(batch), lambda: labels)
+    return _without_missing(found) if missing == "ignored" else found
+
+
+def _elsewhere(
+    data: Microdata, names: tuple[str, ...], missing: Missing, weight: str | None, widths: Mapping[str, float]
+) -> Classes:
+    if weight is not None:
+        attribute = data.schema[weight]  # what travels to Spark's workers must not hold the data
+        bad = data.engine.reduce(lambda rows: _bad_weights(numbers_of(rows.columns[weight], attribute)), [weight])
+        _refuse_weights(bad, weight)
+    groups = data.engine.group(names, [weight] if weight else [], widths)
+    # what is grouped by intervals has no codes for missing any more
+    coded = [_coded(groups.columns[n], data.schema[n], None, n in widths) for n in names]
+    joined, _ = classes([codes for codes, _ in coded], len(groups.counts))
+    sums = groups.sums[weight] if weight else None
+    codes, sizes, weights = _merged([codes for codes, _ in coded], joined, groups.counts, sums)
+    values = tuple(v for _, v in coded)
+
+    def labels() -> NDArray[np.int64]:
+        parts = []
+        for rows in data.engine.batches(names):
+            here = [_coded(rows.columns[n], data.schema[n], widths.get(n)) for n in names]
+            aligned = [_recoded(theirs, known, mine) for (theirs, known), mine in zip(here, values, strict=True)]
+            parts.append(np.column_stack([rows.ids, find_rows(codes, aligned)]))
+        found = np.concatenate(parts)
+        order = np.argsort(found[:, 0], kind="stable")
+        ids = data.engine.collect([]).ids
+        return np.asarray(found[order[np.searchsorted(found[order, 0], ids)], 1])
+
+    records = int(groups.counts.sum())
+    found = Classes(names, codes, values, sizes, weights, missing, records, labels)
+    return _without_missing(found) if missing == "ignored" else found
+
+
+def _coded(
+    column: Column, attribute: Attribute, width: float | None, grouped: bool = False
+) -> tuple[Codes, Sequence[Any]]:
+    """Return the codes of a column and what they stand for; missing is -1, whatever the way it was told."""
+    if width is not None:
+        column = Column.from_numbers(np.floor(numbers_of(column, attribute) / width))
+        grouped = True
+    codes, values = column.codes
+    if grouped or not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
+        return codes, values
+    return np.where(missing_of(column, attribute), np.int32(-1), codes), values
+
+
+def _merged(
+    columns: Sequence[Codes], joined: NDArray[np.int64], sizes: NDArray[np.int64], weights: Numbers | None
+) -> tuple[tuple[Codes, ...], NDArray[np.int64], Numbers | None]:
+    """Add up rows that became the same class."""
+    count = int(joined.max(initial=-1)) + 1
+    first = np.empty(count, np.int64)
+    first[joined] = np.arange(len(joined))
+    added = np.zeros(count, np.int64)
+    np.add.at(added, joined, sizes)
+    total = None if weights is None else np.bincount(joined, weights, count).astype(np.float64)
+    return tuple(codes[first] for codes in columns), added, total
+
+
+def _without_missing(found: Classes) -> Classes:
+    keep = np.ones(len(found), bool)
+    for codes in found.codes:
+        keep &= codes >= 0
+    if keep.all():
+        return found
+    place = np.where(keep, np.cumsum(keep) - 1, -1)
+
+    def labels() -> NDArray[np.int64]:
+        return place[found.labels]
+
+    kept = tuple(codes[keep] for codes in found.codes)
+    weights = None if found.weights is None else found.weights[keep]
+    return Classes(found.names, kept, found.values, found.sizes[keep], weights, found.rule, found.records, labels)
+
+
+def _keys(found: Classes) -> list[tuple[Codes, Sequence[Any]]]:
+    return list(zip(found.codes, found.values, strict=True))
+
+
+def _common(mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequence[Any]]) -> tuple[Codes, Codes]:
+    """Return both files' codes of a key in one numbering."""
+    extra = dict.fromkeys(theirs[1])
+    numbering = {value: i for i, value in enumerate([*mine[1], *(v for v in extra if v not in set(mine[1]))])}
+    table = np.array([*(numbering[v] for v in theirs[1]), -1], np.int32)
+    return mine[0], table[theirs[0]]
+
+
+def _recoded(codes: Codes, values: Sequence[Any], known: Sequence[Any]) -> Codes:
+    """Return codes into `known` instead of `values`."""
+    numbering = {value: i for i, value in enumerate(known)}
+    return np.array([*(numbering.get(v, -1) for v in values), -1], np.int32)[codes]
+
+
+def checked_weights(weights: Numbers, name: str) -> Numbers:
+    """Return survey weights; refuse any that is missing, negative, zero or infinite."""
+    _refuse_weights(_bad_weights(weights), name)
+    return weights
+
+
+def _bad_weights(weights: Numbers) -> Numbers:
+    with np.errstate(invalid="ignore"):
+        return np.array([(~np.isfinite(weights)).sum(), (weights < 0).sum(), (weights == 0).sum()], np.float64)
+
+
+def _refuse_weights(bad: Numbers, name: str) -> None:
+    for count, what in zip(bad, ("no weight", "a negative weight", "a weight of zero"), strict=True):
+        if count:
+            records = "1 record has" if count == 1 else f"{int(count):,} records have"
+            raise DataError(
+                f"{records} {what} in '{name}', but each stands for at least somebody in the population. "
+                "Correct them or drop these records, or score without weights."
+            )
