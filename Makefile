@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONWARNINGS :=
 
-.PHONY: demo test lint types unit docs docs-serve bench system clean help
+.PHONY: demo test lint types unit docs docs-serve bench bench-large system clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -50,6 +50,9 @@ docs-serve: $(VENV)/dev.stamp  ## read the documentation at http://localhost:800
 
 bench: $(VENV)/dev.stamp  ## the speed and memory claims, each measured
 	$(BIN)/python -m benchmarks
+
+bench-large: $(VENV)/dev.stamp  ## 100M records out of core on DuckDB within 6 GB; takes minutes, and is not part of bench
+	$(BIN)/python -m benchmarks.large
 
 clean:
 	rm -rf $(VENV) out out-confidential site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

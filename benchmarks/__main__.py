@@ -16,6 +16,10 @@ CLAIMS = (
     "mdav",
     "rank_swap",
     "pram",
+    "inversions",
+    "counts",
+    "diversity",
+    "suda",
     "every_mask",
     "streamed_masks",
 )

@@ -12,68 +12,21 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from commands import N, document, files, folder, frames, run, shell
 from typer.main import get_command
-from typer.testing import CliRunner, Result
 
 import sfumato
 from sfumato.cli import app
 from sfumato.cli.screen import clean, plain_table
-from sfumato.datasets import teachers
 from sfumato.schema import Schema
 
+__all__ = ["files", "folder", "frames"]  # fixtures
+
 COMMANDS = ("demo", "schema", "mask", "risk", "utility", "map", "papers")
-N = 600
-
-
-def run(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(a) for a in args])
-
-
-def document(result: Result, code: int = 0) -> Any:
-    """The one JSON document on stdout, refusing NaN and Infinity."""
-    assert result.exit_code == code, result.stderr
-
-    def refuse(token: str) -> None:
-        raise AssertionError(f"{token} is not JSON")
-
-    return json.loads(result.stdout, parse_constant=refuse)
-
-
-def shell(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sfumato", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, **options)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A survey and its schema; masked with Kim noise, λ² = 0.15 on salary and 0.3 on income."""
-    folder = tmp_path_factory.mktemp("cli")
-    survey = teachers(N, seed=5)
-    survey.write(folder / "survey.csv")
-    survey.schema.write(folder / "schema.toml")
-    done = run(
-        "mask", folder / "survey.csv", "--schema", folder / "schema.toml", "--out", folder / "release", "--mask", "kim_noise",
-        "--set", "columns=salary,income", "--set", "lambda2=salary:0.15,income:0.3", "--seed-file", folder / "seed.toml",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    return folder
-
-
-@pytest.fixture
-def files(folder: Path) -> tuple[Path, Path, Path]:
-    return folder / "survey.csv", folder / "release" / "masked.csv", folder / "schema.toml"
-
-
-@pytest.fixture
-def frames(files: tuple[Path, Path, Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return pd.read_csv(files[0]), pd.read_csv(files[1])
-
-
 # -- help and version
 
 
@@ -254,7 +207,10 @@ def test_every_mask_and_measure_is_listed_with_its_parameters() -> None:
     assert "a number of at least 0" in one
     assert "mdav" not in one
     measures = document(run("risk", "--list", "--json"))["measures"]
-    assert {"attribute_risk", "coded_value_risk"} <= {m["name"] for m in measures}
+    assert {"attribute_risk", "coded_value_risk", "k_anonymity"} <= {m["name"] for m in measures}
+    lines = run("risk", "--list").stdout.splitlines()
+    assert all(sum(line.split()[:1] == [m["name"]] for line in lines) == 1 for m in measures)
+    assert "how many records must look the same" in run("risk", "--list", "--measure", "k_anonymity").stdout
 
 
 def test_the_list_of_masks_has_a_line_for_each_under_one_heading() -> None:
@@ -368,111 +324,6 @@ def test_a_release_can_be_replaced_and_its_old_seed_is_not_lost_unasked(
     assert (tmp_path / "s").read_bytes() == seed
     assert run(*args, "--replace").exit_code == 0
     assert (tmp_path / "s").read_bytes() != seed
-
-
-# -- risk
-
-
-def test_risk_is_one_over_the_mean_squared_difference(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
-) -> None:
-    found = document(run("risk", *files[:2], "--align", "rows", "--schema", files[2], "--json"))
-    before, after = frames
-    scores = {s["column"]: s for s in found["scores"]}
-    for column in ("salary", "income"):
-        mse = ((after[column] - before[column]) ** 2).mean()
-        assert scores[column]["value"] == pytest.approx(1 / mse, rel=1e-9)
-        assert scores[column]["typical_error"] == pytest.approx(np.sqrt(mse), rel=1e-9)
-        assert scores[column]["error_over_sd"] == pytest.approx(np.sqrt(mse) / before[column].std(), rel=1e-9)
-    assert [s["column"] for s in found["scores"]] == ["salary", "income"]  # less noise for its spread: known best
-    assert found["not_applicable"] == {}
-
-
-def test_the_verdict_comes_first_and_then_the_table(files: tuple[Path, Path, Path]) -> None:
-    lines = run("risk", *files[:2], "--align", "rows", "--schema", files[2]).stdout.splitlines()
-    assert re.match(
-        r"For salary a snooper is typically off by [\d.]+ thousand dollars, \d+ % of the column's standard", lines[0]
-    )
-    assert lines[1].startswith("The snooper knows which record is the target's")
-    assert lines[3].startswith("column  ")
-    assert [line.split()[0] for line in lines[5:7]] == ["salary", "income"]
-
-
-def test_risk_of_the_top_holders(files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--set", "low=0.9", "--json")
-    score = document(run("risk", *files[:2], *args))["scores"][0]
-    x, y = (f["salary"].to_numpy() for f in frames)
-    top = x >= np.quantile(x, 0.9)
-    assert score["value"] == pytest.approx(1 / ((y - x)[top] ** 2).mean(), rel=1e-9)
-
-
-def test_a_snooper_who_is_told_the_noise_and_knows_the_age_predicts_by_regression(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
-) -> None:
-    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--knows", "age", "--published", "--json")
-    found = document(run("risk", *files[:2], *args))
-    before, after = frames
-    design = np.column_stack([np.ones(N), after["salary"], before["age"]])
-    left = before["salary"] - design @ np.linalg.lstsq(design, before["salary"], rcond=None)[0]
-    assert found["scores"][0]["value"] == pytest.approx(1 / (left**2).mean(), rel=1e-6)
-    assert found["snooper"]["strategy"] == "bayes"
-    assert found["snooper"]["covariates"] == ["age"]
-
-
-def test_a_snooper_who_may_link_the_wrong_record(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
-) -> None:
-    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--match-probability", "0.7", "--json")
-    value = document(run("risk", *files[:2], *args))["scores"][0]["value"]
-    x, y = (f["salary"].to_numpy() for f in frames)
-    squares = (y[None, :] - x[:, None]) ** 2
-    right = np.diag(squares)
-    wrong = (squares.sum(axis=1) - right) / (N - 1)
-    assert value == pytest.approx(1 / (0.7 * right + 0.3 * wrong).mean(), rel=1e-9)
-
-
-def test_files_in_another_order_are_aligned_by_a_column_and_doubted_by_rows(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
-) -> None:
-    before, after = frames
-    shuffled = after.assign(teacher_id=before["teacher_id"]).sample(frac=1, random_state=1)
-    shuffled.to_csv(tmp_path / "m.csv", index=False)
-    args = ("risk", files[0], tmp_path / "m.csv", "--schema", files[2], "--column", "salary", "--json")
-    mse = ((after["salary"] - before["salary"]) ** 2).mean()
-    assert document(run(*args, "--align", "teacher_id"))["scores"][0]["value"] == pytest.approx(1 / mse, rel=1e-9)
-    doubted = run(*args, "--align", "rows")
-    assert "--align rows does not hold" in doubted.stderr
-    assert document(doubted)["scores"][0]["value"] < 1 / mse
-    assert "does not hold" not in run("risk", *files[:2], "--schema", files[2], "--align", "rows").stderr
-
-
-def test_a_value_released_as_it_was_has_infinite_risk(files: tuple[Path, Path, Path]) -> None:
-    args = ("risk", files[0], files[0], "--align", "rows", "--schema", files[2], "--column", "salary")
-    assert document(run(*args, "--json"))["scores"][0]["value"] == "inf"
-    assert run(*args).stdout.startswith("salary is released as it was")
-
-
-def test_a_column_that_is_not_released_is_left_out_and_told(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
-) -> None:
-    frames[1].drop(columns="income").to_csv(tmp_path / "m.csv", index=False)
-    args = ("risk", files[0], tmp_path / "m.csv", "--align", "rows", "--schema", files[2], "--json")
-    found = document(run(*args))
-    assert [s["column"] for s in found["scores"]] == ["salary"]
-    assert "not in the masked file" in found["not_applicable"]["income"]
-    named = run(*args, "--column", "income")
-    assert named.exit_code == 1
-    assert "nothing is released of it" in named.stderr
-
-
-def test_each_file_is_read_in_its_own_way(
-    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
-) -> None:
-    frames[0].to_csv(tmp_path / "euro.csv", index=False, sep=";", decimal=",")
-    args = ("--read", "decimal=,", "--align", "rows", "--schema", files[2], "--column", "salary", "--json")
-    mse = ((frames[1]["salary"] - frames[0]["salary"]) ** 2).mean()
-    assert document(run("risk", tmp_path / "euro.csv", files[1], *args))["scores"][0]["value"] == pytest.approx(1 / mse)
-    assert run("risk", tmp_path / "euro.csv", files[1], *args, "--read-masked", "decimal=,").exit_code == 1
 
 
 # -- utility
@@ -675,13 +526,20 @@ WRONG = [
         "there is no schema file at no.toml",
     ),
     ("mask survey.csv --out seed.toml --mask kim_noise --seed-file s", 1, "seed.toml is a file"),
-    ("risk survey.csv", 2, "two files are needed"),
-    ("risk survey.csv release/masked.csv", 2, "--align is missing"),
+    ("risk", 2, "a file is needed"),
+    ("risk survey.csv --align rows", 2, "it needs two files"),
+    ("risk survey.csv --set k=3", 2, "name it with --measure"),
+    ("risk survey.csv --keys age,regoin", 1, "Did you mean 'region'?"),
+    ("risk survey.csv --measure k_anonymity --set k=1", 1, "a whole number of at least 2"),
+    ("risk survey.csv --measure k_anonymity --column age", 2, "does not look at single columns"),
+    ("risk survey.csv --precision age", 2, "--precision takes NAME=VALUE"),
+    ("risk survey.csv --precision age=wide", 1, "must be a number above 0"),
+    ("risk survey.csv --chart r.pdf", 1, "drawn as .svg or .png"),
     ("risk survey.csv release/masked.csv --align region", 1, "cannot align the files"),
     ("risk survey.csv release/masked.csv --align rows --column salry", 1, "Did you mean 'salary'?"),
     ("risk survey.csv release/masked.csv --align rows --column region", 1, "where numbers are needed"),
     ("risk survey.csv release/masked.csv --align rows --measure guess", 1, "not in the list of risk measures"),
-    ("risk survey.csv release/masked.csv --align rows --set low=2", 1, "at least 0 and at most 1"),
+    ("risk survey.csv release/masked.csv --align rows --column salary --set low=2", 1, "at least 0 and at most 1"),
     ("risk survey.csv release/masked.csv --align rows --strategy clever", 2, "not one of 'naive', 'bayes'"),
     ("risk survey.csv release/masked.csv --align rows --strategy naive --knows age", 2, "would change nothing"),
     ("risk survey.csv release/masked.csv --align rows --match-probability 3", 2, "less than or equal to 1"),

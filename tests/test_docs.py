@@ -145,7 +145,33 @@ def test_every_public_name_of_a_module_has_its_entry(module: str) -> None:
     assert not absent, f"{module}: add '::: {module}.NAME' to a page of docs/reference for {absent}"
 
 
-@pytest.mark.parametrize("family", ["mask", "measure", "estimator"])
+RISK_PAGES = {
+    n: t for n, t in TEXT.items() if n.startswith("risk/") and n not in ("risk/index.md", "risk/calibration.md")
+}
+RISK_SECTIONS = ("Definition", "Parameters", "Example", "When to use it", "Source")
+
+
+@pytest.mark.parametrize("name", RISK_PAGES)
+def test_the_page_of_a_measure_defines_it_shows_it_and_says_when_to_use_it(name: str) -> None:
+    heads = re.findall(r"^## (.+)$", RISK_PAGES[name], re.M)
+    assert [h for h in heads if h in RISK_SECTIONS] == list(RISK_SECTIONS)
+    section = RISK_PAGES[name].partition("## Example\n")[2].partition("\n## ")[0]
+    assert re.search(r"^```python\n.*?^```\n\n```text\n.+?^```", section, re.M | re.S), (
+        f"{name}: the example shows nothing"
+    )
+
+
+@pytest.mark.parametrize("cls", [c for c in registered("measure").values() if c.__module__.startswith("sfumato.risk.")])
+def test_every_risk_measure_has_its_page_with_each_parameter_in_words(cls: type[Any]) -> None:
+    pages = [n for n, t in {**RISK_PAGES, "measures.md": TEXT["measures.md"]}.items() if re.search(rf"\b{cls.__name__}\b", t)]
+    assert pages, f"no page of docs/risk defines {cls.__name__}"
+    if pages != ["measures.md"]:
+        told = set(re.findall(r"`(\w+)", "\n".join(re.findall(r"^\| (`.+?) \|", "".join(map(TEXT.get, pages)), re.M))))  # type: ignore[arg-type]
+        assert set(cls.parameters()) <= told, f"{pages} does not say what these mean: {set(cls.parameters()) - told}"
+        assert any(f"({Path(n).name})" in TEXT["risk/index.md"] for n in pages), f"docs/risk/index.md lacks {pages}"
+
+
+@pytest.mark.parametrize("family", ["mask", "measure", "estimator", "attack"])
 def test_every_registered_class_is_documented_with_its_parameters(family: str) -> None:
     shown = {path.rpartition(".")[2] for path in _documented()}
     classes = [c for c in registered(family).values() if c.__module__.startswith("sfumato.")]
@@ -156,8 +182,9 @@ def test_every_registered_class_is_documented_with_its_parameters(family: str) -
         for name, parameter in cls.parameters().items():
             assert parameter.doc, f"{cls.__name__}.{name} has no words"
     if family != "mask":
+        pages = TEXT["measures.md"] + "".join(RISK_PAGES.values())
         for cls in classes:
-            assert f"`{cls.__name__}" in TEXT["measures.md"], f"docs/measures.md does not define {cls.__name__}"
+            assert f"`{cls.__name__}" in pages, f"neither docs/measures.md nor docs/risk defines {cls.__name__}"
 
 
 MASK_PAGES = {n: t for n, t in TEXT.items() if n.startswith("masks/") and n != "masks/index.md"}

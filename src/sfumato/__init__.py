@@ -21,7 +21,8 @@ _HOMES = {
     "Weighted": "sfumato.contract", "Worst": "sfumato.contract",
     "BottomCode": "sfumato.masks", "Identity": "sfumato.masks", "IndependentNoise": "sfumato.masks",
     "KimNoise": "sfumato.masks", "RemoveIdentifiers": "sfumato.masks", "TopCode": "sfumato.masks",
-    "AttributeRisk": "sfumato.risk", "CodedValueRisk": "sfumato.risk",
+    "AttributeRisk": "sfumato.risk", "CodedValueRisk": "sfumato.risk", "IndividualRisk": "sfumato.risk",
+    "KAnonymity": "sfumato.risk", "risk_profile": "sfumato.risk",
     "EstimatorUtility": "sfumato.utility",
     "NormalPopulation": "sfumato.rumap", "RUMap": "sfumato.rumap", "ru_map": "sfumato.rumap",
     "Report": "sfumato.reports",
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
     from sfumato.reports import Report as Report
     from sfumato.risk import AttributeRisk as AttributeRisk
     from sfumato.risk import CodedValueRisk as CodedValueRisk
+    from sfumato.risk import IndividualRisk as IndividualRisk
+    from sfumato.risk import KAnonymity as KAnonymity
+    from sfumato.risk import risk_profile as risk_profile
     from sfumato.rumap import NormalPopulation as NormalPopulation
     from sfumato.rumap import RUMap as RUMap
     from sfumato.rumap import ru_map as ru_map

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sfumato.engines import Column, Kind, LocalEngine
 from sfumato.errors import DataError, ParameterError
-from sfumato.kernels.classes import classes, find_rows
+from sfumato.kernels.classes import classes, find_rows, row_finder
 from sfumato.microdata import Microdata, missing_of, numbers_of
-from sfumato.schema import Attribute
+from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -93,12 +93,20 @@ class Classes:
         values = tuple(self.values[i] for i in places)
         return Classes(tuple(names), kept, values, sizes, weights, self.rule, self.records, labels)
 
+    def find(self, columns: Mapping[str, Column], schema: Schema, grouped: Collection[str] = ()) -> NDArray[np.int64]:
+        """Return the class of each row of some columns by the keys' names, shape (rows,); -1 where no class is like it.
+
+        Columns in `grouped` hold the numbers of intervals already.
+        """
+        here = [_coded(columns[n], schema[n], None, n in grouped) for n in self.names]
+        return find_rows(self.codes, [_recoded(*theirs, mine) for theirs, mine in zip(here, self.values, strict=True)])
+
     def counts_in(self, other: Classes) -> Numbers:
         """Return how many records of another file match each class of this one, by weight where the other has them; (c,).
 
         The other file's keys must have the same names; its values are compared with this one's as they are.
         """
-        mine, theirs = zip(*(_common(*pair) for pair in zip(_keys(self), _keys(other), strict=True)), strict=True)
+        mine, theirs = zip(*(common_codes(*pair) for pair in zip(_keys(self), _keys(other), strict=True)), strict=True)
         amounts = np.asarray(other.sizes if other.weights is None else other.weights, np.float64)
         if self.rule != "wildcard":
             found = find_rows(theirs, mine)
@@ -171,11 +179,11 @@ def _elsewhere(
     values = tuple(v for _, v in coded)
 
     def labels() -> NDArray[np.int64]:
-        parts = []
+        parts, find = [], row_finder(codes)
         for rows in data.engine.batches(names):
             here = [_coded(rows.columns[n], data.schema[n], widths.get(n)) for n in names]
             aligned = [_recoded(theirs, known, mine) for (theirs, known), mine in zip(here, values, strict=True)]
-            parts.append(np.column_stack([rows.ids, find_rows(codes, aligned)]))
+            parts.append(np.column_stack([rows.ids, find(aligned)]))
         found = np.concatenate(parts)
         order = np.argsort(found[:, 0], kind="stable")
         ids = data.engine.collect([]).ids
@@ -232,11 +240,10 @@ def _keys(found: Classes) -> list[tuple[Codes, Sequence[Any]]]:
     return list(zip(found.codes, found.values, strict=True))
 
 
-def _common(mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequence[Any]]) -> tuple[Codes, Codes]:
-    """Return both files' codes of a key in one numbering."""
-    extra = dict.fromkeys(theirs[1])
-    numbering = {value: i for i, value in enumerate([*mine[1], *(v for v in extra if v not in set(mine[1]))])}
-    table = np.array([*(numbering[v] for v in theirs[1]), -1], np.int32)
+def common_codes(mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequence[Any]]) -> tuple[Codes, Codes]:
+    """Return both files' codes of a column in one numbering, which begins with mine; values are compared as they are."""
+    numbering = {value: i for i, value in enumerate(mine[1])}
+    table = np.array([*(numbering.setdefault(v, len(numbering)) for v in theirs[1]), -1], np.int32)
     return mine[0], table[theirs[0]]
 
 

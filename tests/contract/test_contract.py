@@ -21,7 +21,22 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Mask, Measure, Parametric, Recipe, Release, Scope, Score, Side, build, registered
+from sfumato.contract import (
+    Draws,
+    Holdout,
+    Mask,
+    Measure,
+    Need,
+    Parametric,
+    Recipe,
+    Release,
+    Scope,
+    Score,
+    Side,
+    Snooper,
+    build,
+    registered,
+)
 from sfumato.contract.parameters import Parameter, snake
 from sfumato.engines import RECORD_ID, Kind
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError
@@ -55,9 +70,9 @@ SCHEMA = Schema(
 )
 
 
-def table(n: int = N) -> pa.Table:
+def table(n: int = N, seed: int = 1986) -> pa.Table:
     """People in households: gaps of every kind, codes for no answer, whole numbers, bounds, ties."""
-    g = np.random.default_rng(1986)
+    g = np.random.default_rng(seed)
     i = np.arange(n)
     rent = np.repeat(g.gamma(4, 212.5, n // 2 + 1), 2)[:n]
     pay = np.round(20_117.25 + 11.5 * rent + g.normal(0, 4000, n), 2)
@@ -134,10 +149,20 @@ FILLED: dict[str, Callable[[], Any]] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "stratified_sample": {"unit": "record", "within": ("region",)},
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
+    "match_risk": {"missing": "value"},
+    "population_uniques": {"missing": "value"},
 }
 """What classes that need one of several optional parameters are given."""
-UNFIT = {("stratified_sample", "unit")}
-"""Choices that these data rule out: the table has no strata of households (tests/test_masks_records.py has them)."""
+UNFIT = {
+    ("match_risk", "missing"),
+    ("population_uniques", "missing"),
+    ("stratified_sample", "unit"),
+    ("t_closeness", "distance"),
+    *((name, "against") for name in ("cap", "di_sco", "rapid", "tcap")),
+}
+"""Choices that these data rule out: the table has no strata of households (tests/test_masks_records.py has them), no column
+that has both an order and a hierarchy (tests/test_t_closeness.py), and the release no holdout (tests/test_cap.py and its like).
+Where missing ages match anybody, no record is unique (tests/test_match_risk.py)."""
 
 WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("top_code", "replace"): {"quantile": 0.9},
@@ -562,6 +587,17 @@ def test_a_matrix_mask_is_its_matrices_and_any_other_says_why_not(mask: Mask, da
 # Measures
 
 
+def snooper_for(measure: Measure) -> Snooper:
+    """Return a snooper who has what the measure needs: a table of the population, where it needs one."""
+    return Snooper().learn(population=local()) if Need.POPULATION in measure.needs else Snooper()
+
+
+def beside_others(made: Release, measure: Measure) -> Release:
+    """Return the release with other people's records, which no mask has seen, where the measure needs them."""
+    others = Holdout.of(Microdata(table(seed=2014), SCHEMA))
+    return made.with_holdout(others) if Need.HOLDOUT in measure.needs else made
+
+
 def assert_score(score: Score, measure: Measure) -> None:
     assert isinstance(score, Score)
     assert not math.isnan(score.value)
@@ -579,7 +615,7 @@ def assert_score(score: Score, measure: Measure) -> None:
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_measure_scores_a_release(measure: Measure, release: Release) -> None:
-    score = measure.score(release)
+    score = measure.score(beside_others(release, measure), snooper_for(measure))
     assert_score(score, measure)
     if score.records is not None:
         assert len(score.records) == len(release.original)
@@ -588,16 +624,18 @@ def test_a_measure_scores_a_release(measure: Measure, release: Release) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_same_release_has_the_same_score(measure: Measure, data: Microdata) -> None:
     recipe = KimNoise() >> TopCode()
-    one, two = (measure.score(recipe.apply(data, Draws(3))) for _ in range(2))
+    one, two = (
+        measure.score(beside_others(recipe.apply(data, Draws(3)), measure), snooper_for(measure)) for _ in range(2)
+    )
     assert one == two
-    assert measure.score(recipe.apply(data, Draws(3))) == one
+    assert measure.score(beside_others(recipe.apply(data, Draws(3)), measure), snooper_for(measure)) == one
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_measuring_leaves_both_files_untouched(measure: Measure, data: Microdata) -> None:
     made = KimNoise().apply(data, DRAWS)
     before = made.original.digest(), made.masked.digest()
-    measure.score(made)
+    measure.score(beside_others(made, measure), snooper_for(measure))
     fresh = KimNoise().apply(local(), DRAWS)
     assert (made.original.digest(), made.masked.digest()) == before == (fresh.original.digest(), fresh.masked.digest())
 
@@ -606,7 +644,7 @@ def test_measuring_leaves_both_files_untouched(measure: Measure, data: Microdata
 def test_a_measure_learns_nothing_into_itself(measure: Measure, release: Release) -> None:
     shown, written = repr(measure), None if "function" in str(measure) else measure.to_dict()
     ready = measure.prepare(release.original)
-    measure.score(release)
+    measure.score(beside_others(release, measure), snooper_for(measure))
     assert ready == measure
     assert repr(ready) == repr(measure) == shown
     assert written is None or ready.to_dict() == measure.to_dict() == written
@@ -616,22 +654,19 @@ def test_a_measure_learns_nothing_into_itself(measure: Measure, release: Release
 def test_observations_have_the_declared_size_and_average_to_a_value(measure: Measure, data: Microdata) -> None:
     ready = measure.prepare(data)
     recipe = KimNoise(lambda2=0.3) >> TopCode()
-    observations = np.stack([ready.observe(recipe.apply(data, Draws(s)), _snooper()) for s in range(3)])
+    made = [beside_others(recipe.apply(data, Draws(s)), measure) for s in range(3)]
+    observations = np.stack([ready.observe(release, snooper_for(measure)) for release in made])
     assert observations.shape == (3, measure.size)
     values = ready.value(observations)
     assert values.shape == (3,)
     assert float(ready.value(observations.mean(axis=0))) == ready.estimate(observations)[0]
 
 
-def _snooper() -> Any:
-    return build("snooper", {"snooper": "snooper"})
-
-
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_measure_without_alignment_says_whether_it_applies(measure: Measure, release: Release) -> None:
     loose = Release.of(release.original, release.masked)
     try:
-        assert_score(measure.score(loose), measure)
+        assert_score(measure.score(beside_others(loose, measure), snooper_for(measure)), measure)
     except NotApplicable as reason:
         assert_sentence(reason, release.original)
 
@@ -640,7 +675,10 @@ def test_a_measure_without_alignment_says_whether_it_applies(measure: Measure, r
 def test_a_measure_scores_the_same_on_another_engine(
     measure: Measure, release: Release, release_elsewhere: Release
 ) -> None:
-    here, there = measure.score(release), measure.score(release_elsewhere)
+    here, there = (
+        measure.score(beside_others(release, measure), snooper_for(measure)),
+        measure.score(beside_others(release_elsewhere, measure), snooper_for(measure)),
+    )
     assert there.value == pytest.approx(here.value, rel=1e-6)
     assert there.measure == here.measure
 
@@ -652,7 +690,7 @@ def test_a_measure_scores_extreme_data_or_says_in_a_sentence_why_not(measure: Me
     made = Recipe(()).apply(data, DRAWS)
     try:
         with np.errstate(invalid="ignore"):  # a warning on the way to a refusal does no harm
-            score = measure.score(made)
+            score = measure.score(made, snooper_for(measure))
     except SfumatoError as error:
         assert_sentence(error, data)
         return
@@ -666,7 +704,10 @@ def test_a_measure_names_the_columns_it_looks_at(measure: Measure, release: Rele
         return
     assert set(columns) <= set(release.masked.schema.names())
     part = RECIPE.apply(release.original.local({*columns, *NUMBERS, "home"}), DRAWS)
-    assert measure.score(part).value == measure.score(release).value
+    assert (
+        measure.score(beside_others(part, measure), snooper_for(measure)).value
+        == measure.score(beside_others(release, measure), snooper_for(measure)).value
+    )
 
 
 # Estimators

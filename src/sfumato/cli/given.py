@@ -42,16 +42,17 @@ def convert(parameter: Parameter | None, text: str) -> Any:
         return tuple(name.strip() for name in text.split(","))
     if ":" in text and (parameter.per_column or parameter.columns == "weights"):
         pairs = (part.rpartition(":") for part in text.split(","))
-        return {name.strip(): _number(value) for name, _, value in pairs}
+        return {name.strip(): number(value) for name, _, value in pairs}
     if parameter.numeric:
-        return _number(text)
-    parts = [_number(part) for part in text.split(",")]
+        return number(text)
+    parts = [number(part) for part in text.split(",")]
     if len(parts) > 1 and all(isinstance(part, float) for part in parts):
         return tuple(parts)
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _number(text: str) -> Any:
+def number(text: str) -> Any:
+    """Return the number that a text is, or the text itself."""
     try:
         return float(text)
     except ValueError:
@@ -154,15 +155,17 @@ def _range(path: str, low: float, high: float, count: int, parameter: Parameter)
 
 
 def risk_measure(text: str, measure: str) -> Measure:
-    """Return a risk measure from a column, or from "column; low=0.99"."""
+    """Return a risk measure from a column, from "column; low=0.99", or from a measure's name: "k_anonymity; k=5"."""
     from sfumato.cli.listing import risk_measures
 
     known = risk_measures()
     if measure not in known:
         raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
     column, _, rest = text.partition(";")
-    facts = settings(known[measure], (part for part in rest.split(";") if part.strip()), "--risk")
-    return known[measure].from_dict({"column": column.strip(), **facts})
+    named = column.strip() in known
+    cls = known[column.strip()] if named else known[measure]
+    facts = settings(cls, (part for part in rest.split(";") if part.strip()), "--risk")
+    return cls.from_dict(facts if named else {"column": column.strip(), **facts})
 
 
 def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: list[Measure]) -> dict[str, float]:
@@ -254,7 +257,7 @@ def _weights(text: str, columns: list[str]) -> dict[str, float]:
     for sign, term in zip(parts[::2], parts[1::2], strict=True):
         factor, star, name = term.rpartition("*")
         name = name.strip()
-        value = _number(factor) if star else 1.0
+        value = number(factor) if star else 1.0
         if name not in columns or not isinstance(value, float) or name in weights:
             return {}
         weights[name] = -value if sign == "-" else value

@@ -11,27 +11,24 @@ if TYPE_CHECKING:
 
 
 def risk_measures() -> dict[str, type[Measure]]:
-    """Return every risk measure that looks at one column, by name."""
-    from sfumato.contract import Combination, Measure, Side, registered
+    """Return every risk measure by name."""
+    from sfumato.contract import Side
 
-    classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
-    return {
-        name: cls
-        for name, cls in classes.items()
-        if not issubclass(cls, Combination) and cls.side is Side.RISK and "column" in cls.parameters()
-    }
+    return {name: cls for name, cls in _measures().items() if cls.side is Side.RISK}
 
 
 def utility_measures() -> dict[str, type[Measure]]:
     """Return every utility measure that can be asked for by its name alone."""
-    from sfumato.contract import Combination, Measure, Side, registered
+    from sfumato.contract import Side
+
+    return {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY and not _needed(cls)}
+
+
+def _measures() -> dict[str, type[Measure]]:
+    from sfumato.contract import Combination, Measure, registered
 
     classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
-    return {
-        name: cls
-        for name, cls in classes.items()
-        if not issubclass(cls, Combination) and cls.side is Side.UTILITY and not _needed(cls)
-    }
+    return {name: cls for name, cls in classes.items() if not issubclass(cls, Combination)}
 
 
 def _needed(cls: type[Parametric]) -> list[str]:
@@ -44,6 +41,19 @@ def masks() -> dict[str, type[Parametric]]:
     from sfumato.contract import registered
 
     return registered("mask")
+
+
+def show_measures(screen: Screen, name: str | None) -> None:
+    """Print every risk measure in a line, or one with its parameters; as JSON all that is known in both cases."""
+    known = risk_measures()
+    if name is not None or screen.as_json:
+        show(screen, known if name is None else {name: known[name]}, "measures")
+        return
+    width = max(map(len, known))
+    for n in sorted(known):
+        screen.say(f"  {n:<{width}}  {_summary(known[n])}")
+    screen.say()
+    screen.say("The parameters of one, such as k_anonymity: sfumato risk --list --measure k_anonymity")
 
 
 def show_masks(screen: Screen, name: str | None) -> None:

@@ -74,7 +74,7 @@ def load_release(
     from sfumato.contract import Release
 
     before = load(screen, original, schema, read[0])
-    after = _like(before, masked, read[1])
+    after = load_like(before, masked, read[1])
     release = Release.of(before, after, align)
     if align == "rows" and (name := _shuffled(before, after)):
         screen.note(
@@ -98,7 +98,8 @@ def _shuffled(before: Microdata, after: Microdata) -> str:
     return suspect
 
 
-def _like(original: Microdata, path: Path, read: list[str] | None) -> Microdata:
+def load_like(original: Microdata, path: Path, read: list[str] | None = None) -> Microdata:
+    """Read another file with columns of the same names; the original's schema holds for them."""
     from sfumato.schema import Schema
 
     masked = _read(path, read)

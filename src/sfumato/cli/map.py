@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.drawing import check_chart, save_chart
 from sfumato.cli.given import grid, recipe_of, risk_measure, thresholds, utility_of
 from sfumato.cli.handling import INFEASIBLE
 from sfumato.cli.load import load, refuse_existing
 from sfumato.cli.options import (
     OUTPUT,
     Json,
+    Keys,
     Knows,
     MaskName,
     MatchProbability,
+    Precision,
     Published,
     Read,
     RecipeFile,
@@ -29,13 +32,10 @@ from sfumato.cli.options import (
     snooper_of,
 )
 from sfumato.cli.screen import Screen, percent
-from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:
     from sfumato.microdata import Microdata
     from sfumato.rumap import Choice, RUMap
-
-_CHARTS = (".svg", ".png")
 
 
 def map_(
@@ -53,7 +53,7 @@ def map_(
         list[str],
         typer.Option(
             help="A column that a snooper wants to know, or with parameters of the measure: 'salary; low=0.99' for the "
-            "top one percent. May be repeated.",
+            "top one percent; or a measure by name: 'k_anonymity; k=5'. May be repeated.",
             show_default=False,
         ),
     ],
@@ -94,6 +94,8 @@ def map_(
     match_probability: MatchProbability = 1.0,
     knows: Knows = None,
     published: Published = False,
+    keys: Keys = None,
+    precision: Precision = None,
     schema: SchemaFile = None,
     read: Read = None,
     seed: Annotated[
@@ -112,16 +114,14 @@ def map_(
     from sfumato.rumap import ru_map
 
     screen = Screen(as_json)
-    for path, what in ((out, "the report"), (chart, "the chart")):
-        if path is not None:
-            refuse_existing(path, replace, what)
-    if chart is not None and chart.suffix.lower() not in _CHARTS:
-        raise ParameterError(f"a chart is drawn as .svg or .png; {chart.name} is neither.")
+    if out is not None:
+        refuse_existing(out, replace, "the report")
+    check_chart(chart, replace)
     method = recipe_of(recipe, mask, set_)
     swept = grid(over, method)
     risks = [risk_measure(text, measure) for text in risk]
     limits = thresholds(max_risk, max_error, risks)
-    snooper = snooper_of(strategy, match_probability, knows, published)
+    snooper = snooper_of(strategy, match_probability, knows, published, keys, precision)
     data = load(screen, file, schema, read)
     utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
     choice: Choice | None = None
@@ -162,15 +162,8 @@ def _draw(
 ) -> None:
     """Write the report and the chart."""
     if chart is not None:
-        from sfumato.charts.render import to_png, to_svg
-        from sfumato.files import write_text
-
         tell("Drawing", 0, 0)
-        picture = m.chart(limits or None, choice)
-        if chart.suffix.lower() == ".svg":
-            write_text(chart, to_svg(picture))
-        else:
-            to_png(picture, chart)
+        save_chart(m.chart(limits or None, choice), chart)
     if out is not None:
         from sfumato.reports import Report
         from sfumato.reports.sections import data_section

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from sfumato.cli.given import number, pair
 from sfumato.cli.handling import Misuse
 
 SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
@@ -111,13 +112,51 @@ Knows = Annotated[
 Published = Annotated[bool, typer.Option("--published", help="The noise level is published.", rich_help_panel=SNOOPER)]
 
 
+Keys = Annotated[
+    str | None,
+    typer.Option(
+        "--keys",
+        metavar="COLUMNS",
+        help="Columns that he knows of a person and looks for records by, with commas between. The schema's keys if not given.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+Precision = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--precision",
+        metavar="COLUMN=WIDTH",
+        help="He knows a key of numbers only to within intervals of this width: age=5. May be repeated.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+Coverage = Annotated[
+    float,
+    typer.Option(
+        "--coverage", help="Share of the persons that his file covers.", min=0, max=1, rich_help_panel=SNOOPER
+    ),
+]
+Errors = Annotated[
+    float,
+    typer.Option(
+        "--errors", help="Probability that a value in his file is wrong.", min=0, max=1, rich_help_panel=SNOOPER
+    ),
+]
+
+
 def snooper_of(
-    strategy: Literal["naive", "bayes"] | None, match_probability: float, knows: str | None, published: bool
+    strategy: Literal["naive", "bayes"] | None,
+    match_probability: float,
+    knows: str | None,
+    published: bool,
+    keys: str | None = None,
+    precision: list[str] | None = None,
+    **facts: Any,
 ) -> Any:
     """Build the snooper; one who knows more than the released value is taken to use it."""
     from sfumato.contract import Snooper
 
-    covariates = tuple(name.strip() for name in knows.split(",") if name.strip()) if knows else ()
+    covariates = _names(knows)
     if strategy == "naive" and (covariates or published):
         raise Misuse(
             "a naive snooper takes the released value as it is, so --knows and --published would change nothing. "
@@ -128,4 +167,11 @@ def snooper_of(
         match_probability=match_probability,
         covariates=covariates,
         parameter_published=published,
+        keys=_names(keys),
+        precision={name: number(value) for name, value in (pair(p, "--precision", "age=5") for p in precision or ())},
+        **facts,
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()

@@ -1,98 +1,197 @@
-"""`sfumato risk`: what a snooper learns from a masked file."""
+"""`sfumato risk`: what a snooper could learn from a file."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sfumato.cli.drawing import check_chart, save_chart
 from sfumato.cli.given import settings
 from sfumato.cli.handling import Misuse
-from sfumato.cli.listing import risk_measures, show
-from sfumato.cli.load import load_release
+from sfumato.cli.listing import risk_measures, show_measures
+from sfumato.cli.load import load, load_like, load_release
 from sfumato.cli.options import (
+    OUTPUT,
+    READING,
+    SNOOPER,
+    Coverage,
+    Errors,
     Json,
+    Keys,
     Knows,
     MatchProbability,
+    Precision,
     Published,
     Read,
     ReadMasked,
+    Replace,
     SchemaFile,
     Strategy,
     measure_names,
     snooper_of,
 )
-from sfumato.cli.screen import Screen, percent, shown
-from sfumato.errors import DataError, NotApplicable, ParameterError, unknown_name
+from sfumato.cli.risk_columns import show_columns
+from sfumato.cli.risk_page import show_page, show_score
+from sfumato.cli.screen import Screen
+from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.contract import Measure, Release, Score, Snooper
+    from sfumato.contract import Measure, Release
 
 
 def risk(
-    original: Annotated[
-        Path | None, typer.Argument(metavar="ORIGINAL", help="The confidential file.", show_default=False)
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="The file that would be released; the original, if a second is given.",
+            show_default=False,
+        ),
     ] = None,
     masked: Annotated[
-        Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)
+        Path | None, typer.Argument(metavar="[MASKED]", help="What was made of it.", show_default=False)
     ] = None,
     align: Annotated[
         str | None,
         typer.Option(
             metavar="rows|COLUMN",
             help="Which masked record is whose: rows, if both files list the same records in the same order, "
-            "or a column of both files that is unique.",
+            "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
         ),
+    ] = None,
+    k: Annotated[int, typer.Option(help="Records that fewer than this many match are counted.", min=2)] = 3,
+    missing: Annotated[
+        Literal["wildcard", "value", "ignored"],
+        typer.Option(
+            help="What a missing key means: it matches anything, is a value of its own, or its record is left out."
+        ),
+    ] = "wildcard",
+    fraction: Annotated[
+        float | None,
+        typer.Option(help="Share of the population that is in the file; from the survey weights if not given.", max=1),
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(help="One measure instead of the page; --list shows all.", autocompletion=measure_names),
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="What the snooper wants to know; may be repeated. Every confidential column of numbers if not given."
+            help="What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named). "
+            "May be repeated."
         ),
     ] = None,
-    measure: Annotated[
-        str, typer.Option(help="Which measure; --list shows all.", autocompletion=measure_names)
-    ] = "attribute_risk",
     set_: Annotated[
         list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the measure, such as k=5. May be repeated."),
+    ] = None,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
+    ] = False,
+    keys: Keys = None,
+    precision: Precision = None,
+    population: Annotated[
+        Path | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter of the measure, such as low=0.99. May be repeated."
+            help="A file of the population, or a table of it with a column of counts that has the role weight in the schema.",
+            rich_help_panel=SNOOPER,
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show every measure with its parameters, and stop.")] = False,
+    coverage: Coverage = 1.0,
+    errors: Errors = 0.0,
     strategy: Strategy = None,
     match_probability: MatchProbability = 1.0,
     knows: Knows = None,
     published: Published = False,
+    holdout: Annotated[
+        Path | None,
+        typer.Option(help="Records that were set aside before masking.", rich_help_panel=READING),
+    ] = None,
     schema: SchemaFile = None,
     read: Read = None,
     read_masked: ReadMasked = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Also tell the risk of each subgroup by this column.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw the risk profile (.svg or .png).", rich_help_panel=OUTPUT)
+    ] = None,
+    riskiest: Annotated[
+        int,
+        typer.Option(
+            help="List so many of the riskiest records by row number: for the custodian's eyes only.",
+            min=0,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = 0,
+    replace: Replace = False,
     as_json: Json = False,
 ) -> None:
-    """Tell how closely a snooper can know a person's value from a masked file.
+    """Tell how much a snooper could learn from a file: the verdict first, then every measure that applies.
 
-    R = 1 / (mean squared error of his guess), so lower is safer; the error in the column's own unit stands beside it.
+    With one file, the file is looked at as it is. With two, the second was made of the first by masking.
     """
     screen = Screen(as_json)
     if list_:
-        show(screen, risk_measures(), "measures")
+        show_measures(screen, None if measure is None else _class(measure).name)
         return
-    if original is None or masked is None:
-        raise Misuse("two files are needed: the original, then the masked one.")
-    if align is None:
+    if file is None:
+        raise Misuse("a file is needed: the one that would be released, or the original and then the masked one.")
+    check_chart(chart, replace)
+    cls = _class(measure) if measure else _class("attribute_risk") if column else None
+    facts = {} if cls is None else settings(cls, set_ or ())
+    if cls is None and set_:
+        raise Misuse("--set is for the parameters of one measure: name it with --measure.")
+    if cls is not None and "column" in cls.parameters():
+        cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
+    known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
+    release = _release(screen, file, masked, align, schema, read, read_masked)
+    if population is not None:
+        known = known.learn(population=load_like(release.original, population))
+    if holdout is not None:
+        from sfumato.contract import Holdout
+
+        release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
+    if cls is not None and "column" in cls.parameters() and "column" not in facts:
+        show_columns(screen, release, cls, facts, column or [], known)
+        return
+    if cls is not None:
+        show_score(screen, release, known, cls.from_dict(_with_columns(cls, facts, column)))
+        return
+    from sfumato.risk.profile import risk_profile
+
+    with screen.progress() as tell:
+        profile = risk_profile(release, known, k=k, missing=missing, fraction=fraction, progress=tell)
+        if chart is not None:
+            tell("Drawing", 0, 0)
+            save_chart(profile.chart(), chart)
+    show_page(screen, profile, riskiest, by)
+
+
+def _release(
+    screen: Screen,
+    file: Path,
+    masked: Path | None,
+    align: str | None,
+    schema: Path | None,
+    read: list[str] | None,
+    read_masked: list[str] | None,
+) -> Release:
+    from sfumato.contract import Release
+
+    if masked is not None:
+        return load_release(screen, file, masked, schema, (read, read_masked), align)
+    if align is not None:
         raise Misuse(
-            "--align is missing: say --align rows if both files list the same records in the same order, or name a column "
-            "that both files have and in which no value stands twice."
+            "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )
-    snooper = snooper_of(strategy, match_probability, knows, published)
-    cls = _class(measure)
-    facts = settings(cls, set_ or ())
-    cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
-    release = load_release(screen, original, masked, schema, (read, read_masked), align)
-    scores, refused = _scores(release, cls, facts, column or [], snooper)
-    _show(screen, release, snooper, scores, refused)
+    return Release.as_it_is(load(screen, file, schema, read))
 
 
 def _class(name: str) -> type[Measure]:
@@ -102,88 +201,10 @@ def _class(name: str) -> type[Measure]:
     return known[name]
 
 
-def _scores(
-    release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
-) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
-    """Return (column, score, error / standard deviation), the worst first, and why columns were left out."""
-    from sfumato.engines import Kind
-
-    named = bool(columns)
-    before, after = release.original, release.masked.engine.kinds
-    columns = columns or [n for n in before.schema.names(role="confidential") if before.kind(n) is Kind.NUMBER]
+def _with_columns(cls: type[Measure], facts: dict[str, Any], columns: list[str] | None) -> dict[str, Any]:
     if not columns:
-        raise DataError(
-            "there is no confidential column of numbers. Name one with --column, or give one the role "
-            "'confidential' in a schema."
-        )
-    scores, refused = [], {}
-    for name in dict.fromkeys(columns):
-        before.kind(name)  # refuses an unknown name
-        try:
-            if name not in after:
-                raise NotApplicable(f"column '{name}' is not in the masked file, so nothing is released of it.")
-            score = cls.from_dict({"column": name, **facts}).score(release, snooper)
-        except NotApplicable as reason:
-            if named:
-                raise
-            refused[name] = str(reason)
-        else:
-            spread = math.sqrt(float(before.moments([name]).covariance[0, 0]))
-            scores.append((name, score, _error(score) / spread if spread > 0 else math.nan))
-    if not scores:
-        raise NotApplicable(" ".join(refused.values()))
-    return sorted(scores, key=lambda s: (math.isnan(s[2]), s[2])), refused
-
-
-def _error(score: Score) -> float:
-    return 1 / math.sqrt(score.value) if score.value > 0 else math.inf
-
-
-def _show(
-    screen: Screen,
-    release: Release,
-    snooper: Snooper,
-    scores: list[tuple[str, Score, float]],
-    refused: dict[str, str],
-) -> None:
-    screen.say(_verdict(*scores[0]), strong=True)
-    screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
-    screen.say()
-    schema = release.original.schema
-    rows = [
-        (n, s.value, _interval(s), _error(s), schema[n].unit, None if math.isnan(r) else percent(r))
-        for n, s, r in scores
-    ]
-    heads = ("column", "risk R", "95 % interval", "typical error", "unit", "of the standard deviation")
-    screen.table(heads, rows, (1, 3, 5))
-    for n, s, _ in scores:
-        if s.groups:
-            screen.say()
-            screen.table((f"{n}, by group of targets", "risk R"), list(s.groups.items()), (1,))
-    if len(scores) > 1:
-        screen.say("The column that a snooper knows best, for its spread, stands first; R itself depends on the unit.")
-    for column, reason in refused.items():
-        screen.note(f"{column}: {reason}")
-    screen.answer(
-        {
-            "records": len(release.masked),
-            "snooper": {"words": snooper.describe(), **snooper.to_dict()},
-            "scores": [
-                {"column": n, **s.to_dict(), "typical_error": _error(s), "error_over_sd": r} for n, s, r in scores
-            ],
-            "not_applicable": refused,
-        }
-    )
-
-
-def _verdict(column: str, score: Score, share: float) -> str:
-    if score.value == math.inf:
-        return f"{column} is released as it was: a snooper who finds the record knows the value exactly."
-    relative = "" if math.isnan(share) else f", {percent(share)} of the column's standard deviation"
-    return f"For {column} {score.words}{relative}."
-
-
-def _interval(score: Score) -> str:
-    if score.interval is None or not math.isfinite(score.value):
-        return "–"
-    return f"{shown(score.interval[0])} to {shown(score.interval[1])}"
+        return facts
+    named = [name for name in ("columns", "over") if name in cls.parameters()]
+    if not named:
+        raise Misuse(f"{cls.name} does not look at single columns, so --column would change nothing.")
+    return {**facts, named[0]: tuple(columns)}

@@ -3,6 +3,7 @@
 from sfumato.contract.attack import Attack, Guesses, Success, success, wilson
 from sfumato.contract.combine import Combination, Weighted, Worst
 from sfumato.contract.draws import Draws
+from sfumato.contract.holdout import Holdout, hold_out
 from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, check_values, numeric_targets
 from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.measure import Design, DirectMeasure, Measure, Need, reciprocal
@@ -15,9 +16,9 @@ from sfumato.contract.section import Figure, Section, Table
 from sfumato.contract.snooper import Snooper
 
 __all__ = [
-    "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Mask", "MatrixForm",
-    "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope", "Score", "Section",
-    "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build", "categorical_targets", "check_covariance",
-    "check_numbers", "check_values", "find", "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps",
-    "success", "wilson",
+    "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Holdout", "Mask",
+    "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope",
+    "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build",
+    "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out", "learned",
+    "numeric_targets", "param", "reciprocal", "registered", "run_steps", "success", "wilson",
 ]  # fmt: skip

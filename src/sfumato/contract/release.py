@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
+from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
 from sfumato.errors import DataError, NotApplicable, unknown_name
 from sfumato.files import whole_folder
@@ -64,6 +65,28 @@ class Release:
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
         return {} if self.recipe is None else self.recipe.told()
+
+    def with_holdout(self, held: Holdout) -> Release:
+        """Return the release with records that were set aside before masking; see `hold_out`.
+
+        Refused: records that are in the original too, other columns than the original's, and records that were masked.
+        """
+        if not isinstance(held, Holdout):
+            raise DataError(
+                "a holdout is set aside before masking, by hold_out(data, share, draws); what was masked cannot serve as one. "
+                "If it is another file of the same kind of people, not masked, take it with Holdout.of(data)."
+            )
+        if wrong := sorted(set(held.engine.kinds.items()) ^ set(self.original.engine.kinds.items())):
+            raise DataError(
+                f"the holdout must have the columns of the original, but '{wrong[0][0]}' is not in both, or holds another kind "
+                "of values. Set the holdout aside before masking, with hold_out."
+            )
+        if shared := len(np.intersect1d(held.batch([]).ids, self.original.batch([]).ids)):
+            raise DataError(
+                f"{shared:,} records of the holdout are in the original as well, so the mask has seen them. Split the file "
+                "first: kept, held = hold_out(data, 0.5, draws); then mask `kept` alone."
+            )
+        return dataclasses.replace(self, holdout=held, memory={})
 
     def check_aligned(self, who: str) -> None:
         """Refuse, in words, what needs to know which released record came from which original one."""
@@ -159,6 +182,16 @@ class Release:
         spread = np.full(len(self.original), np.nan)
         spread[left] = values
         return spread
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done to the file: not where it is looked at as it is."""
+        return self.masked is not self.original
+
+    @classmethod
+    def as_it_is(cls, data: Microdata) -> Release:
+        """Take a file as it would be released without masking."""
+        return cls(data, (data,))
 
     @classmethod
     def of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from sfumato.contract.parameters import Parametric, param
@@ -74,8 +74,20 @@ class Snooper(Parametric, family="snooper"):
             parts.append("knows " + ", ".join(self.covariates))
         if self.keys:
             parts.append("looks for records by " + ", ".join(self.keys))
-        for name, width in self.precision.items():
-            parts.append(f"knows {name} to within {width:g}")
+        parts += [f"knows {name} to within {width:g}" for name, width in self.precision.items()]
+        parts += self._files()
+        parts.append("shrinks" if self.strategy == "bayes" else "takes the released value as it is")
+        parts.append("is told the noise level" if self.parameter_published else "is not told the noise level")
+        return "; ".join(parts)
+
+    def looks_by(self, keys: Iterable[str]) -> str:
+        """Return in words how he finds records, given the keys that he looks by (his own, or the schema's)."""
+        widths = self.precision
+        named = [f"{name} (to within {widths[name]:g})" if name in widths else name for name in keys]
+        return "; ".join([f"knows {', '.join(named)} of a person", *self._files()])
+
+    def _files(self) -> list[str]:
+        parts = []
         if self.external is not None:
             parts.append("has a file of his own")
         if self.coverage < 1:
@@ -84,6 +96,4 @@ class Snooper(Parametric, family="snooper"):
             parts.append(f"has {100 * self.errors:g} % wrong values in his file")
         if self.population is not None:
             parts.append("has a table of the population")
-        parts.append("shrinks" if self.strategy == "bayes" else "takes the released value as it is")
-        parts.append("is told the noise level" if self.parameter_published else "is not told the noise level")
-        return "; ".join(parts)
+        return parts

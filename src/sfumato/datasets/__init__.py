@@ -1,7 +1,8 @@
 """Documented generators of realistic data: nothing confidential is needed to try sfumato."""
 
+from sfumato.datasets.billing import BILLING_SIZES, billing
 from sfumato.datasets.census import Census, census
 from sfumato.datasets.five import five
 from sfumato.datasets.teachers import teachers
 
-__all__ = ["Census", "census", "five", "teachers"]
+__all__ = ["BILLING_SIZES", "Census", "billing", "census", "five", "teachers"]

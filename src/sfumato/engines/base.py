@@ -133,6 +133,16 @@ class Engine(ABC):
         found = table.group_by(labels, use_threads=False).aggregate([([], "count_all"), *((n, "sum") for n in added)])
         return Groups.from_table(found.select([*labels, "count_all", *(f"{n}_sum" for n in added)]), names, list(sums))
 
+    def cross(
+        self, other: Engine, columns: Sequence[str], widths: Mapping[str, float] | None = None, most: int = 10**7
+    ) -> Groups | None:
+        """Count the records that are in two files by the values of some columns in both; None where that is done by record.
+
+        Those of the other file are named with a prime (``zip′``). Only a cluster does this; more than `most` combinations are
+        refused.
+        """
+        return None
+
     @abstractmethod
     def reorder(self, keys: SortKeys) -> Engine:
         """Return the records sorted by a number that `keys` gives for their ids: `batches` and `write` go by that order."""

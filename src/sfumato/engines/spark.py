@@ -118,15 +118,16 @@ class SparkEngine(Engine):
     def collect(self, columns: Sequence[str]) -> Rows:
         """Bring these columns of all records into memory, in id order, or in the one they were given."""
         names = self.known(columns)
-        schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
-        if self._starts is None:
-            with plain_words():
-                table = _picked(self._frame, [0, *(1 + i for i in self._places(names))]).toArrow()
-            table = table.rename_columns(schema.names)
-        else:
-            with plain_words():
-                table = self._each(unchanged, names, _spark_schema(schema)).toArrow()
+        with plain_words():
+            table = self._with_ids(names).toArrow().rename_columns([RECORD_ID, *names])
         return to_rows(sorted_by_id(table) if self._by_id else table)
+
+    def _with_ids(self, names: list[str]) -> DataFrame:
+        """Plan a frame of the ids and some columns."""
+        if self._starts is None:
+            return _picked(self._frame, [0, *(1 + i for i in self._places(names))])
+        schema = with_ids(pa.schema([self._schema.field(n) for n in names]))
+        return self._each(unchanged, names, _spark_schema(schema))
 
     def map_batches(self, function: RowFunction) -> SparkEngine:
         """Apply a function to every piece, on the executors, when the result is needed.
@@ -149,25 +150,54 @@ class SparkEngine(Engine):
         self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
     ) -> Groups:
         """Let Spark count the records that agree on these columns; only the combinations come to this process."""
+        names = self.known(columns)
+        with plain_words():
+            table = self._grouped(names, self.known(sums), widths or {}).toArrow()
+        return Groups.from_table(table, names, list(sums))
+
+    def _grouped(self, names: list[str], sums: Sequence[str], widths: Mapping[str, float]) -> DataFrame:
+        """Plan the combinations of some columns, with how many records have each, and sums over them."""
         from pyspark.sql import functions as f
 
-        names, widths = self.known(columns), widths or {}
         shift = 0 if self._starts is not None else 1  # where the frame has the ids as its first column
-        wanted = [*names, *self.known(sums)]
+        wanted = [*names, *sums]
         frame = _picked(self._frame, [shift + i for i in self._places(wanted)])
         frame = frame.toDF(*(f"g{i}" for i in range(len(wanted))))
+        by = []
+        for i, name in enumerate(names):
+            column = f.col(f"g{i}")
+            if name in widths:
+                column = f.floor(column.cast("double") / f.lit(float(widths[name]))).cast("double")
+            if name in widths or pa.types.is_floating(self._schema.field(name).type):
+                column = f.when(f.isnan(f.col(f"g{i}").cast("double")), None).otherwise(column)
+            by.append(column.alias(f"c{i}"))
+        added = [f.sum(f.col(f"g{len(names) + i}").cast("double")).alias(f"s{i}") for i in range(len(sums))]
+        return frame.groupBy(*by).agg(f.count(f.lit(1)).alias("n"), *added)
+
+    def cross(
+        self, other: Engine, columns: Sequence[str], widths: Mapping[str, float] | None = None, most: int = 10**7
+    ) -> Groups | None:
+        """Let Spark join two files on their hidden ids, and count the combinations of values before and after."""
+        if not isinstance(other, SparkEngine):
+            return None
+        names = self.known(columns)
+        primed = [f"{name}′" for name in other.known(columns)]
+        wide = dict(widths or {})
         with plain_words():
-            by = []
-            for i, name in enumerate(names):
-                column = f.col(f"g{i}")
-                if name in widths:
-                    column = f.floor(column.cast("double") / f.lit(float(widths[name]))).cast("double")
-                if name in widths or pa.types.is_floating(self._schema.field(name).type):
-                    column = f.when(f.isnan(f.col(f"g{i}").cast("double")), None).otherwise(column)
-                by.append(column.alias(f"c{i}"))
-            added = [f.sum(f.col(f"g{len(names) + i}").cast("double")).alias(f"s{i}") for i in range(len(sums))]
-            table = frame.groupBy(*by).agg(f.count(f.lit(1)).alias("n"), *added).toArrow()
-        return Groups.from_table(table, names, list(sums))
+            before, after = self._with_ids(names), other._with_ids(names)
+            before = before.toDF("id", *(f"b{i}" for i in range(len(names))))
+            after = after.toDF("id", *(f"a{i}" for i in range(len(names))))
+            fields = [self._schema.field(n) for n in names]
+            fields += [other._schema.field(n).with_name(p) for n, p in zip(names, primed, strict=True)]
+            both = SparkEngine(before.join(after, "id"), pa.schema(fields), None, by_id=False)
+            wide |= {f"{name}′": width for name, width in wide.items()}
+            table = both._grouped([*names, *primed], [], wide).limit(most + 1).toArrow()
+        if table.num_rows > most:
+            raise DataError(
+                f"the records have more than {most:,} combinations of values before and after, too many to count one by one. "
+                "Name fewer columns, or give numbers a precision."
+            )
+        return Groups.from_table(table, [*names, *primed], [])
 
     def reorder(self, keys: SortKeys) -> SparkEngine:
         """Let Spark sort the records by a number per id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,19 +39,46 @@ def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) ->
 
     `table` has columns of shape (c,), `columns` of shape (n,); codes are from -1 up.
     """
-    row, found = np.zeros(len(table[0]), np.int64), np.zeros(len(columns[0]), np.int64)
-    for ours, theirs in zip(table, columns, strict=True):
-        levels = max(int(ours.max(initial=-1)), int(theirs.max(initial=-1))) + 2
+    return row_finder(table)(columns)
+
+
+def row_finder(table: Sequence[NDArray[Any]]) -> Callable[[Sequence[NDArray[Any]]], NDArray[np.int64]]:
+    """Return `find_rows` of one table, for several sets of records: what depends on the table alone is worked out once."""
+    steps, row = [], np.zeros(len(table[0]), np.int64)
+    for ours in table:
+        levels = int(ours.max(initial=-1)) + 2
         packed = row * levels + (ours + 1)  # at most c × levels: fits
         known = np.unique(packed)
         row = np.searchsorted(known, packed)
-        wanted = found * levels + (theirs + 1)
-        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-        hit = (known[at] == wanted) & (found >= 0) if len(known) else np.zeros(len(wanted), bool)
-        found = np.where(hit, at, -1)
+        steps.append((levels, _locator(known)))
     place = np.full(len(row) + 1, -1, np.int64)
     place[row] = np.arange(len(row))
-    return place[found]
+
+    def find(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        found = np.zeros(len(columns[0]), np.int64)
+        for (levels, locate), theirs in zip(steps, columns, strict=True):
+            wanted = found * levels + (theirs + 1)
+            found = locate(np.where((found >= 0) & (theirs + 1 < levels), wanted, -1))
+        return np.asarray(place[found])
+
+    return find
+
+
+def _locator(known: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    """Return the place of numbers among known ones, which are sorted and not negative; -1 where they are not there."""
+    if not len(known):
+        return lambda wanted: np.full(len(wanted), -1)
+    last = int(known[-1])
+    if last < 8 * len(known) + 1024:  # a table is faster than a search
+        places = np.full(last + 2, -1, np.int64)  # its last entry is that of -1 and of what is past the end
+        places[known] = np.arange(len(known))
+        return lambda wanted: np.asarray(places[np.minimum(wanted, last + 1)])
+
+    def search(wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[at] == wanted, at, -1)
+
+    return search
 
 
 def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,0 +1,249 @@
+"""How much masking changed a key: inversions, changes, weak and strong changes (global-risk paper, section 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError, ParameterError, SchemaError
+from sfumato.schema import Attribute, Hierarchy, Scale
+from sfumato.schema.hierarchy import PrefixHierarchy
+from sfumato.schema.hierarchy.base import label_of
+
+Numbers = NDArray[np.float64]
+Codes = NDArray[Any]
+WeakRule = Callable[[str, str], float] | Sequence[float] | Mapping[str, Mapping[str, float]]
+"""What a weak change counts: a function of the two labels; a number for each level of the hierarchy between the values and the
+root, on which the two meet; or a table of pairs, either way round, in which a pair that is not listed counts as by default."""
+Change = Literal["none", "weak", "strong"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What became of the values of one key: c pairs of an original and a released value, and how many records have them."""
+
+    before: Codes
+    """Code of the original value, shape (c,); -1 is missing."""
+    after: Codes
+    """Code of the released value, shape (c,); -1 is missing."""
+    counts: NDArray[np.int64]
+    before_values: Sequence[Any]
+    """What the original codes stand for."""
+    after_values: Sequence[Any]
+
+    @property
+    def records(self) -> int:
+        """r: how many records are in both files."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """The inversion-change factor of one key, from 0 (as it was) to 1 (of no use to a snooper), and what it was worked out from."""
+
+    name: str
+    factor: float
+    how: Literal["inversions", "changes", "weak changes"]
+    amount: int
+    """Inversions, where values are ordered; else records whose value changed, weakly or strongly."""
+    strong: int
+    """Records whose value changed strongly: beyond every label but the root, or to or from a missing one."""
+
+
+def key_change(
+    pairs: Pairs, before: Attribute, after: Attribute, ordered: tuple[bool, bool], rule: WeakRule | None = None
+) -> KeyChange:
+    """Return how much a key was changed, by its scale (global-risk paper, (2.5), (2.7), (2.8)).
+
+    `before` and `after` say what the column means in the original and in the release; `ordered` whether the codes of each follow
+    the order of the values, as those of numbers and dates do. An ordered key that is released as something without an order
+    (text of a hierarchy's labels) is compared over its hierarchy, or by plain changes if it has none.
+
+    A missing value is the root of the tree: a value that masking suppressed, or put where there was none, is a strong change;
+    missing in both files is no change.
+    """
+    if before.scale is Scale.ORDERED and after.scale is Scale.ORDERED:
+        return _by_order(pairs, before, after, ordered)
+    if before.scale is Scale.UNORDERED or before.hierarchy is None:
+        return _by_label(pairs, before.name)
+    return _by_tree(pairs, before, before.hierarchy, rule)
+
+
+# -- ordered keys
+
+
+def inversion_factor(inversions: int, records: int) -> float:
+    """Return min(1, 4 inv / (r (r - 1))), which is 0 for r <= 1 (global-risk paper, (2.5)).
+
+    >>> inversion_factor(15, 10)
+    0.6666666666666666
+    """
+    return 0.0 if records <= 1 else min(1.0, 4 * inversions / (records * (records - 1)))
+
+
+def _by_order(pairs: Pairs, before: Attribute, after: Attribute, ordered: tuple[bool, bool]) -> KeyChange:
+    x = _ranks(pairs.before, pairs.before_values, before, ordered[0])
+    y = _ranks(pairs.after, pairs.after_values, after, ordered[1])
+    known, gone = (x >= 0) & (y >= 0), (x >= 0) != (y >= 0)
+    found = count_inversions(x[known], y[known], pairs.counts[known])
+    there, lost = int(pairs.counts[known].sum()), int(pairs.counts[gone].sum())
+    factor = (lost + there * inversion_factor(found, there)) / max(pairs.records, 1)
+    return KeyChange(before.name, factor, "inversions", found, lost)
+
+
+def _ranks(codes: Codes, values: Sequence[Any], attribute: Attribute, ordered: bool) -> Codes:
+    """Return whole numbers in the order of the values; -1 where missing."""
+    if ordered:
+        return codes
+    numbers = [attribute.values.get(label_of(value), math.nan) for value in values]
+    used = np.unique(codes[codes >= 0])
+    if np.isnan(np.array(numbers, np.float64)[used]).any():
+        raise DataError(
+            f"key '{attribute.name}' is ordered, but holds text whose order is not known. Give its values numbers in the schema "
+            "(values = {...}), or set its scale to 'unordered'."
+        )
+    table = np.append(np.unique(np.array(numbers, np.float64), return_inverse=True)[1], -1)
+    return np.asarray(table[codes])
+
+
+def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64]) -> int:
+    """Return the inversions among records that are given as a table of codes: by the table where it is short, else by record."""
+    from sfumato.kernels.inversions import inversions, inversions_of_table
+
+    records = int(counts.sum())
+    if records < 2:
+        return 0
+    levels = int(y.max()) + 1
+    room = (int(x.max()) + 1) * levels
+    if room <= 4 * len(x) + 1024:
+        packed = x.astype(np.int64) * levels + y
+        table = np.bincount(packed, counts, room)
+        cells = np.flatnonzero(table)
+        return inversions_of_table(cells // levels, cells % levels, table[cells].astype(np.int64))
+    if records <= 4 * len(x):
+        return inversions(np.repeat(x, counts), np.repeat(y, counts))
+    return inversions_of_table(x, y, counts)
+
+
+# -- unordered keys
+
+
+def _by_label(pairs: Pairs, name: str) -> KeyChange:
+    before, after = _common_codes(pairs, label_of)
+    changed = int(pairs.counts[before != after].sum())
+    return KeyChange(name, changed / max(pairs.records, 1), "changes", changed, changed)
+
+
+def _common_codes(pairs: Pairs, label: Callable[[Any], str]) -> tuple[Codes, Codes]:
+    """Return the codes of both files in one numbering by label; missing stays -1."""
+    numbering: dict[str, int] = {}
+
+    def table(values: Sequence[Any]) -> Codes:
+        return np.array([*(numbering.setdefault(label(v), len(numbering)) for v in values), -1], np.int64)
+
+    return table(pairs.before_values)[pairs.before], table(pairs.after_values)[pairs.after]
+
+
+# -- partially ordered keys
+
+
+def change_between(hierarchy: Hierarchy, before: object, after: object) -> Change:
+    """Return whether a pair of values is no change, a weak or a strong one: strong if only the root is above both.
+
+    >>> zips = PrefixHierarchy(5)
+    >>> change_between(zips, "48201", "48301"), change_between(zips, "48202", "88202"), change_between(zips, "482*", "482**")
+    ('weak', 'strong', 'none')
+    """
+    if hierarchy.path(before)[0] == hierarchy.path(after)[0]:
+        return "none"
+    return "strong" if hierarchy.common(before, after) == hierarchy.root else "weak"
+
+
+def weak_change_steps(hierarchy: Hierarchy) -> Numbers:
+    """Return what a change counts by the level on which the two values meet: 0 for level 0, 1 for the root, shape (height + 1,).
+
+    Zip codes and other prefixes: (length - k) / length with k characters in common (global-risk paper, section 2). Other trees:
+    level / height.
+
+    >>> weak_change_steps(PrefixHierarchy(5)).tolist()
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if isinstance(hierarchy, PrefixHierarchy):
+        kept = np.array([hierarchy.length, *(hierarchy.keep or ()), 0])
+        return np.asarray((hierarchy.length - kept) / hierarchy.length)
+    return np.arange(hierarchy.height + 1) / hierarchy.height
+
+
+def _by_tree(pairs: Pairs, attribute: Attribute, hierarchy: Hierarchy, rule: WeakRule | None) -> KeyChange:
+    paths, x, y = _paths(pairs, attribute, hierarchy)
+    meet = np.full(len(x), hierarchy.height)
+    for level in range(hierarchy.height - 1, -1, -1):
+        meet[(paths[x, level] == paths[y, level]) & (paths[x, level] >= 0)] = level
+    own = paths[np.arange(len(paths)), (paths >= 0).argmax(axis=1)]
+    changed = own[x] != own[y]
+    strong = changed & (meet == hierarchy.height)
+    counted = np.where(changed, weak_change_steps(hierarchy)[meet], 0.0)
+    weak = np.flatnonzero(changed & ~strong)
+    if rule is not None:
+        labels = [*pairs.before_values, *pairs.after_values, hierarchy.root]
+        counted[weak] = _by_rule(rule, attribute.name, hierarchy, [label_of(v) for v in labels], x[weak], y[weak],
+                                 meet[weak], counted[weak])  # fmt: skip
+    factor = float(pairs.counts @ counted) / max(pairs.records, 1)
+    amounts = (int(pairs.counts[which].sum()) for which in (changed, strong))
+    return KeyChange(attribute.name, factor, "weak changes", *amounts)
+
+
+def _paths(pairs: Pairs, attribute: Attribute, hierarchy: Hierarchy) -> tuple[Codes, Codes, Codes]:
+    """Return for each distinct value a code of its label on each level (-1 below its own), and the pairs as rows of that table.
+
+    The last row is the root alone: it stands for missing values.
+    """
+    numbering: dict[tuple[int, str], int] = {}
+    height = hierarchy.height
+    used = [np.unique(codes[codes >= 0]) for codes in (pairs.before, pairs.after)]
+    sizes = len(pairs.before_values), len(pairs.after_values)
+    table = np.full((sum(sizes) + 1, height + 1), -1, np.int64)
+    table[:, height] = 0
+    for values, codes, start in zip((pairs.before_values, pairs.after_values), used, (0, sizes[0]), strict=True):
+        for code in codes:
+            try:
+                path = hierarchy.path(values[code])
+            except SchemaError as error:
+                raise DataError(f"key '{attribute.name}': {error}") from None
+            for level, label in enumerate(path[:-1], height + 1 - len(path)):
+                table[start + code, level] = numbering.setdefault((level, label), len(numbering) + 1)
+    root = len(table) - 1
+    x = np.where(pairs.before < 0, root, pairs.before)
+    y = np.where(pairs.after < 0, root, pairs.after + sizes[0])
+    return table, x, y
+
+
+def _by_rule(
+    rule: WeakRule, name: str, hierarchy: Hierarchy, labels: list[str], x: Codes, y: Codes, meet: Codes, usual: Numbers
+) -> Numbers:
+    """Return what weak changes count by the custodian's own rule."""
+    if isinstance(rule, Mapping):
+        table = {(label_of(a), label_of(b)): float(v) for a, row in rule.items() for b, v in row.items()}
+        table = {(b, a): v for (a, b), v in table.items()} | table
+        listed = (table.get((labels[i], labels[j])) for i, j in zip(x, y, strict=True))
+        counted = np.array([u if v is None else v for v, u in zip(listed, usual, strict=True)], np.float64)
+    elif callable(rule):
+        counted = np.array([float(rule(labels[i], labels[j])) for i, j in zip(x, y, strict=True)], np.float64)
+    else:
+        steps = np.array([math.nan, *rule, math.nan], np.float64)
+        if len(steps) != hierarchy.height + 1:
+            raise ParameterError(
+                f"the weak changes of '{name}' are given by {len(steps) - 2} numbers, but its hierarchy has "
+                f"{hierarchy.height - 1} levels between the values and the root. Give one for each."
+            )
+        counted = steps[meet]
+    if not ((counted > 0) & (counted <= 1)).all():
+        raise ParameterError(
+            f"the rule for weak changes of '{name}' gives a number that is not above 0 and at most 1: 0 is for equal values."
+        )
+    return counted

@@ -1,0 +1,178 @@
+"""Are released records closer to the original than to people who are not in it? (Platzer and Reutterer 2021)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.controlled import holdout_of
+from sfumato.attacks.points import Points, as_points, comparable
+from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.errors import NotApplicable
+from sfumato.kernels.neighbours import nearest_votes
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+NO_MEMBERSHIP = "it says nothing of whether a person's presence in the file can be told"
+
+
+class ClosestRecords(DirectMeasure, abstract=True):
+    """A comparison of released records with the original, and with records that were set aside before masking."""
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
+
+    using: tuple[str, ...] = param(
+        default=(), doc="columns to compare; all that can be compared if none", columns="many", holds="anything"
+    )
+    sample: int = param(
+        default=20_000, doc="how many released records are looked at, at most", low=1, high=1e9, integer=True
+    )
+    seed: int = param(default=1, doc="seed of the sample of released records", low=0, integer=True)
+
+    @property
+    def variant(self) -> str:
+        """What the distance is."""
+        return "numbers in standard deviations of the original, categories 0 or 1, missing is a value of its own"
+
+    def points(self, outcome: Release) -> tuple[Points, Points, Points]:
+        """Return the original, the holdout, and the released records that are looked at."""
+        held = holdout_of(outcome)
+        key = ("closest records", self.using)
+        if key not in outcome.memory:
+            names = comparable(outcome, self.using, held)
+            outcome.memory[key] = as_points(names, outcome.original, held, outcome.masked)
+        original, held_at, released = outcome.memory[key]
+        if len(released) > self.sample:
+            drawn = Draws(self.seed).generator("sample").choice(len(released), self.sample, replace=False)
+            released = released.take(np.sort(drawn))
+        return original, held_at, released
+
+    def distances(self, outcome: Release) -> tuple[Numbers, Numbers]:
+        """Return how far the two closest records of the original and of the holdout are, shape (t, 2) or (t, 1) each."""
+        key = ("closest distances", self.using, self.sample, self.seed)
+        if key not in outcome.memory:
+            original, held, released = self.points(outcome)
+            outcome.memory[key] = released.distances(original, 2), released.distances(held, 2)
+        near, far = outcome.memory[key]
+        return near, far
+
+
+class DCR(ClosestRecords):
+    """Distance to the closest record: the share of released records whose closest record is an original one, above one half.
+
+    Of several records that are equally close each counts the same. The share s is corrected for files of different size, so
+    that one half is ideal: s/N / (s/N + (1-s)/M) for N original and M held-out records. The value is this less one half: 0 if
+    the release favours neither file, 1/2 for an exact copy. Per original record: its distance from the closest released one.
+    """
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "closer to the original than to others (DCR)"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        share = 100 * (value + 0.5)
+        return f"{share:.3g} % of the released records are closest to an original record, where 50 % is ideal; {NO_MEMBERSHIP}"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the closest record of each released one."""
+        original, held, released = self.points(outcome)
+        sizes, count = (len(original), len(held)), len(released)
+        share = float(nearest_share(released, original, held).mean())
+        low, high = wilson(share * count, count)
+        value, ends = corrected(share, *sizes) - 0.5, (corrected(low, *sizes) - 0.5, corrected(high, *sizes) - 0.5)
+        near, far = (float(np.quantile(d[:, 0], 0.05)) for d in self.distances(outcome))
+        return self.result(
+            value,
+            f"{100 * (value + 0.5):.3g} % of {count:,} released records are closest to an original record rather than to one "
+            f"that was set aside, where 50 % is ideal; {NO_MEMBERSHIP}",
+            interval=(min(ends[0], value), max(ends[1], value)),
+            details={
+                "share closest to the original": value + 0.5,
+                "share before correction for size": share,
+                "5th percentile of distance to the original": near,
+                "5th percentile of distance to the holdout": far,
+                "released records looked at": float(count),
+            },
+            find_records=lambda: self._distances(outcome),
+        )
+
+    def _distances(self, outcome: Release) -> Numbers:
+        original, _, released = outcome.memory[("closest records", self.using)]
+        return np.asarray(original.distances(released)[:, 0])
+
+
+class NNDR(ClosestRecords):
+    """Nearest-neighbour distance ratio: how much closer the closest record is than the second closest.
+
+    The ratio is near 0 for a released record that stands beside one record alone. The value is 1 - a/b, where a is the mean ratio
+    to original records and b that to held-out ones: 0 if the release favours neither, 1 for an exact copy of records that are
+    all different. The ratio hardly depends on the size of the files.
+    """
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "beside one original record (NNDR)"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the comparison in words."""
+        return (
+            f"the distance ratio to the two closest records is {100 * value:.3g} % smaller for original records than for others, "
+            f"where 0 is ideal; {NO_MEMBERSHIP}"
+        )
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Compare the ratios; the interval is that of a ratio of means (delta method)."""
+        both = self.distances(outcome)
+        if min(d.shape[1] for d in both) < 2:
+            raise NotApplicable("a ratio of distances needs at least two records in the original and in the holdout.")
+        near, other = map(ratios, both)
+        a, b, count = float(near.mean()), float(other.mean()), len(near)
+        if b == 0:
+            raise NotApplicable(
+                "every released record is a copy of one record of the holdout, so there is nothing to compare."
+            )
+        half = 0.0 if count < 2 else 1.959964 * float((near - a / b * other).std(ddof=1)) / b / np.sqrt(count)
+        value = 1 - a / b
+        return self.result(
+            value,
+            f"over {count:,} released records the closest record is on average {a:.3g} times as far as the second closest in "
+            f"the original, and {b:.3g} times in the holdout; {NO_MEMBERSHIP}",
+            interval=(value - half, value + half),
+            details={
+                "mean ratio, original": a,
+                "mean ratio, holdout": b,
+                "5th percentile of the ratio, original": float(np.quantile(near, 0.05)),
+                "5th percentile of the ratio, holdout": float(np.quantile(other, 0.05)),
+                "released records looked at": float(count),
+            },
+        )
+
+
+def nearest_share(released: Points, original: Points, held: Points) -> Numbers:
+    """Return for each released record which share of its closest records, in both files together, is original; shape (t,)."""
+    unique, inverse = np.unique(released.x, axis=0, return_inverse=True)
+    pool = np.vstack([original.x, held.x])
+    which = np.repeat([0.0, 1.0], [len(original), len(held)])
+    zero = np.zeros(len(unique))
+    _, ties, hits = nearest_votes(pool, unique, which, zero, zero, released.numbers)
+    return np.asarray((hits / ties)[inverse.reshape(-1)])
+
+
+def corrected(share: float, size: int, other: int) -> float:
+    """Return the share that files of equal size would give: its odds are divided by the odds of their sizes.
+
+    >>> corrected(0.8, 400, 100), corrected(1.0, 400, 100)
+    (0.5, 1.0)
+    """
+    mine, theirs = share / size, (1 - share) / other
+    return mine / (mine + theirs)
+
+
+def ratios(distances: Numbers) -> Numbers:
+    """Return closest / second closest, shape (t,); 1 where both coincide with the record."""
+    first, second = distances[:, 0], distances[:, 1]
+    return np.divide(first, second, out=np.ones(len(first)), where=second > 0)

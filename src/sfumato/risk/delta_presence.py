@@ -1,0 +1,102 @@
+"""δ-presence: how sure a snooper can be that a person of the population is in the file (Nergiz, Atzori, Clifton 2007)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.classes import Classes, Missing
+from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
+from sfumato.errors import NotApplicable, ParameterError
+from sfumato.risk.distributions import ROUNDING
+from sfumato.risk.keys import RULES, key_names, missing_rule, of_original, population_classes, released_classes
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+
+
+def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:
+    """Return the classes of the release and of the population, and how many persons match each of the release's, shape (c,)."""
+    found = released_classes(outcome, snooper, missing)
+    if snooper.population is None:
+        raise NotApplicable(f"this needs {Need.POPULATION}; give it with Snooper(population=...).")
+    population = population_classes(snooper.population, found, snooper)
+    persons = found.counts_in(population)
+    if not (persons > 0).any():
+        raise NotApplicable(
+            "nobody in the population has the keys of a released record. Code the population's keys as they are released: "
+            "recoded in the same way, with the same labels."
+        )
+    return found, population, persons
+
+
+class DeltaPresence(DirectMeasure):
+    """The largest probability with which a snooper who has a table of the population can say that a person is in the file.
+
+    Of the F persons with the same keys f are released, so each of them is in the file with probability f/F. The release is
+    (δ_min, δ_max)-present if every person's probability lies between the two. A released record with missing keys, which
+    match anything, may be that of any person it matches, each equally likely. Per record: the probability of its person.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
+
+    delta_max: float = param(default=0.5, doc="the largest probability that is allowed", low=0, high=1)
+    delta_min: float = param(default=0.0, doc="the smallest probability that is allowed", low=0, high=1)
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Refuse bounds in the wrong order."""
+        if self.delta_min > self.delta_max:
+            raise ParameterError(
+                f"delta_min of delta_presence must be at most delta_max, but they are {self.delta_min:g} and {self.delta_max:g}."
+            )
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "largest probability of presence"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the probability in words."""
+        return f"a snooper can say of somebody, with probability {value:.3g}, that he is in the file"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the probability of each person."""
+        found, population, persons = population_matches(outcome, snooper, self.missing)
+        somebody = persons > 0
+        # each record adds 1/F to each of the F persons whose it may be
+        parts = np.where(somebody, found.sizes / np.where(somebody, persons, 1.0), 0.0)
+        present = np.minimum(population.counts_in(replace(found, weights=parts)), 1.0)
+        sizes = np.asarray(population.sizes if population.weights is None else population.weights, np.float64)
+        above, below = present > self.delta_max + ROUNDING, present < self.delta_min - ROUNDING
+        largest, smallest, total = float(present.max()), float(present.min()), float(sizes.sum())
+
+        def records() -> Numbers:
+            sums = found.counts_in(replace(population, weights=sizes * present))
+            return np.asarray(
+                of_original(outcome, found, np.where(somebody, sums / np.where(somebody, persons, 1), np.nan))
+            )
+
+        return self.result(
+            largest,
+            f"a snooper who knows {', '.join(key_names(outcome, snooper))} can say of somebody, with probability {largest:.3g}, "
+            f"that he is in the file; of {float(sizes[above].sum()):,.0f} of {total:,.0f} persons with more than "
+            f"{self.delta_max:g}",
+            details={
+                "persons above delta_max": float(sizes[above].sum()),
+                "persons below delta_min": float(sizes[below].sum()),
+                "smallest probability": smallest,
+                "persons in the population": total,
+                "records that nobody matches": float(found.sizes[~somebody].sum()),
+                "records left out": float(found.records - found.sizes.sum()),
+            },
+            find_records=records if outcome.aligned else None,
+        )

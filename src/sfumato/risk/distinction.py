@@ -1,0 +1,169 @@
+"""Distinction and separation: how well sets of keys tell records apart (Motwani and Xu 2007)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from sfumato.classes import Classes, Missing
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import NotApplicable
+from sfumato.risk.key_sets import SetCounts, check_sets, named, set_counts, sets_of
+from sfumato.risk.keys import RULES, missing_rule, of_original, released_classes
+from sfumato.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def distinction(counts: SetCounts) -> float:
+    """Return the mean over the records of 1 / f, f the records that match: without missing keys, combinations per record."""
+    return float((counts.sizes / counts.matches).sum() / counts.sizes.sum())
+
+
+def pairs_alike(counts: SetCounts) -> float:
+    """Return how many pairs of records match: Σ f (f - 1) / 2 over the combinations, if no key is missing."""
+    return float((counts.sizes * (counts.matches - 1)).sum() / 2)
+
+
+def separation(counts: SetCounts) -> float:
+    """Return the share of pairs of records that differ."""
+    n = counts.sizes.sum()
+    return float(1 - pairs_alike(counts) / (n * (n - 1) / 2))
+
+
+class Distinction(DirectMeasure):
+    """The number of distinct combinations of the snooper's keys, as a share of the number of records.
+
+    1 if every record is unique, 1/n if all are alike. Where a missing key matches anything, combinations are not distinct or
+    alike once and for all, and the mean over the records of 1 / f is taken, f the records that match: the same number if no
+    key is missing. Per group: the distinction of every set of up to `max_size` keys. Per record: 1 / f.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "distinction"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"there are {100 * value:.3g} % as many distinct combinations of the keys as records"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Count the distinct combinations."""
+        found = released_classes(outcome, snooper, self.missing)
+        whole, n = _all_keys(found), int(found.sizes.sum())
+        value = distinction(whole)
+        about = "" if np.array_equal(whole.sizes, whole.matches) else "about "
+        return self.result(
+            value,
+            f"{', '.join(found.names)} take {about}{value * n:,.0f} distinct combinations in {n:,} records",
+            details={"distinct combinations": value * n, "records left out": float(found.records - n)},
+            groups={
+                named(found.names, places): distinction(counts) for places, counts in _listed(found, self.max_size)
+            },
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, 1 / found.matches),
+        )
+
+
+class Separation(DirectMeasure):
+    """The share of pairs of records that the snooper's keys tell apart.
+
+    1 if every record is unique, 0 if all are alike. Per group: the separation of every set of up to `max_size` keys. Per record:
+    the share of the other records that differ from it.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "separation"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.4g} % of the pairs of records differ on the keys"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Count the pairs that differ."""
+        found = released_classes(outcome, snooper, self.missing)
+        n, whole = _pairs(found), _all_keys(found)
+        alike = pairs_alike(whole)
+        return self.result(
+            separation(whole),
+            f"{alike:,.0f} of {n * (n - 1) // 2:,} pairs of records are alike on {', '.join(found.names)}, and the others differ",
+            details={"pairs alike": alike, "records left out": float(found.records - n)},
+            groups={named(found.names, places): separation(counts) for places, counts in _listed(found, self.max_size)},
+            find_records=None
+            if not outcome.aligned
+            else lambda: of_original(outcome, found, (n - found.matches) / (n - 1)),
+        )
+
+
+def distinguishing_keys(
+    outcome: Release, snooper: Snooper | None = None, max_size: int = 3, missing: Missing = "wildcard"
+) -> pd.DataFrame:
+    """Return the distinction and separation of every set of up to `max_size` of the snooper's keys, the most distinct first.
+
+    Examples
+    --------
+    >>> from sfumato import Release
+    >>> from sfumato.datasets import five
+    >>> people = five()
+    >>> distinguishing_keys(Release.of(people, people), max_size=1)[["keys", "distinction", "separation"]]
+      keys  distinction  separation
+    0  age          1.0         1.0
+    1  zip          0.6         0.8
+    2  sex          0.4         0.6
+    """
+    import pandas as pd
+
+    found = released_classes(outcome, snooper or Snooper(), missing)
+    _pairs(found)
+    rows = [
+        {
+            "keys": named(found.names, places),
+            "number of keys": len(places),
+            "distinction": distinction(counts),
+            "separation": separation(counts),
+        }
+        for places, counts in _listed(found, max_size)
+    ]
+    order = ["distinction", "separation", "number of keys"]
+    return pd.DataFrame(rows).sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+
+
+def _all_keys(found: Classes) -> SetCounts:
+    sizes = np.asarray(found.sizes, np.float64)
+    labels, complete = np.arange(len(sizes)), np.ones(len(sizes), bool)
+    return SetCounts(labels, sizes, np.asarray(found.matches, np.float64), complete)
+
+
+def _listed(found: Classes, size: int) -> Iterator[tuple[tuple[int, ...], SetCounts]]:
+    check_sets(len(found.names), size, "max_size")
+    return ((places, set_counts(found, places, found.sizes)) for places in sets_of(len(found.names), size))
+
+
+def _pairs(found: Classes) -> int:
+    n = int(found.sizes.sum())
+    if n < 2:
+        raise NotApplicable("separation compares pairs of records, and there is only one record.")
+    return n

@@ -1,0 +1,215 @@
+"""Global disclosure risk of a masked file: minimal, maximal and weighted (Truta, Fotouhi and Barth-Jones 2004)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.classes import Missing
+from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
+from sfumato.engines import Kind
+from sfumato.errors import NotApplicable, ParameterError, listing, unknown_name
+from sfumato.microdata import Microdata
+from sfumato.risk.changes import KeyChange, WeakRule, key_change
+from sfumato.risk.classification import Crossed, crossed
+from sfumato.risk.key_subsets import KeySubsets, Subset, at_most, exact, greedy
+from sfumato.risk.keys import RULES, missing_rule
+from sfumato.risk.weight_matrices import EqualWeights, PowerWeights, UniqueWeights, WeightMatrix
+from sfumato.schema import Scale, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RiskKind = Literal["min", "max", "weighted"]
+_IN_ORDER = (Kind.NUMBER, Kind.BOOLEAN, Kind.DATE)
+_MOST_LISTED = 16
+
+
+class GlobalRisk(DirectMeasure):
+    """The share of the original records that a snooper who knows every key is expected to find in the release.
+
+    DR = max over the subsets v of the keys of Π(1 - icf_k) · Σ w_ij c_ij / max(i, j) / (n w_11): a record in a class of i released
+    and j original records is found with probability 1 / max(i, j); a key that was changed misleads him by its inversion-change
+    factor icf, so he may do better without it. The minimal risk counts records that are unique in both files, the maximal all of
+    them, the weighted as much as a weight matrix says (global-risk paper, (3.6) to (3.11)).
+    """
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
+
+    kind: RiskKind = param(
+        default="max",
+        doc="which records count: those unique in both files, all, or by a weight matrix",
+        choices=("min", "max", "weighted"),
+    )
+    weights: WeightMatrix | None = param(
+        default=None, doc="weight matrix of kind 'weighted'; PowerWeights() if none is given"
+    )
+    search: Literal["exact", "greedy"] = param(
+        default="exact", doc="how the best subset of the keys is found; greedy may miss it", choices=("exact", "greedy")
+    )
+    weak_changes: Mapping[str, WeakRule] = param(
+        default={}, doc="what a weak change of a partially ordered key counts, by key; by its hierarchy if not given"
+    )
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Check that weights come with the kind that uses them."""
+        if self.weights is not None and self.kind != "weighted":
+            raise ParameterError(f"weights of global_risk are for kind = 'weighted'; this one is '{self.kind}'.")
+        if self.weights is not None and not isinstance(self.weights, WeightMatrix):
+            raise ParameterError("weights of global_risk must be a weight matrix, such as PowerWeights(1) or GivenWeights([...]).")
+        if not isinstance(self.weak_changes, Mapping):
+            raise ParameterError("weak_changes of global_risk must be a rule for each key, such as {'zip': [0.1, 0.3, 0.6, 0.9]}.")
+
+    @property
+    def matrix(self) -> WeightMatrix:
+        """The weight matrix: that of the minimal and of the maximal risk is known."""
+        if self.kind == "weighted":
+            return self.weights or PowerWeights()
+        return UniqueWeights() if self.kind == "min" else EqualWeights()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return {"min": "minimal", "max": "maximal", "weighted": "weighted"}[self.kind] + " global risk"
+
+    @property
+    def variant(self) -> str:
+        """The weights, the search and the rule for missing keys."""
+        parts = [self.matrix.name.replace("_", " ")] if self.kind == "weighted" else []
+        return ", ".join([*parts, *(["greedy search"] if self.search == "greedy" else []), RULES[self.missing]])
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records are expected to be found{self._which()}"
+
+    def _which(self) -> str:
+        return {"min": ", counting those unique in both files alone", "max": "", "weighted": ", counted by their weights"}[
+            self.kind
+        ]
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the subset of the keys that serves the snooper best, and what he finds with it."""
+        found = crossed(outcome, snooper, self.missing)
+        changes = key_changes(outcome, found, self.weak_changes)
+        subsets = key_subsets(found, changes, self.matrix)
+        best = exact(subsets) if self.search == "exact" else greedy(subsets)
+        value = subsets.value(best) if best else 0.0
+        details = {f"change of {change.name}": change.factor for change in changes}
+        if self.search == "exact":
+            quick = greedy(subsets)
+            details["greedy search finds"] = subsets.value(quick) if quick else 0.0
+            details["gap of the greedy search"] = value - details["greedy search finds"]
+        else:
+            details["at most"] = at_most(subsets)
+        details["keys used"] = float(len(best))
+        details["subsets looked at"] = float(len(subsets.seen))
+        details["expected records"] = value * found.originals
+        used = tuple(found.names[k] for k in best)
+        return self.result(
+            value,
+            self._say(value * found.originals, found, used),
+            details=details,
+            find_records=lambda: self._records(outcome, found, used, subsets.kept(best)),
+        )
+
+    def _say(self, expected: float, found: Crossed, used: tuple[str, ...]) -> str:
+        if not used:
+            return "every key was changed so much that none is of use: no record is expected to be found"
+        left = [name for name in found.names if name not in used]
+        without = f"; a snooper does best without {listing(left)}" if left else ""
+        return (
+            f"{expected:,.4g} of {found.originals:,} records are expected to be found by {listing(used)}{self._which()}{without}"
+        )
+
+    def _records(
+        self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float
+    ) -> NDArray[np.float64]:
+        """Return the share that each original record contributes, NaN for one that was not released; shape (n,)."""
+        one = np.ones(1, np.int64)
+        each = np.zeros(len(found.counts))
+        if used:
+            i, j = found.sizes(used)
+            each = kept * self.matrix.at(i, j) / np.maximum(i, j) / self.matrix.at(one, one)
+        return outcome.per_original(found.per_matched(outcome, each))
+
+
+def key_changes(outcome: Release, found: Crossed, rules: Mapping[str, WeakRule]) -> tuple[KeyChange, ...]:
+    """Return how much each key was changed."""
+    original, masked = outcome.original, outcome.masked
+    for name in rules:
+        if name not in found.names:
+            raise NotApplicable(unknown_name("key", name, found.names, "the snooper's keys, which weak_changes is about"))
+        if original.schema[name].scale is not Scale.PARTIALLY_ORDERED:
+            raise NotApplicable(
+                f"weak_changes has a rule for '{name}', which is {original.schema[name].scale.value}: only values of a partially "
+                "ordered key change weakly or strongly."
+            )
+    return tuple(
+        key_change(
+            found.pairs(name),
+            original.schema[name],
+            masked.schema[name],
+            (_in_order(original, name), _in_order(masked, name)),
+            rules.get(name),
+        )
+        for name in found.names
+    )
+
+
+def _in_order(data: Microdata, name: str) -> bool:
+    """Whether the codes of a column follow the order of its values."""
+    return data.kind(name) in _IN_ORDER
+
+
+def key_subsets(found: Crossed, changes: tuple[KeyChange, ...], matrix: WeightMatrix) -> KeySubsets:
+    """Return what each subset of the keys is worth to a snooper under a weight matrix."""
+    n, t = found.originals, found.released
+    matrix.check(t, n)
+    top = n * float(matrix.at(np.ones(1, np.int64), np.ones(1, np.int64))[0])
+
+    def names(subset: Subset) -> tuple[str, ...]:
+        return tuple(found.names[k] for k in subset)
+
+    def base(subset: Subset) -> float:
+        c = found.matrix(names(subset))
+        return float((matrix.at(c.released, c.original) * c.counts / c.larger).sum()) / top
+
+    def ceiling(subset: Subset) -> float:
+        c = found.matrix(names(subset))
+        return float((matrix.most(c.released, c.original, t, n) * c.counts).sum()) / top
+
+    return KeySubsets([change.factor for change in changes], base, ceiling, matrix.by_larger)
+
+
+def subset_risks(
+    outcome: Release, snooper: Snooper | None = None, weights: WeightMatrix | None = None, missing: Missing = "wildcard"
+) -> pd.DataFrame:
+    """Return DR_min, DR_max and DR_W for every subset of the keys, largest maximal risk first (global-risk paper, (3.6) to (3.8)).
+
+    `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights().
+    """
+    import pandas as pd
+
+    outcome.check_aligned("the risk of each subset of the keys")
+    found = crossed(outcome, snooper or Snooper(), missing)
+    if len(found.names) > _MOST_LISTED:
+        raise NotApplicable(
+            f"{len(found.names)} keys have {2 ** len(found.names) - 1:,} subsets, too many to list. "
+            f"Name at most {_MOST_LISTED} keys, or score GlobalRisk(), which finds the best one."
+        )
+    changes = key_changes(outcome, found, {})
+    kinds = {"DR_min": UniqueWeights(), "DR_max": EqualWeights(), "DR_W": weights or PowerWeights()}
+    parts = {column: key_subsets(found, changes, matrix) for column, matrix in kinds.items()}
+    rows = [
+        {
+            "keys": ", ".join(found.names[k] for k in subset),
+            "kept": parts["DR_max"].kept(subset),
+            **{column: part.value(subset) for column, part in parts.items()},
+        }
+        for subset in parts["DR_max"].all()
+    ]
+    return pd.DataFrame(rows).sort_values("DR_max", ascending=False, kind="stable", ignore_index=True)

@@ -1,0 +1,159 @@
+"""Record linkage: how many released records a snooper links to the persons they came from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks import LinkByDistance, LinkByRank, LinkByWeight
+from sfumato.attacks.distance_linkage import Nearness
+from sfumato.attacks.keys import RULES
+from sfumato.attacks.probabilistic_linkage import Weighing
+from sfumato.attacks.rank_linkage import Ranking
+from sfumato.contract import (
+    Attack,
+    DirectMeasure,
+    Draws,
+    Guesses,
+    Need,
+    Release,
+    Score,
+    Side,
+    Snooper,
+    param,
+    success,
+)
+from sfumato.schema import Schema
+
+_SUREST = 0.1
+"""Share of the links that the snooper is surest of, which he would act on first."""
+
+
+class Linkage(DirectMeasure, abstract=True):
+    """The share of the snooper's targets that he links to their own record: the score of a linkage attack."""
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
+    attack: ClassVar[type[Attack]]
+
+    seed: int = param(
+        default=1,
+        doc="seed of what is random in the snooper's file: whom it covers, which values are wrong",
+        low=0,
+        integer=True,
+    )
+
+    @abstractmethod
+    def label(self) -> str:
+        """Return a few words for a legend."""
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the snooper's targets are linked to their own record"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Run the attack and score what it guessed."""
+        attack = self.attack(**{name: getattr(self, name) for name in self.attack.parameters()})
+        guesses = attack.run(outcome, snooper, Draws(self.seed).child(self.name))
+        found = success(guesses)
+        right, chance = float(guesses.right.sum()), float(guesses.baseline.sum())
+        return self.result(
+            found.rate,
+            f"{_count(right)} of {found.targets:,} targets linked to their own record, {_count(chance)} by chance",
+            interval=found.interval,
+            details={
+                "targets": float(found.targets),
+                "linked rightly": right,
+                "rightly by chance": chance,
+                "beyond chance": found.excess,
+                "linked rightly without a tie": float((guesses.right == 1).sum()),
+                f"right among the surest {100 * _SUREST:g} %": _among_surest(guesses),
+                "targets not released": float((guesses.baseline == 0).sum()),
+            },
+            find_records=lambda: _per_original(outcome, guesses),
+        )
+
+
+class DistanceLinkage(Linkage, Nearness):
+    """The share of targets whose nearest released record is their own; t records that tie count 1/t."""
+
+    attack: ClassVar[type[Attack]] = LinkByDistance
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "linked by distance"
+
+    @property
+    def variant(self) -> str:
+        """The unit of numbers, and the rule for missing keys."""
+        units = {"sd": "standard deviations", "range": "the range", "robust": "robust standard deviations"}
+        return f"in units of {units[self.unit]}; {RULES[self.missing]}"
+
+
+class ProbabilisticLinkage(Linkage, Weighing):
+    """The share of targets whose record of the greatest match weight is their own; t records that tie count 1/t."""
+
+    attack: ClassVar[type[Attack]] = LinkByWeight
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "linked by match weight"
+
+    @property
+    def variant(self) -> str:
+        """The tolerance, the blocks, and the rule for missing keys."""
+        named = isinstance(self.tolerance, Mapping)
+        near = (
+            "numbers agree within a tolerance of each key" if named else f"numbers agree within {self.tolerance:g} sd"
+        )
+        blocks = f"; within {', '.join(self.block)}" if self.block else ""
+        return f"{near}{blocks}; {RULES[self.missing]}"
+
+
+class RankLinkage(Linkage, Ranking):
+    """The share of targets whose released record of the nearest ranks is their own; t records that tie count 1/t."""
+
+    attack: ClassVar[type[Attack]] = LinkByRank
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "linked by rank"
+
+    @property
+    def variant(self) -> str:
+        """The window, and the rule for missing keys."""
+        if self.window is None:
+            return f"nearest ranks; {RULES[self.missing]}"
+        window = "each key's window" if isinstance(self.window, Mapping) else f"{100 * self.window:g} % of the ranks"
+        return f"within {window}; {RULES[self.missing]}"
+
+
+def _count(number: float) -> str:
+    """Return an expected number of records for people: ties make fractions.
+
+    >>> _count(412.0), _count(0.97), _count(0.0)
+    ('412', '1', '0')
+    """
+    return f"{number:,.0f}" if number >= 1 or number == 0 else f"{number:.1g}"
+
+
+def _among_surest(guesses: Guesses) -> float:
+    """Return the share of right links among those that the snooper is surest of; of equally sure ones, the mean counts."""
+    sure = guesses.right if guesses.sure is None else guesses.sure
+    count = max(round(_SUREST * len(sure)), 1)
+    least = np.sort(sure)[-count]
+    above, equal = sure > least, sure == least
+    rest = count - int(above.sum())
+    return float((guesses.right[above].sum() + rest * guesses.right[equal].mean()) / count)
+
+
+def _per_original(outcome: Release, guesses: Guesses) -> NDArray[np.float64]:
+    """Return each original record's probability of being linked rightly, shape (n,); NaN for those who are no targets."""
+    ids = np.sort(outcome.original.batch([]).ids)
+    values = np.full(len(ids), np.nan)
+    values[np.searchsorted(ids, guesses.target)] = guesses.right
+    return values

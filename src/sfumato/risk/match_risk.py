@@ -1,0 +1,126 @@
+"""How often a unique match is the right person (Skinner and Elliot 2002; Skinner and Carter 2003)."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.classes import Classes, Missing
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import NotApplicable
+from sfumato.risk.fraction import fraction_parameter, fraction_source, sampling_fraction
+from sfumato.risk.frequencies import Frequencies, frequencies_of
+from sfumato.risk.keys import RULES, missing_rule, released_classes
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+Z = 1.959963984540054
+"""Normal quantile of a 95 % interval."""
+
+
+class MatchRisk(DirectMeasure):
+    """θ = P(correct match | unique match): of the persons who match a unique released record, the share who are its own.
+
+    θ = n₁ / Σ F over the n₁ unique records, where F persons of the population have the record's keys. Who takes a person
+    at random from the population and finds that he matches exactly one released record is right with this probability.
+    θ is estimated without a model: the persons outside the file who match a unique record show in how many keys two records
+    share. The interval is for θ of this very file.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    fraction: float | None = fraction_parameter()
+    weights: Literal["each", "mean"] = param(
+        default="each",
+        doc="how weights count where no fraction is given: each record's own, or one fraction for all",
+        choices=("each", "mean"),
+    )
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "probability that a unique match is correct"
+
+    @property
+    def variant(self) -> str:
+        """Which estimator, and the rule for missing keys."""
+        own = self.fraction is None and self.weights == "each"
+        how = "each record's own weight" if own else f"equal probabilities, {fraction_source(self.fraction)}"
+        return f"{how}; {RULES[self.missing]}"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the probability in words."""
+        return f"a person who matches exactly one record is its own with probability {value:.3g}"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Estimate θ from the keys that one, two and three records share."""
+        found = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
+        pi = sampling_fraction(found, self.fraction)
+        seen = frequencies_of(found)
+        unique = seen.at(1)
+        if unique == 0:
+            raise NotApplicable(
+                "no released record is unique on the keys, so nobody matches exactly one record and there is no unique match "
+                "to be right or wrong. Try more keys, or a measure of all records such as individual risk."
+            )
+        own = self.fraction is None and self.weights == "each"
+        others, variance = outside_by_weight(found) if own else outside(seen, pi)
+        low, high = outside_interval(others, variance, pi)
+        value = unique / (unique + others)
+        return self.result(
+            value,
+            f"{unique:,.0f} of {found.sizes.sum():,} records are unique; about {unique + others:,.0f} persons of the population "
+            f"match one of them, so that a unique match is correct with probability {value:.3g}",
+            interval=(unique / (unique + high), unique / (unique + low)),
+            details={
+                "unique records": unique,
+                "keys shared by two records": seen.at(2),
+                "persons who match a unique record": unique + others,
+                "sampling fraction": pi,
+            },
+        )
+
+
+def outside(seen: Frequencies, pi: float) -> tuple[float, float]:
+    """Return an estimate of A = Σ (F - 1) over unique records, and the variance of its error, under Bernoulli sampling.
+
+    (F-1)·P(f=1) = 2(1-π)/π·P(f=2), so A is estimated by 2(1-π)n₂/π. Its error is a sum over keys of
+    (F-1)·[f=1] - 2(1-π)/π·[f=2], of mean 0 each; since (F-1)(F-2)·P(f=1) = 6(1-π)²/π²·P(f=3), the variance has the unbiased
+    estimate (1-π)/π²·{2(2-π)n₂ + 6(1-π)n₃} (Skinner and Elliot 2002, section 4).
+
+    >>> outside(Frequencies(np.array([1.0, 2.0]), np.array([10.0, 3.0])), 0.5)
+    (6.0, 18.0)
+    """
+    two, three = seen.at(2), seen.at(3)
+    return 2 * (1 - pi) / pi * two, (1 - pi) / pi**2 * (2 * (2 - pi) * two + 6 * (1 - pi) * three)
+
+
+def outside_by_weight(found: Classes) -> tuple[float, float]:
+    """Return the same where record i was drawn with probability 1/w_i (Skinner and Carter 2003).
+
+    A is estimated by Σ (w_i - 1) over the records whose key two records share; the variance has
+    2·Σ (w_i - 1)(w_j - 1) over pairs of records in a key that three share, which is at most (Σ (w_i - 1))²·2/3: that is used,
+    since it needs no more than the sum of weights, and is exact for equal weights.
+    """
+    f = found.matches
+    more = np.maximum(found.matched_weights - f, 0.0)
+    keys = found.sizes / f
+    two, three = f == 2, f == 3
+    others = float(keys[two] @ more[two])
+    return others, others + float(keys[two] @ more[two] ** 2) + float(keys[three] @ more[three] ** 2) * 2 / 3
+
+
+def outside_interval(others: float, variance: float, pi: float) -> tuple[float, float]:
+    """Return a 95 % interval for A, whose error has a variance proportional to A: (A - Â)² ≤ z²φA.
+
+    φ is variance / Â. Where no key is shared by two records, Â is 0 and φ that of keys shared by at most two: (2-π)/π.
+    """
+    if pi == 1:
+        return 0.0, 0.0
+    ratio = variance / others if others > 0 else (2 - pi) / pi
+    middle = others + Z**2 * ratio / 2
+    half = Z * math.sqrt(ratio * others + (Z * ratio / 2) ** 2)
+    return max(middle - half, 0.0), middle + half

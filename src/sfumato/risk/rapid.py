@@ -1,0 +1,150 @@
+"""RAPID: people whose value a model fitted to the release predicts too well (Templ, Thees and Müller 2026)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.model import MODELS, Model, Predicted, PredictByModel
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import NotApplicable
+from sfumato.risk.excess import AGAINST, Against, Excess, What, against_rule, holdout_of, share, what_rule
+from sfumato.schema import Schema
+
+Numbers = NDArray[np.float64]
+Error = Literal["symmetric", "relative", "sd"]
+ERRORS = {
+    "symmetric": "of the mean of the true and the predicted size",
+    "relative": "of the true value",
+    "sd": "of a standard deviation",
+}
+"""What a tolerance is a share of, in words."""
+
+
+class RAPID(DirectMeasure):
+    """The risk of attribute prediction-induced disclosure: the share of people whose value a model predicts too well.
+
+    A snooper fits a model to the release and predicts the confidential value of every original record from its keys. A number
+    is at risk when the error is below `tolerance`. A category is at risk when the probability g that the model gives to the
+    true value gains more than `gain` on the value's share b in the original: (g - b) / (1 - b) > gain. Good models predict
+    strangers too, so compare with a holdout where there is one. Per record: g, or for a number 1 if at risk, else 0.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    column: str = param(doc="the confidential column a snooper wants to know", columns="one", holds="anything")
+    model: Model = param(default="forest", doc="what the snooper fits to the release", choices=tuple(MODELS))
+    gain: float = param(
+        default=0.3, doc="normalised gain in probability from which a category is at risk", low=0, high=1
+    )
+    tolerance: float = param(default=0.1, doc="error below which a number is at risk", low=0, above=True)
+    error: Error = param(
+        default="symmetric",
+        doc="what the tolerance is a share of: the mean of true and predicted size, the true value, a standard deviation",
+        choices=tuple(ERRORS),
+    )
+    against: Against = against_rule()
+    what: What = what_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"RAPID of {self.column}"
+
+    @property
+    def variant(self) -> str:
+        """The model, and what its rate is compared with."""
+        beyond = AGAINST[self.against] if self.what == "excess" else "plain rate"
+        return f"{MODELS[self.model]}; {beyond}; a missing key is a value of its own"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        beyond = "" if self.what == "rate" else ", beyond the baseline"
+        return f"a model predicts {self.column} too well for {share(value)} of the records{beyond}"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Fit, predict, count and compare."""
+        attack = PredictByModel(column=self.column, model=self.model, tolerance=self.tolerance)
+        holdout = holdout_of(outcome, self.label()) if self.against == "holdout" else None
+        found = attack.predicted(outcome, snooper)
+        if not len(found.truth):
+            raise NotApplicable(
+                f"no original record has a value of '{self.column}', so that there is nothing to disclose."
+            )
+        shares = _Shares(found)
+        at_risk = self._at_risk(found, shares)
+        rate, n = float(at_risk.mean()), len(at_risk)
+        if holdout is None:
+            excess = Excess(rate, n, float(self._by_column(found, shares).mean()))
+        else:
+            others = attack.predicted(outcome, snooper, holdout)
+            if not len(others.truth):
+                raise NotApplicable(
+                    f"no record of the holdout has a value of '{self.column}', so that nothing can be compared."
+                )
+            excess = Excess(rate, n, float(self._at_risk(others, shares).mean()), len(others.truth))
+        value, interval = excess.choose(self.what)
+        how = (
+            f"within {self.tolerance:.3g} {ERRORS[self.error]}"
+            if found.values is None
+            else f"with a gain of more than {self.gain:g} on its share"
+        )
+        where = "from the column alone" if holdout is None else "for people who are not in the file"
+        right = found.guess == found.truth
+        details = {"rms error": float(np.sqrt(((found.guess - found.truth) ** 2).mean()))}
+        if found.values is not None:
+            details = {"share predicted rightly": float(right.mean())}
+        return self.result(
+            value,
+            f"{MODELS[self.model]} fitted to the release predicts {self.column} {how} for {int(at_risk.sum()):,} of {n:,} records; "
+            f"{where} it is {share(excess.baseline)}",
+            interval=interval,
+            details={**excess.details, "records at risk": float(at_risk.sum()), **details},
+            find_records=lambda: self._per_record(found, at_risk),
+        )
+
+    def _at_risk(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
+        if found.values is None:
+            return self._errors(found.guess, found.truth, shares) < self.tolerance
+        assert found.probability is not None  # noqa: S101 - categories have one
+        return shares.gains(found.probability, found.truth) > self.gain
+
+    def _by_column(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
+        """Whether each target is at risk from somebody who knows the column's distribution alone: he gains nothing on it."""
+        if found.values is not None:
+            return np.zeros(len(found.truth), bool)
+        return self._errors(np.full(len(found.truth), np.median(found.truth)), found.truth, shares) < self.tolerance
+
+    def _errors(self, guess: Numbers, truth: Numbers, shares: _Shares) -> Numbers:
+        size = {
+            "symmetric": (np.abs(truth) + np.abs(guess)) / 2,
+            "relative": np.abs(truth),
+            "sd": np.full(len(truth), shares.sd),
+        }[self.error]
+        off = np.abs(guess - truth)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(off == 0, 0.0, off / size)  # what is known exactly has no error, of whatever size
+
+    @staticmethod
+    def _per_record(found: Predicted, at_risk: NDArray[np.bool_]) -> Numbers:
+        spread = np.full(len(found.known), np.nan)
+        spread[found.known] = at_risk if found.probability is None else found.probability
+        return spread
+
+
+class _Shares:
+    """How the column is distributed in the original: the share of each code, or the standard deviation."""
+
+    def __init__(self, original: Predicted) -> None:
+        self.sd = float(original.truth.std()) if original.values is None else 0.0
+        counts = np.zeros(0) if original.values is None else np.bincount(original.truth.astype(np.int64))
+        self.of = counts / max(counts.sum(), 1)
+
+    def gains(self, probability: Numbers, truth: Numbers) -> Numbers:
+        """Return (g - b) / (1 - b), shape (m,); 0 where everybody has the value."""
+        inside = truth < len(self.of)
+        b = np.zeros(len(truth))
+        b[inside] = self.of[truth[inside].astype(np.int64)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(b >= 1, 0.0, (probability - b) / (1 - b))

@@ -1,0 +1,214 @@
+"""`sfumato risk`: the page, single measures, and single columns; numbers against pandas and NumPy, not against sfumato."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import N, document, files, folder, frames, run
+
+from sfumato.datasets import census
+
+__all__ = ["files", "folder", "frames"]  # fixtures
+
+# -- columns
+
+
+def test_risk_is_one_over_the_mean_squared_difference(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    found = document(
+        run("risk", *files[:2], "--measure", "attribute_risk", "--align", "rows", "--schema", files[2], "--json")
+    )
+    before, after = frames
+    scores = {s["column"]: s for s in found["scores"]}
+    for column in ("salary", "income"):
+        mse = ((after[column] - before[column]) ** 2).mean()
+        assert scores[column]["value"] == pytest.approx(1 / mse, rel=1e-9)
+        assert scores[column]["typical_error"] == pytest.approx(np.sqrt(mse), rel=1e-9)
+        assert scores[column]["error_over_sd"] == pytest.approx(np.sqrt(mse) / before[column].std(), rel=1e-9)
+    assert [s["column"] for s in found["scores"]] == ["salary", "income"]  # less noise for its spread: known best
+    assert found["not_applicable"] == {}
+
+
+def test_the_verdict_comes_first_and_then_the_table(files: tuple[Path, Path, Path]) -> None:
+    args = ("--align", "rows", "--schema", files[2], "--measure", "attribute_risk")
+    lines = run("risk", *files[:2], *args).stdout.splitlines()
+    assert re.match(
+        r"For salary a snooper is typically off by [\d.]+ thousand dollars, \d+ % of the column's standard", lines[0]
+    )
+    assert lines[1].startswith("The snooper knows which record is the target's")
+    assert lines[3].startswith("column  ")
+    assert [line.split()[0] for line in lines[5:7]] == ["salary", "income"]
+
+
+def test_risk_of_the_top_holders(files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--set", "low=0.9", "--json")
+    score = document(run("risk", *files[:2], *args))["scores"][0]
+    x, y = (f["salary"].to_numpy() for f in frames)
+    top = x >= np.quantile(x, 0.9)
+    assert score["value"] == pytest.approx(1 / ((y - x)[top] ** 2).mean(), rel=1e-9)
+
+
+def test_a_snooper_who_is_told_the_noise_and_knows_the_age_predicts_by_regression(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--knows", "age", "--published", "--json")
+    found = document(run("risk", *files[:2], *args))
+    before, after = frames
+    design = np.column_stack([np.ones(N), after["salary"], before["age"]])
+    left = before["salary"] - design @ np.linalg.lstsq(design, before["salary"], rcond=None)[0]
+    assert found["scores"][0]["value"] == pytest.approx(1 / (left**2).mean(), rel=1e-6)
+    assert found["snooper"]["strategy"] == "bayes"
+    assert found["snooper"]["covariates"] == ["age"]
+
+
+def test_a_snooper_who_may_link_the_wrong_record(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    args = ("--align", "rows", "--schema", files[2], "--column", "salary", "--match-probability", "0.7", "--json")
+    value = document(run("risk", *files[:2], *args))["scores"][0]["value"]
+    x, y = (f["salary"].to_numpy() for f in frames)
+    squares = (y[None, :] - x[:, None]) ** 2
+    right = np.diag(squares)
+    wrong = (squares.sum(axis=1) - right) / (N - 1)
+    assert value == pytest.approx(1 / (0.7 * right + 0.3 * wrong).mean(), rel=1e-9)
+
+
+def test_files_in_another_order_are_aligned_by_a_column_and_doubted_by_rows(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    before, after = frames
+    shuffled = after.assign(teacher_id=before["teacher_id"]).sample(frac=1, random_state=1)
+    shuffled.to_csv(tmp_path / "m.csv", index=False)
+    args = ("risk", files[0], tmp_path / "m.csv", "--schema", files[2], "--column", "salary", "--json")
+    mse = ((after["salary"] - before["salary"]) ** 2).mean()
+    assert document(run(*args, "--align", "teacher_id"))["scores"][0]["value"] == pytest.approx(1 / mse, rel=1e-9)
+    doubted = run(*args, "--align", "rows")
+    assert "--align rows does not hold" in doubted.stderr
+    assert document(doubted)["scores"][0]["value"] < 1 / mse
+    assert "does not hold" not in run("risk", *files[:2], "--schema", files[2], "--align", "rows").stderr
+
+
+def test_a_value_released_as_it_was_has_infinite_risk(files: tuple[Path, Path, Path]) -> None:
+    args = ("risk", files[0], files[0], "--align", "rows", "--schema", files[2], "--column", "salary")
+    assert document(run(*args, "--json"))["scores"][0]["value"] == "inf"
+    assert run(*args).stdout.startswith("salary is released as it was")
+
+
+def test_a_column_that_is_not_released_is_left_out_and_told(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    frames[1].drop(columns="income").to_csv(tmp_path / "m.csv", index=False)
+    args = ("risk", files[0], tmp_path / "m.csv", "--align", "rows", "--schema", files[2], "--json")
+    found = document(run(*args, "--measure", "attribute_risk"))
+    assert [s["column"] for s in found["scores"]] == ["salary"]
+    assert "not in the masked file" in found["not_applicable"]["income"]
+    named = run(*args, "--column", "income")
+    assert named.exit_code == 1
+    assert "nothing is released of it" in named.stderr
+
+
+def test_each_file_is_read_in_its_own_way(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    frames[0].to_csv(tmp_path / "euro.csv", index=False, sep=";", decimal=",")
+    args = ("--read", "decimal=,", "--align", "rows", "--schema", files[2], "--column", "salary", "--json")
+    mse = ((frames[1]["salary"] - frames[0]["salary"]) ** 2).mean()
+    assert document(run("risk", tmp_path / "euro.csv", files[1], *args))["scores"][0]["value"] == pytest.approx(1 / mse)
+    assert run("risk", tmp_path / "euro.csv", files[1], *args, "--read-masked", "decimal=,").exit_code == 1
+
+
+# -- the page
+
+KEYS = ("sex", "age", "region")
+
+
+def counts(frame: pd.DataFrame) -> pd.Series:
+    """How many records of a file without missing keys look the same as each."""
+    return frame.groupby(list(KEYS))["salary"].transform("size")
+
+
+def test_the_page_of_one_file_counts_what_pandas_counts(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    found = document(run("risk", files[0], "--schema", files[2], "--keys", ",".join(KEYS), "--json"))
+    f = counts(frames[0])
+    unique, below = int((f == 1).sum()), int((f < 3).sum())
+    assert found["records"] == N
+    assert found["keys"] == list(KEYS)
+    assert found["verdict"][0].startswith(f"{unique:,} of {N:,} records are unique on sex, age, region")
+    score = next(s for s in found["scores"] if s["name"] == "k_anonymity")
+    assert score["value"] == pytest.approx(below / N)
+    assert {row["matches"]: row["records"] for row in found["class_sizes"]}["1"] == unique
+    assert sum(row["records"] for row in found["risk_distribution"]) == N
+    without = {row["key"]: row["without"] for row in found["contributions"]}
+    for key in KEYS:
+        others = [k for k in KEYS if k != key]
+        assert without[key] == int((frames[0].groupby(others)["salary"].transform("size") < 3).sum())
+
+
+def test_the_verdict_comes_first_then_the_measures_then_where_the_risk_comes_from(
+    files: tuple[Path, Path, Path],
+) -> None:
+    done = run("risk", files[0], "--schema", files[2], "--keys", ",".join(KEYS))
+    lines = done.stdout.splitlines()
+    assert "records are unique on sex, age, region" in lines[0]
+    heads = [i for i, line in enumerate(lines) if line.startswith(("measure (lower", "records that match", "key  "))]
+    assert len(heads) == 3
+    assert heads == sorted(heads)
+    assert "The snooper knows sex, age, region of a person." in done.stdout
+
+
+def test_no_record_is_shown_unless_the_riskiest_are_asked_for(
+    files: tuple[Path, Path, Path], frames: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    args = ("risk", files[0], "--schema", files[2], "--keys", ",".join(KEYS), "--json")
+    assert "riskiest" not in document(run(*args))
+    listed = document(run(*args, "--riskiest", "7"))["riskiest"]
+    f = counts(frames[0])
+    assert [row["matches"] for row in listed] == sorted(f)[:7]
+    assert all(f.iloc[row["row"] - 1] == row["matches"] for row in listed)
+    assert all(set(row) == {"row", "matches", "risk"} for row in listed)
+
+
+def test_a_masked_file_without_alignment_gets_its_own_counts_and_says_what_does_not_apply(
+    files: tuple[Path, Path, Path],
+) -> None:
+    found = document(run("risk", *files[:2], "--schema", files[2], "--keys", ",".join(KEYS), "--json"))
+    assert any(s["name"] == "k_anonymity" for s in found["scores"])
+    assert any("which released record came from which" in why for why in found["not_applicable"].values())
+
+
+def test_precision_and_the_rule_for_missing_keys_reach_the_measures(files: tuple[Path, Path, Path]) -> None:
+    args = ("risk", files[0], "--schema", files[2], "--keys", "age,sex", "--measure", "k_anonymity", "--json")
+    sharp, vague = (
+        document(run(*args, *more))["scores"][0] for more in ((), ("--precision", "age=20", "--set", "missing=value"))
+    )
+    assert vague["value"] < sharp["value"]
+    assert "value of its own" in vague["variant"]
+
+
+def test_the_profile_is_drawn(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    done = run("risk", files[0], "--schema", files[2], "--keys", "age,sex", "--chart", tmp_path / "r.svg")
+    assert done.exit_code == 0, done.stderr
+    picture = (tmp_path / "r.svg").read_text("utf-8")
+    assert "What each key contributes" in picture
+
+
+def test_a_population_file_gives_the_share_of_right_matches(tmp_path: Path) -> None:
+    data = census(400, 0.2)
+    data.sample.write(tmp_path / "s.csv")
+    data.population.write(tmp_path / "p.csv")
+    data.sample.schema.write(tmp_path / "s.toml")
+    keys = ["region", "sex", "marital"]
+    args = ("--schema", tmp_path / "s.toml", "--keys", ",".join(keys), "--measure", "reidentification", "--json")
+    more = ("--set", "attacker=journalist", "--population", tmp_path / "p.csv")
+    found = document(run("risk", tmp_path / "s.csv", *args, *more))
+    sample, people = pd.read_csv(tmp_path / "s.csv"), pd.read_csv(tmp_path / "p.csv")
+    sizes = people.groupby(keys).size()
+    expected = np.mean([1 / sizes[tuple(row)] for row in sample[keys].itertuples(index=False)])
+    assert found["scores"][0]["value"] == pytest.approx(expected)
