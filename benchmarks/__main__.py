@@ -20,6 +20,8 @@ CLAIMS = (
     "counts",
     "diversity",
     "suda",
+    "calibration",
+    "linkage",
     "every_mask",
     "streamed_masks",
 )

@@ -15,9 +15,9 @@ from typing import Any
 
 from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
 from sfumato.charts.render import to_svg
-from sfumato.datasets import teachers
+from sfumato.datasets import BILLING_SIZES, billing, teachers
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
-from sfumato.rumap import Overlay, figure1, figure2
+from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
 from sfumato.utility import Formula, Mean, MeanCombination
 
 IMG = Path(__file__).resolve().parent / "img"
@@ -48,24 +48,34 @@ def demo_map() -> RUMap:
     )  # fmt: skip
 
 
-MAPS: Mapping[str, tuple[Callable[[], RUMap | Overlay], float | None]] = {
+def global_risk() -> KeyExperiments:
+    """Figures 4.1 to 4.3 of the global-risk paper, on generated bills."""
+    return key_experiments({f"{n:,} records": billing(n) for n in BILLING_SIZES})
+
+
+Drawn = RUMap | Overlay | KeyExperiments
+
+MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
     "figure2": (figure2, None),
     "tutorial-map": (tutorial_map, MAX_RISK),
     "ru-map": (demo_map, MAX_RISK),
+    "global-risk": (global_risk, None),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
 
-def chart_of(m: RUMap | Overlay, max_risk: float | None) -> dict[str, Any]:
+def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
+    if isinstance(m, KeyExperiments):
+        return m.chart().to_dict()
     if isinstance(m, Overlay):
         return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()
     choice = None if max_risk is None else m.choose(max_risk)
     return m.chart(max_risk, choice).to_dict()
 
 
-def values(m: RUMap | Overlay) -> list[float]:
+def values(m: Drawn) -> list[float]:
     """Return every finite number of a map, to six digits, in the order of its frame."""
     return [float(f"{v:.6g}") for v in m.frame["value"] if math.isfinite(v)]
 

@@ -192,6 +192,15 @@ def test_precision_and_the_rule_for_missing_keys_reach_the_measures(files: tuple
     assert "value of its own" in vague["variant"]
 
 
+def test_a_measure_of_one_column_is_told_in_its_own_terms_for_each_column(files: tuple[Path, Path, Path]) -> None:
+    args = ("risk", files[0], "--schema", files[2], "--keys", "sex,region", "--measure", "t_closeness")
+    found = document(run(*args, "--json"))["scores"]
+    assert [s["parameters"]["column"] for s in found] == ["salary", "income"]
+    one = run(*args, "--column", "income").stdout
+    assert "t-closeness" in one
+    assert "typical error" not in one
+
+
 def test_the_profile_is_drawn(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
     done = run("risk", files[0], "--schema", files[2], "--keys", "age,sex", "--chart", tmp_path / "r.svg")
     assert done.exit_code == 0, done.stderr

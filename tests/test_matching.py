@@ -51,7 +51,8 @@ def test_counts_and_best_answers_are_those_of_a_loop(seed: int) -> None:
         for q in np.flatnonzero(question == i):
             assert within[q] == sum(low[q] <= v <= high[q] for v in there)
         if not there:
-            assert np.isnan(mode[i]) and support[i] == 0
+            assert np.isnan(mode[i])
+            assert support[i] == 0
             continue
         top = max(there.count(v) for v in there)
         best = sorted({v for v in there if there.count(v) == top})

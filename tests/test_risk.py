@@ -441,3 +441,41 @@ def test_a_measure_is_written_and_read_as_a_table() -> None:
     for measure in (AttributeRisk("x", 0.9, 0.99, edges=(0.9, 1)), CodedValueRisk("x", average="error")):
         table: dict[str, Any] = measure.to_dict()
         assert type(measure).from_dict(table) == measure
+
+
+# -- the salary example: an error of 5 thousand dollars, salaries with a standard deviation of 13.3 (MEASURES.md)
+
+
+def salary_example(lambda2: float, rho: float, seed: int) -> tuple[Release, Snooper]:
+    """Salaries, an unmasked covariate of correlation rho, and a release with noise of variance λ²σ²."""
+    g = np.random.default_rng(seed)
+    x, other, noise = g.normal(0, 1, (3, 200_000))
+    frame = pd.DataFrame({"x": 60 + 13.3 * x, "z": rho * x + math.sqrt(1 - rho**2) * other})
+    return pair(frame, frame["x"].to_numpy() + math.sqrt(lambda2) * 13.3 * noise), BAYES.with_(covariates=("z",))
+
+
+@pytest.mark.parametrize(
+    ("lambda2", "strategy", "rho"), [(0.1413, "naive", 0.0), (0.1646, "bayes", 0.0), (0.181, "bayes", 0.6)]
+)
+def test_the_published_noise_levels_leave_an_error_of_5_thousand_dollars(
+    lambda2: float, strategy: str, rho: float
+) -> None:
+    release, knows = salary_example(lambda2, rho, 11)
+    snooper = {"naive": Snooper(), "bayes": knows if rho else BAYES}[strategy]
+    score = AttributeRisk("x").score(release, snooper)
+    assert_allclose(
+        score.details["rms error"], 5, rtol=0.006
+    )  # the standard error of the root of a mean of 200,000 squares
+    # precision = prior precision + 1 / (λ²σ²), with prior variance σ²(1 - ρ²)
+    variance = 13.3**2
+    expected = (
+        lambda2 * variance if strategy == "naive" else 1 / (1 / (variance * (1 - rho**2)) + 1 / (lambda2 * variance))
+    )
+    assert_allclose(score.details["rms error"], math.sqrt(expected), rtol=0.006)
+
+
+def test_above_a_correlation_of_927_no_noise_leaves_an_error_of_5_thousand_dollars() -> None:
+    drowned, knows = salary_example(1000.0, 0.929, 12)
+    assert AttributeRisk("x").score(drowned, knows).details["rms error"] < 5
+    drowned, knows = salary_example(1000.0, 0.925, 13)
+    assert AttributeRisk("x").score(drowned, knows).details["rms error"] > 5

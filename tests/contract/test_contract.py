@@ -148,6 +148,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 
 BESIDE: dict[str, dict[str, Any]] = {
     "stratified_sample": {"unit": "record", "within": ("region",)},
+    "tcap": {"missing": "value"},  # a released record without an age matches everybody else, and nobody is certain of anything
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
     "match_risk": {"missing": "value"},
     "population_uniques": {"missing": "value"},
@@ -159,9 +160,10 @@ UNFIT = {
     ("stratified_sample", "unit"),
     ("t_closeness", "distance"),
     *((name, "against") for name in ("cap", "di_sco", "rapid", "tcap")),
+    ("tcap", "missing"),
 }
 """Choices that these data rule out: the table has no strata of households (tests/test_masks_records.py has them), no column
-that has both an order and a hierarchy (tests/test_t_closeness.py), and the release no holdout (tests/test_cap.py and its like).
+that has both an order and a hierarchy (tests/test_t_closeness.py), the release no holdout (tests/test_cap.py and its like).
 Where missing ages match anybody, no record is unique (tests/test_match_risk.py)."""
 
 WITH: dict[tuple[str, str], dict[str, Any]] = {

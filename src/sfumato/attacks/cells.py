@@ -14,7 +14,7 @@ from sfumato.classes import Classes, Missing, classes_of, common_codes
 from sfumato.engines import Kind, LocalEngine
 from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
-from sfumato.kernels.matching import Held, held
+from sfumato.kernels.matching import Held, held, sorted_within
 from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Cells:
 
     def with_values(self, value: Numbers, values: Sequence[Any] | None) -> Cells:
         """Return the same cells with other values."""
-        return replace(self, value=np.asarray(value, np.float64), values=values)
+        return replace(self, value=value, values=values)
 
     def keep(self, rule: Missing) -> Cells:
         """Return the cells that the rule for missing keys leaves in."""
@@ -85,7 +85,7 @@ def cells_of(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[
     >>> from sfumato.datasets import five
     >>> found = cells_of(five(), ["sex"], "salary", {})
     >>> found.classes, found.of.tolist(), found.value.tolist()
-    (2, [0, 1, 0, 0, 1], [41.0, 38.5, 67.0, 52.0, 310.0])
+    (2, [0, 0, 0, 1, 1], [41.0, 52.0, 67.0, 38.5, 310.0])
     """
     numeric = data.kind(column) is Kind.NUMBER
     found = _of_records(data, keys, column, widths) if numeric and isinstance(data.engine, LocalEngine) else None
@@ -100,9 +100,12 @@ def _of_records(data: Microdata, keys: Sequence[str], column: str, widths: Mappi
     """Numbers in memory: every record is a cell of its own."""
     by = classes_of(data, keys, "value", None, widths)
     x = data.numbers(column)
-    known = ~np.isnan(x)
-    place = np.where(known, np.cumsum(known) - 1, -1)
-    of, value, count = by.labels[known], x[known], np.ones(int(known.sum()), np.int64)
+    known = np.flatnonzero(~np.isnan(x))
+    # sorted, since neighbours are then looked up one after the other, which is several times as fast
+    order = known[sorted_within(by.labels[known], x[known], len(by))]
+    place = np.full(len(x), -1, np.int64)
+    place[order] = np.arange(len(order))
+    of, value, count = by.labels[order], x[order], np.ones(len(order), np.int64)
     return Cells(tuple(keys), _keys(by), len(by), of, value, count, None, len(x), lambda: place)
 
 
@@ -135,5 +138,5 @@ def in_common(mine: Cells, theirs: Cells) -> tuple[NDArray[np.int32], NDArray[np
     if mine.values is not None and theirs.values is not None and mine.values is not theirs.values:
         whole = np.arange(len(mine.values), dtype=np.int32), np.arange(len(theirs.values), dtype=np.int32)
         _, table = common_codes((whole[0], mine.values), (whole[1], theirs.values))
-        theirs = theirs.with_values(table[theirs.value.astype(np.int64)], mine.values)
+        theirs = theirs.with_values(table[theirs.value.astype(np.int64)].astype(np.float64), mine.values)
     return codes[0], codes[1], theirs

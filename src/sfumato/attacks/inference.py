@@ -1,4 +1,4 @@
-"""Inference: what is not known of a person is read off the closest released record (Giomi et al. 2022, section 4.3)."""
+"""Inference: what is not known of a person is read off the closest released record (Giomi et al. 2022)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sfumato.attacks.keys import key_names
 from sfumato.attacks.points import as_points, coded, comparable, is_number
 from sfumato.contract import Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
-from sfumato.errors import NotApplicable
+from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
@@ -58,10 +58,10 @@ class InferValue(ControlledAttack, Wanted):
         near = self.tolerance * np.abs(truth) if number else np.zeros(len(truth))
         low, high = truth - near, truth + near
         right = targets_at.votes(released_at, released, low, high)
-        first, _ = targets_at.near(released_at, 1)
+        first = targets_at.near(released_at).rows[:, 0]
         ordered = np.sort(released)
         chance = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")
-        return Guesses(ids, released[first[:, 0]], truth, right, chance / len(ordered))
+        return Guesses(ids, released[first], truth, right, chance / len(ordered))
 
 
 def secrets(name: str, outcome: Release, people: Microdata) -> tuple[Numbers, Numbers]:
@@ -69,6 +69,9 @@ def secrets(name: str, outcome: Release, people: Microdata) -> tuple[Numbers, Nu
     comparable(outcome, (name,), people)
     files = outcome.masked, people
     if all(is_number(data, name) for data in files):
-        return files[0].numbers(name), files[1].numbers(name)
+        one, two = (data.numbers(name) for data in files)
+        if np.isinf(one).any() or np.isinf(two).any():
+            raise DataError(f"column '{name}' holds infinite values, which cannot be compared. Set them to missing.")
+        return one, two
     one, two = (np.where(part < 0, np.nan, part) for part in coded(name, files))
     return one, two

@@ -1,4 +1,4 @@
-"""Linkability: two files about the same people, joined through the release (Giomi et al. 2022, section 4.2)."""
+"""Linkability: two files about the same people, joined through the release (Giomi et al. 2022)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class LinkColumns(ControlledAttack, TwoFiles):
         """Link the two halves of each target's record."""
         count = len(outcome.masked)
         if count <= self.k:
-            raise NotApplicable(f"the release has {count:,} records, so the closest {self.k:,} of them tell nothing.")
+            raise NotApplicable(
+                f"the release has no more than {self.k:,} records, so that the closest of them tell nothing."
+            )
         ids = people.batch([]).ids
         rows = some_of(ids, self.attacks, draws)
         sides = []
@@ -72,8 +74,7 @@ class LinkColumns(ControlledAttack, TwoFiles):
 def _closest(targets: Points, released: Points, k: int, g: np.random.Generator) -> Rows:
     """Return the k closest released records of each target, shape (m, k); random ones among those that are equally close."""
     order = g.permutation(len(released))
-    found, _ = targets.near(released.take(order), k)
-    return np.asarray(order[found])
+    return np.asarray(order[targets.near(released.take(order), k).rows])
 
 
 def random_overlap(count: int, k: int) -> float:

@@ -26,7 +26,7 @@ class Telling(Parametric, abstract=True):
         default=(), doc="columns he knows; all that can be compared if none", columns="many", holds="anything"
     )
     targets: int = param(
-        default=20_000, doc="how many members, and how many others, he looks at, at most", low=1, high=1e9, integer=True
+        default=10_000, doc="how many members, and how many others, he looks at, at most", low=1, high=1e9, integer=True
     )
 
 
@@ -63,11 +63,13 @@ class TellMembers(Attack, Telling):
         """Return how far each target is from the release, shape (m,)."""
         if self.evidence == "distance" or len(released) < 2:
             return targets.distances(released)[:, 0]
-        rows, far = targets.near(released, 1)
-        apart = released.distances(released, 2)[:, 1]  # the closest record to a released one is itself
+        found = targets.near(released)
+        far = found.distances[:, 0]
+        asked, place = np.unique(found.rows[:, 0], return_inverse=True)
+        apart = released.take(asked).distances(released, 2)[:, 1]  # the closest record to a released one is itself
         with np.errstate(divide="ignore", invalid="ignore"):
-            relative = far[:, 0] / apart[rows[:, 0]]
-        return np.where(far[:, 0] == 0, 0.0, relative)
+            relative = far / apart[place]
+        return np.where(far == 0, 0.0, relative)
 
 
 def _closest(sure: Numbers, count: int) -> Numbers:

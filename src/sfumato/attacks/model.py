@@ -29,8 +29,9 @@ MODELS = {
 _LEVELS = 60
 """Most categories of a key that a model tells apart; the rarer ones are taken together."""
 _PENALTY = 1.0
-_ROWS = 200_000
-"""Most released records that a linear model for categories is fitted to."""
+"""Weight of the squared coefficients of a linear model, whose columns are standardised or 0 and 1."""
+_ROWS = 20_000
+"""Most released records that a linear model is fitted to."""
 Predict = Callable[[Batch], Numbers]
 
 
@@ -56,8 +57,9 @@ class PredictByModel(Attack):
     """A snooper fits a model to the release, and predicts the confidential value of each person from the keys.
 
     The models are our own and small: a random forest (100 trees on at most 20,000 records each), a linear model with a ridge
-    (multinomial logistic for categories), or the released records with the nearest keys. A cleverer snooper may do better. A
-    missing key is a value of its own; records without the confidential value are left out on both sides.
+    (multinomial logistic for categories, on at most 20,000 records), or the released records with the nearest keys. A cleverer
+    snooper may do better. A missing key is a value of its own; records without the confidential value are left out on both
+    sides.
     """
 
     column: str = param(doc="the confidential column he wants to know", columns="one", holds="anything")
@@ -210,13 +212,19 @@ def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> P
 
 
 def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
+    step = max(1, -(-len(y) // _ROWS))  # every so many records: enough for a few hundred coefficients
+    some, known = released.keep(np.arange(0, len(y), step)), y[::step]
     if k is None:
-        level, slopes = ridge(features.design(released), y, _PENALTY)
-        return lambda batch: (level + features.design(batch) @ slopes)[:, None]
-    step = -(-len(y) // _ROWS)  # every so many records: enough for a few hundred coefficients
-    some = released.keep(np.arange(0, len(y), step)) if step > 1 else released
-    found = multinomial(features.design(some), y[::step].astype(np.int64), k, _PENALTY)
-    return lambda batch: probabilities(*found, features.design(batch))
+        level, slopes = ridge(features.design(some), known, _PENALTY)
+        return lambda batch: _in_pieces(batch, lambda part: (level + features.design(part) @ slopes)[:, None])
+    found = multinomial(features.design(some), known.astype(np.int64), k, _PENALTY)
+    return lambda batch: _in_pieces(batch, lambda part: probabilities(*found, features.design(part)))
+
+
+def _in_pieces(batch: Batch, predict: Predict) -> Numbers:
+    """Predict so many records at a time: the columns of a model take more room than the keys."""
+    ends = range(0, max(len(batch), 1), _ROWS)
+    return np.concatenate([predict(batch.keep(np.arange(at, min(at + _ROWS, len(batch))))) for at in ends])
 
 
 def _rounded(batch: Batch, name: str, widths: Mapping[str, float]) -> Numbers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from sfumato.contract import Release
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, unknown_name
-from sfumato.kernels.neighbours import k_nearest, nearest_votes
 from sfumato.microdata import Microdata
 from sfumato.schema import Role, Scale
 
@@ -19,6 +19,15 @@ Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
 _SPREAD = 2.0
 """How far apart the codes of a category lie in the tree; distances do not depend on it."""
+
+
+class Closest(NamedTuple):
+    """The k closest records of another file, nearest first: rows and distances, shape (n, k), or fewer if there are no k."""
+
+    rows: Rows
+    distances: Numbers
+    ties: Rows
+    """How many records are as close as the closest, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +45,23 @@ class Points:
         """Return some of the records."""
         return Points(self.x[rows], self.numbers)
 
-    def near(self, others: Points, k: int) -> tuple[Rows, Numbers]:
-        """Return for each record the k closest of the others and their distances, shape (n, k); of equal ones the first."""
-        rows, squared = k_nearest(others.x, self.x, k, self.numbers)
-        return rows, np.sqrt(squared)
+    def near(self, others: Points, k: int = 1) -> Closest:
+        """Find the k closest of the others for each record; of others that are equally close the first is taken."""
+        from sfumato.kernels.neighbours import k_nearest
+
+        unique, inverse = np.unique(self.x, axis=0, return_inverse=True)
+        rows, squared, ties = k_nearest(others.x, unique, min(k, len(others)), self.numbers)
+        inverse = inverse.reshape(-1)
+        return Closest(rows[inverse], np.sqrt(squared)[inverse], ties[inverse])
 
     def distances(self, others: Points, k: int = 1) -> Numbers:
         """Return the distances of each record from the k closest of the others, shape (n, k) or fewer if there are no k."""
-        unique, inverse = np.unique(self.x, axis=0, return_inverse=True)
-        _, squared = k_nearest(others.x, unique, min(k, len(others)), self.numbers)
-        return np.asarray(np.sqrt(squared)[inverse.reshape(-1)])
+        return self.near(others, k).distances
 
     def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> Numbers:
         """Return the share of the closest others, all that are equally close, whose value is between low and high; (n,)."""
+        from sfumato.kernels.neighbours import nearest_votes
+
         _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
         return np.asarray(hits / ties)
 
@@ -82,8 +95,8 @@ def comparable(outcome: Release, names: Sequence[str] = (), *files: Microdata) -
             raise NotApplicable(unknown_name("column", name, released, where))
         if not _alike(outcome, name, others):
             raise NotApplicable(
-                f"column '{name}' holds another kind of values in the release than in the original, so that records cannot be "
-                "compared by it. Leave it out."
+                f"column '{name}' holds another kind of values in the release than in the original, or values of no plain kind, "
+                "so that records cannot be compared by it. Leave it out."
             )
     return tuple(names)
 
@@ -110,8 +123,7 @@ def as_points(
     constant in the first file counts as a category. `precision` gives the width of the intervals to which numbers of the other
     files are known: the middle is taken.
     """
-    if not all(len(data) for data in files):
-        raise NotApplicable("one of the files that are to be compared has no records.")
+    _check_records(files)
     numbers: list[list[Numbers]] = [[] for _ in files]
     categories: list[list[Numbers]] = [[] for _ in files]
     for name in names:
@@ -127,6 +139,11 @@ def as_points(
     return tuple(
         Points(np.column_stack([*left, *right]), count) for left, right in zip(numbers, categories, strict=True)
     )
+
+
+def _check_records(files: Sequence[Microdata]) -> None:
+    if not all(len(data) for data in files):
+        raise NotApplicable("one of the files that are to be compared has no records.")
 
 
 def _append(columns: list[list[Numbers]], parts: Sequence[Numbers]) -> None:
@@ -152,6 +169,7 @@ def _scaled(name: str, files: Sequence[Microdata], width: float | None) -> list[
 
 def exact_tables(names: Sequence[str], *files: Microdata) -> tuple[Numbers, ...]:
     """Return each file as a table of numbers, and of codes of categories that are the same in all; missing is -inf; (n, p)."""
+    _check_records(files)
     columns: list[list[Numbers]] = [[] for _ in files]
     for name in names:
         if all(is_number(data, name) for data in files):

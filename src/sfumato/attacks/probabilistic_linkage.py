@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from sfumato.classes import Missing
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
 from sfumato.errors import NotApplicable, ParameterError, listing
+
+if TYPE_CHECKING:
+    from sfumato.kernels.agreement import Model
 
 Numbers = NDArray[np.float64]
 
@@ -33,6 +36,11 @@ class Weighing(Parametric, abstract=True):
         low=0,
         per_column=True,
     )
+    weights: Literal["learnt", "true"] = param(
+        default="learnt",
+        doc="weights learnt from the files alone, or the true ones, of a snooper who knows what the mask does",
+        choices=("learnt", "true"),
+    )
     block: tuple[str, ...] = param(
         default=(), doc="keys on which a pair must agree to be considered at all", columns="many", holds="categories"
     )
@@ -45,8 +53,8 @@ class LinkByWeight(Attack, Weighing):
 
     The weight of a pair adds up over the keys: log(m/u) where they agree, log((1-m)/(1-u)) where they do not, where m and u
     are the probabilities of agreement of a person's two records and of two other records. He estimates both from the pairs
-    themselves (EM): he knows no match, only that each target has one record there. `Guesses.sure` is the posterior probability
-    that his link is right.
+    themselves (EM): he knows no match, only that each target has one record there. Or he knows m (`weights="true"`).
+    `Guesses.sure` is the posterior probability that the pair is a match.
     """
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
@@ -104,28 +112,33 @@ class LinkByWeight(Attack, Weighing):
 
     def _model(
         self, known: Known, keys: tuple[Key, ...], blocks: tuple[Key, ...], limits: Numbers, draws: Draws
-    ) -> Any:
-        """Return the estimated model of the pairs."""
-        from sfumato.kernels.agreement import Model, exact_patterns, fit, near_patterns
+    ) -> Model:
+        """Return the model of the pairs."""
+        from sfumato.kernels.agreement import Model, exact_patterns, fit, near_patterns, true_model
         from sfumato.kernels.classes import classes, number_codes
 
         m, t = len(known.targets), len(known.released)
         both = [number_codes(np.concatenate([k.known, k.released])) for k in blocks]
         labels, _ = classes(both, m + t)
         here, there = labels[:m], labels[m:]
+        a, b = (np.column_stack([getattr(_as_gap(k), side) for k in keys]) for side in ("known", "released"))
+        wild = self.missing == "wildcard"
+        some = np.arange(m)
         if (limits == 0).all() and len(keys) <= JOINED_KEYS:
             codes = np.column_stack([number_codes(np.concatenate([k.known, k.released])) for k in keys])
-            if self.missing == "value":
-                codes = codes + 1  # missing is a value like any other
+            codes = codes if wild else codes + 1  # missing is a value like any other
             patterns, counts = exact_patterns(codes[:m], codes[m:], (here, there))
         else:
-            a, b = (np.column_stack([getattr(_as_gap(k), side) for k in keys]) for side in ("known", "released"))
             some = _sample(here, there, draws)  # each with all its candidates, so matches are as frequent as among all
-            here, m = here[some], len(some)
-            patterns, counts = near_patterns(a[some], b, limits, (here, there), self.missing == "wildcard")
+            patterns, counts = near_patterns(a[some], b, limits, (here[some], there), wild)
         if not counts.sum():
             return Model(np.full(len(keys), 0.5), np.full(len(keys), 0.5), 0.0)
-        return fit(patterns, counts, min(m, t))  # each target has one record there, for all he knows
+        if self.weights == "true":
+            own = known.own[some]
+            some, own = some[own >= 0], own[own >= 0]
+            met = here[some] == there[own]
+            return true_model(a[some[met]], b[own[met]], limits, patterns, counts, wild)
+        return fit(patterns, counts, min(len(some), t))  # each target has one record there, for all he knows
 
 
 def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> NDArray[np.int64]:

@@ -48,13 +48,15 @@ class LinkByRank(Attack, Ranking):
 
         known = known_keys(outcome, snooper, draws, self.missing, self.link)
         self._check(known.keys)
-        ranked, units, low, high = zip(*(_ranked(key, self._window(key)) for key in known.keys), strict=True)
+        ranked, counts, low, high = zip(*(_ranked(key, self._window(key)) for key in known.keys), strict=True)
         ordered = np.array([key.ordered for key in ranked])
+        # in places, not in shares: whole numbers, so that equal distances are equal to the last digit
+        units = np.array([len(known.released) / count if count else 0.0 for count in counts])
+        category = (2.0 * len(known.released)) ** 2
         gaps = np.array([apart(key, unit) for key, unit in zip(ranked, units, strict=True)])
-        if self.missing == "wildcard":
-            gaps = np.zeros(len(gaps))
+        gaps = np.zeros(len(gaps)) if self.missing == "wildcard" else np.where(ordered, gaps, gaps * category)
         nothing = np.zeros(len(ranked))
-        metric = Metric(np.array(units), np.where(ordered, -1.0, 0.0), nothing + 1, gaps, nothing)
+        metric = Metric(units, np.where(ordered, -1.0, 0.0), nothing + category, gaps, nothing)
         reach = None if self.window is None else (np.column_stack(low), np.column_stack(high))
         guesses, _ = link(known, ranked, metric, reach)
         return guesses
@@ -70,8 +72,8 @@ class LinkByRank(Attack, Ranking):
         return self.window.get(key.name) if isinstance(self.window, Mapping) else self.window
 
 
-def _ranked(key: Key, window: float | None) -> tuple[Key, float, Numbers, Numbers]:
-    """Return a key as places among the records, the unit that makes them shares, and the range that the window allows.
+def _ranked(key: Key, window: float | None) -> tuple[Key, int, Numbers, Numbers]:
+    """Return a key as places among the records, the number of these, and the range that the window allows.
 
     A place is twice the number of records below plus those equal, so that no rounding comes between equal distances.
     """
@@ -79,19 +81,19 @@ def _ranked(key: Key, window: float | None) -> tuple[Key, float, Numbers, Number
     released = np.sort(key.released[~np.isnan(key.released)])
     count = len(released)
     if not key.ordered or not count:
-        return key, 0.0, -everywhere, everywhere
+        return key, 0, -everywhere, everywhere
     if window is None:
         own = np.sort(key.known[~np.isnan(key.known)])
         known = _places(key.known, own) * (count / max(len(own), 1))
         places = Key(key.name, True, known, _places(key.released, released))
-        return places, 0.5 / count, -everywhere, everywhere
+        return places, count, -everywhere, everywhere
     steps = int(np.floor(window * count + 1e-9))  # 0.29 of 100 is 29, whatever the floats say
     places = Key(key.name, True, _places(key.known, released), _places(key.released, released))
     below, upto = (np.searchsorted(released, key.known, side) for side in ("left", "right"))
-    lowest, highest = released[np.clip(below - steps, 0, count - 1)], released[np.clip(upto - 1 + steps, 0, count - 1)]
+    low, high = (_places(released[np.clip(at, 0, count - 1)], released) for at in (below - steps, upto - 1 + steps))
+    low, high = np.where(below - steps < count, low, np.inf), np.where(upto - 1 + steps >= 0, high, -np.inf)
     unknown = np.isnan(key.known)
-    low, high = _places(lowest, released), _places(highest, released)
-    return places, 0.5 / count, np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
+    return places, count, np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
 
 
 def _places(values: Numbers, among: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""Singling out: a description that fits exactly one person (GDPR, recital 26; Giomi et al. 2022, section 4.1)."""
+"""Singling out: a description that fits exactly one person (GDPR, recital 26; Giomi et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sfumato.attacks.points import comparable, exact_tables, is_number
 from sfumato.contract import Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
 from sfumato.errors import NotApplicable
-from sfumato.kernels.boxes import box_counts, holds_one
 from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
@@ -42,6 +41,8 @@ class Descriptions(NamedTuple):
 
     def counts(self, people: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return how many people fit each description, and the row of one of them; shape (a,) each."""
+        from sfumato.kernels.boxes import box_counts
+
         return box_counts(people, self.low, self.high)
 
 
@@ -91,6 +92,8 @@ class SingleOut(ControlledAttack, Describing):
         return self._of_several(released, numbers, g)
 
     def _of_several(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
+        from sfumato.kernels.boxes import holds_one
+
         t, p = released.shape
         median = np.array([np.median(c[c > -np.inf]) if (c > -np.inf).any() else 0.0 for c in released.T])
         found = Descriptions(np.empty((0, p)), np.empty((0, p)))
@@ -101,8 +104,9 @@ class SingleOut(ControlledAttack, Describing):
             low = np.where(used, np.where(at_most, _LOWEST, value), -np.inf)
             high = np.where(used, np.where(at_least, _HIGHEST, value), np.inf)
             one = holds_one(released, low, high)
+            before = len(found.low)
             found = Descriptions(np.vstack([found.low, low[one]]), np.vstack([found.high, high[one]])).distinct()
-            if len(found.low) >= self.attacks:
+            if len(found.low) >= self.attacks or len(found.low) - before < self.attacks / 100:  # hardly any is new
                 break
         return found.take(np.arange(min(len(found.low), self.attacks)))
 
@@ -159,7 +163,7 @@ def alone(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
     from scipy.special import gammaln
 
     if size == people:
-        return (counts == 1).astype(np.float64)
+        return np.asarray(counts == 1, np.float64)
     k = np.asarray(counts, np.float64)
     possible = (k >= 1) & (people - k >= size - 1)
     k = np.where(possible, k, 1.0)

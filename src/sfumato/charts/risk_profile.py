@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from sfumato.charts.marks import layered
 from sfumato.charts.theme import INK, RISK_SHADES, SIZE, SOFT, themed
 
 if TYPE_CHECKING:
@@ -25,15 +26,15 @@ def risk_profile_chart(
     looks.
     """
     first = [
-        {"what": row.matches, "records": int(row.records), "high": int(row.matches.split("–")[0].split()[0]) < k}
-        for row in sizes.itertuples()
+        {"what": what, "records": records, "high": int(what.split("–")[0].split()[0]) < k}
+        for what, records in zip(sizes["matches"].tolist(), sizes["records"].tolist(), strict=True)
     ]
-    second = [
-        {"what": f"{row.above:g} to {row.up_to:g}", "records": int(row.records), "high": False}
-        for row in reversed(list(risks.itertuples()))
-    ]
+    ends = zip(risks["above"].tolist(), risks["up_to"].tolist(), risks["records"].tolist(), strict=True)
+    second = [{"what": f"{low:g} to {high:g}", "records": count, "high": False} for low, high, count in ends][::-1]
+    drawn = keys.head(_MOST)
     third = [
-        {"what": str(row.key), "records": max(int(row.less), 0), "high": False} for row in keys.head(_MOST).itertuples()
+        {"what": key, "records": max(less, 0), "high": False}
+        for key, less in zip(drawn["key"].tolist(), drawn["less"].tolist(), strict=True)
     ]
     panels = [
         _bars(first, "Records by how many match", f"dark: fewer than {k}"),
@@ -46,7 +47,7 @@ def risk_profile_chart(
 def _bars(rows: list[dict[str, Any]], title: str, subtitle: str) -> alt.LayerChart:
     """Draw horizontal bars in the order of the rows, each with its number at the end."""
     most = max((row["records"] for row in rows), default=0)
-    data = alt.Data(values=[{**row, "text": f"{row['records']:,}"} for row in rows])  # type: ignore[arg-type]
+    data = alt.Data(values=[{**row, "text": f"{row['records']:,}"} for row in rows])  # type: ignore[no-untyped-call]
     y = alt.Y(
         "what:N",
         sort=[row["what"] for row in rows],
@@ -60,4 +61,4 @@ def _bars(rows: list[dict[str, Any]], title: str, subtitle: str) -> alt.LayerCha
     bars = base.mark_bar(height=_BAR * 0.68).encode(color=colour)
     numbers = base.mark_text(align="left", dx=4, color=INK, fontSize=SIZE).encode(text="text:N")
     heading = alt.TitleParams(title, subtitle=subtitle, subtitleColor=SOFT, subtitleFontSize=SIZE)
-    return alt.layer(bars, numbers).properties(width=_WIDTH, height=_BAR * max(len(rows), 1), title=heading)
+    return layered(bars, numbers, width=_WIDTH, height=_BAR * max(len(rows), 1), title=heading)

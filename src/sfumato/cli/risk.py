@@ -33,7 +33,7 @@ from sfumato.cli.options import (
     snooper_of,
 )
 from sfumato.cli.risk_columns import show_columns
-from sfumato.cli.risk_page import show_page, show_score
+from sfumato.cli.risk_page import show_page, show_scores
 from sfumato.cli.screen import Screen
 from sfumato.errors import ParameterError, unknown_name
 
@@ -158,11 +158,11 @@ def risk(
         from sfumato.contract import Holdout
 
         release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
-    if cls is not None and "column" in cls.parameters() and "column" not in facts:
+    if cls is not None and cls.name in ("attribute_risk", "coded_value_risk") and "column" not in facts:
         show_columns(screen, release, cls, facts, column or [], known)
         return
     if cls is not None:
-        show_score(screen, release, known, cls.from_dict(_with_columns(cls, facts, column)))
+        show_scores(screen, release, known, _measures(cls, facts, column, release))
         return
     from sfumato.risk.profile import risk_profile
 
@@ -201,10 +201,16 @@ def _class(name: str) -> type[Measure]:
     return known[name]
 
 
-def _with_columns(cls: type[Measure], facts: dict[str, Any], columns: list[str] | None) -> dict[str, Any]:
+def _measures(cls: type[Measure], facts: dict[str, Any], columns: list[str] | None, release: Release) -> list[Measure]:
+    """Return the measure, or where it looks at one column, one for each that is named: all confidential ones if none is."""
+    if "column" in cls.parameters() and "column" not in facts:
+        names = columns or release.original.schema.names(role="confidential")
+        if not names:
+            raise Misuse(f"{cls.name} looks at one column: name it with --column.")
+        return [cls.from_dict({**facts, "column": name}) for name in names]
     if not columns:
-        return facts
+        return [cls.from_dict(facts)]
     named = [name for name in ("columns", "over") if name in cls.parameters()]
     if not named:
         raise Misuse(f"{cls.name} does not look at single columns, so --column would change nothing.")
-    return {**facts, named[0]: tuple(columns)}
+    return [cls.from_dict({**facts, named[0]: tuple(columns)})]

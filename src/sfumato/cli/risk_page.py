@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sfumato.cli.screen import Screen, percent, shown
+from sfumato.errors import NotApplicable
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release, Score, Snooper
@@ -53,25 +54,39 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
     screen.answer(answer)
 
 
-def show_score(screen: Screen, release: Release, snooper: Snooper, measure: Measure) -> None:
-    """Print the score of one measure: its words first, then the number and its companions."""
+def show_scores(screen: Screen, release: Release, snooper: Snooper, measures: list[Measure]) -> None:
+    """Print scores one by one: the words first, then the number and its companions."""
+    scores, refused = [], {}
     with screen.progress() as tell:
-        tell(measure.label(), 0, 0)
-        score = measure.score(release, snooper)
-    screen.say(f"{score.words[:1].upper()}{score.words[1:]}.", strong=True)
+        for i, measure in enumerate(measures):
+            tell("Measuring", i, len(measures))
+            try:
+                scores.append((measure, measure.score(release, snooper)))
+            except NotApplicable as reason:
+                if len(measures) == 1:
+                    raise
+                refused[measure.label()] = str(reason)
+    if not scores:
+        raise NotApplicable(" ".join(refused.values()))
+    for _, score in scores:
+        screen.say(f"{score.words[:1].upper()}{score.words[1:]}.", strong=True)
     screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} records.")
     screen.say()
-    name = f"{score.measure} [{score.variant}]" if score.variant else score.measure
-    screen.table(("measure (lower is safer)", "value", "95 % interval"), [(name, score.value, _interval(score))], (1,))
-    for head, facts in (("beside it", score.details), ("group", score.groups)):
-        if facts:
-            screen.say()
-            screen.table((head, "value"), list(facts.items()), (1,))
+    rows = [(f"{s.measure} [{s.variant}]" if s.variant else s.measure, s.value, _interval(s)) for _, s in scores]
+    screen.table(("measure (lower is safer)", "value", "95 % interval"), rows, (1,))
+    for _, score in scores:
+        for head, facts in ((f"beside {score.measure}", score.details), (f"{score.measure}, by group", score.groups)):
+            if facts:
+                screen.say()
+                screen.table((head, "value"), list(facts.items()), (1,))
+    for label, reason in refused.items():
+        screen.note(f"{label}: {reason}")
     screen.answer(
         {
             "records": len(release.masked),
             "snooper": {"words": snooper.describe(), **snooper.to_dict()},
-            "scores": [{"name": measure.name, "parameters": measure.to_dict(), **score.to_dict()}],
+            "scores": [{"name": m.name, "parameters": m.to_dict(), **s.to_dict()} for m, s in scores],
+            "not_applicable": refused,
         }
     )
 

@@ -77,7 +77,7 @@ def success(guesses: Guesses, level: float = 0.95) -> Success:
     return Success(count, right / count, wilson(right, count, level), float(guesses.baseline.mean()), level)
 
 
-def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(successes: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Return Wilson's score interval for a share.
 
     >>> low, high = wilson(8, 10)

@@ -76,7 +76,9 @@ class Release:
                 "a holdout is set aside before masking, by hold_out(data, share, draws); what was masked cannot serve as one. "
                 "If it is another file of the same kind of people, not masked, take it with Holdout.of(data)."
             )
-        if wrong := sorted(set(held.engine.kinds.items()) ^ set(self.original.engine.kinds.items())):
+        named = set(self.original.schema.names(role="identifier"))  # nobody needs those of the holdout
+        theirs, ours = ({k for k in d.engine.kinds.items() if k[0] not in named} for d in (held, self.original))
+        if wrong := sorted(theirs ^ ours):
             raise DataError(
                 f"the holdout must have the columns of the original, but '{wrong[0][0]}' is not in both, or holds another kind "
                 "of values. Set the holdout aside before masking, with hold_out."

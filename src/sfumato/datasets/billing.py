@@ -24,21 +24,21 @@ _FIRST = (
     "Marco", "Nadia", "Omar", "Petra", "Ravi", "Sara", "Tomas", "Uma", "Viktor", "Wei", "Yara", "Zoe",
 )  # fmt: skip
 _LAST = (
-    "Adams", "Baker", "Cohen", "Diaz", "Evans", "Fischer", "Garcia", "Hughes", "Ito", "Jensen", "Khan", "Lopez", "Miller", "Nguyen",
-    "Ortiz", "Patel", "Quinn", "Rossi", "Smith", "Tanaka", "Usman", "Vega", "Weber", "Xu", "Young", "Zhang",
+    "Adams", "Baker", "Cohen", "Diaz", "Evans", "Fischer", "Garcia", "Hughes", "Ito", "Jensen", "Khan", "Lopez", "Miller",
+    "Nguyen", "Ortiz", "Patel", "Quinn", "Rossi", "Smith", "Tanaka", "Usman", "Vega", "Weber", "Xu", "Young", "Zhang",
 )  # fmt: skip
 
 
 def billing(n: int = 5_000, seed: int = 2004) -> Microdata:
     """Return n medical bills: name and social security number, age, sex, zip code, and the amount billed.
 
-    The paper's simulated files are not available: these have the same columns, scales and sizes (`BILLING_SIZES`), generated. Ages
-    are whole years from 0 to 100, of all generations, more of the old, and more women among them. Zip codes lie in four areas of
-    ten towns; a few codes have many patients and many have few, so that the number of patients per code falls as a power of its
-    rank. The amount rises with age and has a long tail.
+    The paper's simulated files are not available: these have the same columns, scales and sizes (`BILLING_SIZES`). Ages are
+    whole years from 0 to 100, of all generations, more of the old, and more women among them. Zip codes lie in four areas of ten
+    towns; a few codes have many patients and many have few: their number falls as a power of the code's rank. The amount rises
+    with age and has a long tail.
 
-    The keys are age (ordered), sex (unordered) and zip (partially ordered: every prefix is a level). Records of a smaller file are
-    not the first of a larger one.
+    The keys are age (ordered), sex (unordered) and zip (partially ordered: every prefix is a level). The records of a smaller
+    file are not the first of a larger one.
 
     Examples
     --------
@@ -50,12 +50,17 @@ def billing(n: int = 5_000, seed: int = 2004) -> Microdata:
     g = Draws(seed).generator(f"billing-{n}")
     age = _ages(g, n)
     female = g.random(n) < 0.49 + 0.0016 * np.maximum(age - 20, 0)
-    names = [f"{_FIRST[a]} {_LAST[b]}" for a, b in zip(g.integers(0, len(_FIRST), n), g.integers(0, len(_LAST), n), strict=True)]
+    names = [
+        f"{_FIRST[a]} {_LAST[b]}"
+        for a, b in zip(g.integers(0, len(_FIRST), n), g.integers(0, len(_LAST), n), strict=True)
+    ]
     numbers = g.choice(899_999_999, n, replace=False) + 1_000_000
     amount = np.exp(5.1 + 0.011 * age + 1.05 * g.standard_normal(n))
     columns = {
         "name": Column.from_values(names),
-        "ssn": Column.from_values([f"{k // 1_000_000:03d}-{k // 10_000 % 100:02d}-{k % 10_000:04d}" for k in numbers.tolist()]),
+        "ssn": Column.from_values(
+            [f"{k // 1_000_000:03d}-{k // 10_000 % 100:02d}-{k % 10_000:04d}" for k in numbers.tolist()]
+        ),
         "age": Column.from_numbers(age, integer=True),
         "sex": Column.from_codes((~female).astype(np.int32), ["female", "male"]),
         "zip": _zips(g, n),

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from sfumato.kernels.classes import classes
+
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Patterns = NDArray[np.int8]
@@ -29,13 +31,16 @@ def exact_patterns(a: Labels, b: Labels, blocks: tuple[Labels, Labels]) -> tuple
     """
     k = a.shape[1]
     totals: dict[int, Numbers] = {}
-    for bits_a, rows_a in _by_gaps(a):
-        for bits_b, rows_b in _by_gaps(b):
+    here, there = (_by_gaps(*_distinct(codes, block)) for codes, block in zip((a, b), blocks, strict=True))
+    for bits_a, codes_a, block_a, size_a in here:
+        for bits_b, codes_b, block_b, size_b in there:
             compared = (2**k - 1) & ~(bits_a | bits_b)
             counts = totals.setdefault(compared, np.zeros(2**k))
-            columns = [j for j in range(k) if compared >> j & 1]
-            block = np.concatenate([blocks[0][rows_a], blocks[1][rows_b]])
-            _join(np.vstack([a[rows_a], b[rows_b]]), block, np.arange(len(block)) < len(rows_a), columns, 0, counts)
+            sizes = np.zeros((2, len(size_a) + len(size_b)))
+            sizes[0, : len(size_a)], sizes[1, len(size_a) :] = size_a, size_b
+            # columns with many values first: without them, records are soon the same
+            columns = sorted((j for j in range(k) if compared >> j & 1), key=lambda j: -int(a[:, j].max(initial=0)))
+            _join(np.vstack([codes_a, codes_b]), np.concatenate([block_a, block_b]), sizes, columns, 0, counts)
     patterns, amounts = [], []
     for compared, counts in totals.items():
         for j in range(k):  # of those that agree at least here, take away those that agree also on j
@@ -48,27 +53,40 @@ def exact_patterns(a: Labels, b: Labels, blocks: tuple[Labels, Labels]) -> tuple
     return np.array(patterns, np.int8).reshape(-1, k), np.array(amounts, np.float64)
 
 
-def _by_gaps(codes: Labels) -> list[tuple[int, Labels]]:
-    """Return the row numbers of the records for each set of columns that are not there, as bits."""
+def _distinct(codes: Labels, block: Labels) -> tuple[Labels, Labels, Labels]:
+    """Return the distinct records of a file, their blocks, and how often each occurs."""
+    labels, sizes = classes([block, *codes.T], len(codes))
+    first = np.empty(len(sizes), np.int64)
+    first[labels] = np.arange(len(labels))
+    return codes[first], block[first], sizes
+
+
+def _by_gaps(codes: Labels, block: Labels, sizes: Labels) -> list[tuple[int, Labels, Labels, Labels]]:
+    """Return the records that lack each set of columns, which is given as bits."""
     bits = (codes < 0) @ (1 << np.arange(codes.shape[1]))
-    return [(int(b), np.flatnonzero(bits == b)) for b in np.unique(bits)]
+    return [(int(one), codes[bits == one], block[bits == one], sizes[bits == one]) for one in np.unique(bits)]
 
 
-def _join(
-    codes: Labels, label: Labels, left: NDArray[np.bool_], columns: list[int], agree: int, counts: Numbers
-) -> None:
-    """Add to counts[s] the pairs that agree at least on s, for every s that adds some of the columns to `agree`."""
+def _join(codes: Labels, label: Labels, sizes: Numbers, columns: list[int], agree: int, counts: Numbers) -> None:
+    """Add to counts[s] the pairs that agree at least on s, for every s that adds some of the columns to `agree`.
+
+    `sizes` (2, r) says how many records of each file a row stands for.
+    """
     _, label = np.unique(label, return_inverse=True)
-    size = int(label.max(initial=-1)) + 1
-    here, there = np.bincount(label[left], minlength=size), np.bincount(label[~left], minlength=size)
-    counts[agree] += float(here.astype(np.float64) @ there)
+    here, there = (np.bincount(label, size) for size in sizes)
+    counts[agree] += float(here @ there)
     both = ((here > 0) & (there > 0))[label]  # nobody else is in a pair
     if not both.any():
         return
-    codes, label, left = codes[both], label[both], left[both]
+    codes, label, sizes = codes[both], label[both], sizes[:, both]
     for place, j in enumerate(columns):
         finer = label * (int(codes[:, j].max()) + 1) + codes[:, j]
-        _join(codes, finer, left, columns[place + 1 :], agree | 1 << j, counts)
+        rest = columns[place + 1 :]
+        _join(codes, finer, sizes, rest, agree | 1 << j, counts)
+        same, _ = classes([label, *codes[:, rest].T], len(codes))
+        first = np.empty(int(same.max()) + 1, np.int64)
+        first[same] = np.arange(len(same))
+        codes, label, sizes = codes[first], label[first], np.array([np.bincount(same, size) for size in sizes])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -148,6 +166,18 @@ def fit(patterns: Patterns, counts: Numbers, matches: float, rounds: int = 2000,
     return Model(m, u, float(expit(prior)))
 
 
+def true_model(a: Numbers, b: Numbers, limits: Numbers, patterns: Patterns, counts: Numbers, wildcard: bool) -> Model:
+    """Return the model where the matches are known: row i of a (r, k) and of b is one; u is that of all the other pairs."""
+    gap_a, gap_b = np.isneginf(a), np.isneginf(b)
+    compared = ~(gap_a | gap_b) if wildcard else np.ones(a.shape, bool)
+    with np.errstate(invalid="ignore"):
+        agree = compared & np.where(gap_a | gap_b, gap_a & gap_b, np.abs(a - b) <= limits)
+    others_agree = counts @ (patterns == 1) - agree.sum(axis=0)
+    others = counts @ (patterns >= 0) - compared.sum(axis=0)
+    share = min(len(a) / float(counts.sum()), 0.999)
+    return Model(_share_of(agree.sum(axis=0), compared.sum(axis=0)), _share_of(others_agree, others), share)
+
+
 def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[float, Numbers]:
     """Return the prior log odds under which so many matches are expected, and how many of each pattern they are, (c,).
 
@@ -166,6 +196,9 @@ def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[flo
 
 
 def _rates(counts: Numbers, agree: Numbers, compared: Numbers) -> Numbers:
-    total = counts @ compared
-    rates = np.divide(counts @ agree, total, out=np.full(len(total), 0.5), where=total > 0)
-    return np.asarray(np.clip(rates, LEAST, 1 - LEAST))
+    return _share_of(counts @ agree, counts @ compared)
+
+
+def _share_of(part: Numbers, total: Numbers) -> Numbers:
+    share = np.divide(part, total, out=np.full(len(total), 0.5), where=total > 0)
+    return np.asarray(np.clip(share, LEAST, 1 - LEAST))

@@ -71,9 +71,9 @@ def spread(places: NDArray[np.int32], values: Numbers) -> Numbers:
 def proportional_fit(
     places: NDArray[np.int32], targets: Numbers, starts: Places, tolerance: float, cycles: int
 ) -> tuple[Numbers, float]:
-    """Return the fitted table, shape (k,), and the largest difference of its margins from the targets.
+    """Return the fitted table, shape (k,), and the largest difference of a margin from its target, over the target's root.
 
-    Deming and Stephan (1940): the table is scaled to each margin in turn, until all fit.
+    Deming and Stephan (1940): the table is scaled to each margin in turn, until all fit to within the tolerance.
     """
     table = np.ones(places.shape[1])
     factors = np.empty(len(targets))
@@ -85,8 +85,11 @@ def proportional_fit(
             for k in range(len(table)):
                 factors[places[g, k]] += table[k]
             for i in range(starts[g], starts[g + 1]):
-                worst = max(worst, abs(factors[i] - targets[i]))
-                factors[i] = targets[i] / factors[i] if factors[i] > 0 else 0.0
+                if targets[i] > 0:
+                    worst = max(worst, abs(factors[i] - targets[i]) / np.sqrt(targets[i]))
+                    factors[i] = targets[i] / factors[i]
+                else:
+                    factors[i] = 0.0
             for k in range(len(table)):
                 table[k] *= factors[places[g, k]]
         if worst <= tolerance:

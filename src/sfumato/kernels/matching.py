@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.digest import mix64
+from sfumato.kernels.sorting import sorted_runs
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -30,9 +31,29 @@ class Held(NamedTuple):
     """How often the values before each place were counted, shape (m + 1,)."""
 
 
+@numba.njit(cache=True, nogil=True)
+def _grouped(order, groups, starts, out):  # type: ignore[no-untyped-def]
+    for row in order:
+        out[starts[groups[row]]] = row
+        starts[groups[row]] += 1
+
+
+def sorted_within(groups: Rows, values: Numbers, size: int) -> Rows:
+    """Return the row numbers by group, and by value within each of `size` groups; no value is NaN."""
+    if len(values) < 2:
+        return np.arange(len(values))
+    step, later = np.diff(groups), values[1:] >= values[:-1]
+    if ((step > 0) | ((step == 0) & later)).all():
+        return np.arange(len(values))
+    counts = np.bincount(groups, minlength=size)
+    out = np.empty(len(values), np.int64)
+    _grouped(sorted_runs(values)[0], groups, np.cumsum(counts) - counts, out)
+    return out
+
+
 def held(groups: Rows, values: Numbers, counts: NDArray[np.int64], size: int) -> Held:
     """Sort m counted values into `size` groups."""
-    order = np.lexsort((values, groups))
+    order = sorted_within(groups, values, size)
     starts = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=size))]).astype(np.int64)
     before = np.concatenate([[0.0], np.cumsum(counts[order], dtype=np.float64)])
     return Held(starts, np.ascontiguousarray(values[order]), before)

@@ -24,7 +24,8 @@ def _planted(x):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _distance(points, i, q, numbers):  # type: ignore[no-untyped-def]
+def _distance(points, i, q, numbers, most):  # type: ignore[no-untyped-def]
+    """Return the squared distance of a point from q; some number above `most` if it is more."""
     total = 0.0
     for j in range(numbers):
         d = points[i, j] - q[j]
@@ -32,6 +33,8 @@ def _distance(points, i, q, numbers):  # type: ignore[no-untyped-def]
     for j in range(numbers, q.size):
         if points[i, j] != q[j]:
             total += 1.0
+            if total > most:
+                return total
     return total
 
 
@@ -55,14 +58,15 @@ def _k_nearest(x, queries, k, numbers):  # type: ignore[no-untyped-def]
     stack, bound = np.empty(64, np.int64), np.empty(64)
     rows, far = np.empty((len(queries), k), np.int64), np.empty((len(queries), k))
     found, distance = np.empty(k, np.int64), np.empty(k)
+    ties = np.zeros(len(queries), np.int64)
     for i in range(len(queries)):
-        q, have = queries[i], 0
+        q, have, best, most = queries[i], 0, np.inf, np.inf
         stack[0], bound[0], top = 0, 0.0, 0
         while top >= 0:
             node, corner = stack[top], bound[top]
             top -= 1
-            if have == k and not _before(corner, tree.lowest[node], distance[0], found[0]):
-                continue
+            if have == k and corner > best and not _before(corner, tree.lowest[node], distance[0], found[0]):
+                continue  # boxes that may hold a record as near as the nearest are looked into, to count it
             if node < leaves - 1:
                 one, two = 2 * node + 1, 2 * node + 2
                 first, second = _corner(tree, one, q, numbers), _corner(tree, two, q, numbers)
@@ -75,15 +79,22 @@ def _k_nearest(x, queries, k, numbers):  # type: ignore[no-untyped-def]
             leaf = node - leaves + 1
             start = leaf * n // leaves
             for place in range(start, start + tree.filled[leaf]):
-                d = _distance(tree.points, place, q, numbers)
+                d = _distance(tree.points, place, q, numbers, most)
+                if d > most:
+                    continue
+                if d <= best:
+                    ties[i] = ties[i] + 1 if d == best else 1
+                    best = d
                 have = _offer(d, tree.record[place], found, distance, have, k)
+                if have == k:
+                    most = distance[0]
         for a in range(k):  # sorted as they are copied: nearest first, of equal distances the lower row
             b = a
             while b > 0 and _before(distance[a], found[a], far[i, b - 1], rows[i, b - 1]):
                 rows[i, b], far[i, b] = rows[i, b - 1], far[i, b - 1]
                 b -= 1
             rows[i, b], far[i, b] = found[a], distance[a]
-    return rows, far
+    return rows, far, ties
 
 
 @numba.njit(cache=True, nogil=True)
@@ -112,7 +123,7 @@ def _nearest_votes(x, queries, value, low, high, numbers):  # type: ignore[no-un
             leaf = node - leaves + 1
             start = leaf * n // leaves
             for place in range(start, start + tree.filled[leaf]):
-                d = _distance(tree.points, place, q, numbers)
+                d = _distance(tree.points, place, q, numbers, best)
                 if d > best:
                     continue
                 if d < best:
@@ -123,13 +134,14 @@ def _nearest_votes(x, queries, value, low, high, numbers):  # type: ignore[no-un
     return far, ties, hits
 
 
-def k_nearest(x: Numbers, queries: Numbers, k: int, numbers: int) -> tuple[Rows, Numbers]:
+def k_nearest(x: Numbers, queries: Numbers, k: int, numbers: int) -> tuple[Rows, Numbers, Rows]:
     """Return the k nearest rows of x (n, p), n >= k, for each query (m, p), and their squared distances; shape (m, k) each.
 
     The first `numbers` columns hold numbers, the rest categories. The nearest row stands first; of equal distances the lower.
+    Third, how many rows are as near as the nearest, shape (m,).
     """
-    rows, far = _k_nearest(_plain(x), _plain(queries), k, numbers)
-    return rows, far
+    rows, far, ties = _k_nearest(_plain(x), _plain(queries), k, numbers)
+    return rows, far, ties
 
 
 def nearest_votes(

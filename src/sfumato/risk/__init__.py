@@ -11,7 +11,7 @@ from sfumato.risk.delta_disclosure import DeltaDisclosure
 from sfumato.risk.delta_presence import DeltaPresence
 from sfumato.risk.disco import DiSCO
 from sfumato.risk.distinction import Distinction, Separation, distinguishing_keys
-from sfumato.risk.global_risk import GlobalRisk
+from sfumato.risk.global_risk import GlobalRisk, subset_risks
 from sfumato.risk.identical_matches import IMS
 from sfumato.risk.individual_risk import IndividualRisk
 from sfumato.risk.inference import Inference
@@ -35,6 +35,16 @@ from sfumato.risk.t_closeness import TCloseness
 from sfumato.risk.tcap import TCAP
 from sfumato.risk.unsafe_combinations import UnsafeCombinations
 from sfumato.risk.weap import WEAP
+from sfumato.risk.weight_matrices import (
+    EqualWeights,
+    GeometricWeights,
+    GivenWeights,
+    PowerWeights,
+    StabilityWeights,
+    ThresholdWeights,
+    UniqueWeights,
+    WeightMatrix,
+)
 
 __all__ = [
     "CAP",
@@ -55,6 +65,9 @@ __all__ = [
     "DiSCO",
     "DistanceLinkage",
     "Distinction",
+    "EqualWeights",
+    "GeometricWeights",
+    "GivenWeights",
     "GlobalRisk",
     "IndividualRisk",
     "Inference",
@@ -67,6 +80,7 @@ __all__ = [
     "MatchRisk",
     "Membership",
     "PopulationUniques",
+    "PowerWeights",
     "ProbabilisticLinkage",
     "RankLinkage",
     "Reidentification",
@@ -74,8 +88,13 @@ __all__ = [
     "RiskProfile",
     "Separation",
     "SinglingOut",
+    "StabilityWeights",
     "TCloseness",
+    "ThresholdWeights",
+    "UniqueWeights",
     "UnsafeCombinations",
+    "WeightMatrix",
     "distinguishing_keys",
     "risk_profile",
+    "subset_risks",
 ]

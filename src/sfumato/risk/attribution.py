@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.attribution import NEAR, Attribution, Near, bins_rule, near_rule, tolerance_rule
 from sfumato.classes import Missing
-from sfumato.contract import DirectMeasure, Release, Side, Snooper, param
+from sfumato.contract import DirectMeasure, Release, Side, param
 from sfumato.engines import Kind
 from sfumato.errors import NotApplicable
 from sfumato.microdata import Microdata
@@ -62,8 +62,14 @@ class KeyedMeasure(DirectMeasure, abstract=True):
 
     def attack(self, **changes: Any) -> Attribution:
         """Return the attack whose answers are scored."""
-        near = {"near": self.near, "tolerance": self.tolerance, "bins": self.bins}
-        return Attribution(column=self.column, missing=self.missing, **near, **changes)
+        return Attribution(
+            column=self.column,
+            near=self.near,
+            tolerance=self.tolerance,
+            bins=self.bins,
+            missing=self.missing,
+            **changes,
+        )
 
     def right_means(self, outcome: Release) -> str:
         """Return when an answer counts as right, in words."""

@@ -44,7 +44,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class KeyChange:
-    """The inversion-change factor of one key, from 0 (as it was) to 1 (of no use to a snooper), and what it was worked out from."""
+    """The inversion-change factor of one key, from 0 (as it was) to 1 (of no use to a snooper), and where it comes from."""
 
     name: str
     factor: float

@@ -69,9 +69,7 @@ class Crossed:
 
     def sizes(self, names: Sequence[str]) -> tuple[Counts, Counts]:
         """Return i and j of each row: how many released and how many original records match on some of the keys."""
-        after, before = (
-            _matches(side, names)[at] for side, at in ((self.after, self.right), (self.before, self.left))
-        )
+        after, before = (_matches(side, names)[at] for side, at in ((self.after, self.right), (self.before, self.left)))
         return after, before
 
     def matrix(self, names: Sequence[str]) -> ClassificationMatrix:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.controlled import holdout_of
-from sfumato.attacks.points import Points, as_points, comparable
+from sfumato.attacks.points import Closest, Points, as_points, comparable
 from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import NotApplicable
-from sfumato.kernels.neighbours import nearest_votes
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -28,7 +27,7 @@ class ClosestRecords(DirectMeasure, abstract=True):
         default=(), doc="columns to compare; all that can be compared if none", columns="many", holds="anything"
     )
     sample: int = param(
-        default=20_000, doc="how many released records are looked at, at most", low=1, high=1e9, integer=True
+        default=10_000, doc="how many released records are looked at, at most", low=1, high=1e9, integer=True
     )
     seed: int = param(default=1, doc="seed of the sample of released records", low=0, integer=True)
 
@@ -50,12 +49,12 @@ class ClosestRecords(DirectMeasure, abstract=True):
             released = released.take(np.sort(drawn))
         return original, held_at, released
 
-    def distances(self, outcome: Release) -> tuple[Numbers, Numbers]:
-        """Return how far the two closest records of the original and of the holdout are, shape (t, 2) or (t, 1) each."""
-        key = ("closest distances", self.using, self.sample, self.seed)
+    def closest(self, outcome: Release) -> tuple[Closest, Closest]:
+        """Return the two closest records of each released one, in the original and in the holdout."""
+        key = ("closest pairs", self.using, self.sample, self.seed)
         if key not in outcome.memory:
             original, held, released = self.points(outcome)
-            outcome.memory[key] = released.distances(original, 2), released.distances(held, 2)
+            outcome.memory[key] = released.near(original, 2), released.near(held, 2)
         near, far = outcome.memory[key]
         return near, far
 
@@ -79,12 +78,13 @@ class DCR(ClosestRecords):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the closest record of each released one."""
-        original, held, released = self.points(outcome)
-        sizes, count = (len(original), len(held)), len(released)
-        share = float(nearest_share(released, original, held).mean())
-        low, high = wilson(share * count, count)
+        inside, outside = self.closest(outcome)
+        sizes, count = (len(outcome.original), len(holdout_of(outcome))), len(inside.rows)
+        share = float(nearest_share(inside, outside).mean())
+        free = independent(inside, outside)
+        low, high = wilson(share * free, free)
         value, ends = corrected(share, *sizes) - 0.5, (corrected(low, *sizes) - 0.5, corrected(high, *sizes) - 0.5)
-        near, far = (float(np.quantile(d[:, 0], 0.05)) for d in self.distances(outcome))
+        near, far = (float(np.quantile(found.distances[:, 0], 0.05)) for found in (inside, outside))
         return self.result(
             value,
             f"{100 * (value + 0.5):.3g} % of {count:,} released records are closest to an original record rather than to one "
@@ -125,17 +125,17 @@ class NNDR(ClosestRecords):
         )
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
-        """Compare the ratios; the interval is that of a ratio of means (delta method)."""
-        both = self.distances(outcome)
-        if min(d.shape[1] for d in both) < 2:
+        """Compare the ratios; the interval is that of a ratio of means (delta method), clustered by closest record."""
+        inside, outside = self.closest(outcome)
+        if min(found.rows.shape[1] for found in (inside, outside)) < 2:
             raise NotApplicable("a ratio of distances needs at least two records in the original and in the holdout.")
-        near, other = map(ratios, both)
+        near, other = ratios(inside.distances), ratios(outside.distances)
         a, b, count = float(near.mean()), float(other.mean()), len(near)
         if b == 0:
             raise NotApplicable(
                 "every released record is a copy of one record of the holdout, so there is nothing to compare."
             )
-        half = 0.0 if count < 2 else 1.959964 * float((near - a / b * other).std(ddof=1)) / b / np.sqrt(count)
+        half = 1.959964 * np.sqrt(clustered(near - a / b * other, inside, outside)) / b
         value = 1 - a / b
         return self.result(
             value,
@@ -152,14 +152,28 @@ class NNDR(ClosestRecords):
         )
 
 
-def nearest_share(released: Points, original: Points, held: Points) -> Numbers:
+def nearest_share(near: Closest, far: Closest) -> Numbers:
     """Return for each released record which share of its closest records, in both files together, is original; shape (t,)."""
-    unique, inverse = np.unique(released.x, axis=0, return_inverse=True)
-    pool = np.vstack([original.x, held.x])
-    which = np.repeat([0.0, 1.0], [len(original), len(held)])
-    zero = np.zeros(len(unique))
-    _, ties, hits = nearest_votes(pool, unique, which, zero, zero, released.numbers)
-    return np.asarray((hits / ties)[inverse.reshape(-1)])
+    one, two = near.distances[:, 0], far.distances[:, 0]
+    return np.where(one == two, near.ties / (near.ties + far.ties), one < two)
+
+
+def independent(near: Closest, far: Closest) -> float:
+    """Return how many released records there are in effect: those with the same closest record say the same.
+
+    1 / Σ p², where p is the share of the released records whose closest record is this one.
+    """
+    original = near.distances[:, 0] <= far.distances[:, 0]
+    closest = np.where(original, near.rows[:, 0], -1 - far.rows[:, 0])
+    return 1 / float(((np.unique(closest, return_counts=True)[1] / len(closest)) ** 2).sum())
+
+
+def clustered(errors: Numbers, near: Closest, far: Closest) -> float:
+    """Return the variance of a mean whose terms share closest records, in either file (Cameron, Gelbach and Miller 2011)."""
+    sums = [np.bincount(found.rows[:, 0], errors) for found in (near, far)]
+    own = float(errors @ errors)
+    total = sum(float(part @ part) for part in sums) - own
+    return max(total, own) / len(errors) ** 2
 
 
 def corrected(share: float, size: int, other: int) -> float:

@@ -79,7 +79,7 @@ def residual(inside: Success, outside: Success) -> tuple[float, tuple[float, flo
     """Return (a - c) / (1 - c) with an interval from the Wilson intervals of a and c.
 
     The value is 1 - q/r for the shares q and r of wrong guesses, so its interval is that of a ratio. It comes from those of q
-    and r by Donner and Zou's method of variance recovery (2012, section 3.2), which is error propagation, as in Anonymeter
+    and r by Donner and Zou's method of variance recovery (2012), which is error propagation, as in Anonymeter
     (Giomi et al. 2022), with the distance to each limit in place of one standard error: it may be lopsided and is never above 1.
 
     >>> value, (low, high) = residual(Success(100, 1.0, (0.963, 1.0), 0.0), Success(100, 0.2, (0.133, 0.289), 0.0))

@@ -48,13 +48,16 @@ class DiSCO(AttributionMeasure):
         excess = excess_of(disclosed, counts, plain, rest, self.column)
         value, interval = excess.choose(self.what)
         itself = attack.between(outcome, snooper, outcome.original, outcome.original)
-        of_all = lambda which: float(counts[which].sum()) / excess.n  # noqa: E731
         hit = disclosed > 0
+
+        def of_all(which: NDArray[np.bool_]) -> float:
+            return float(counts[which].sum()) / excess.n
+
         number = round(float((counts * disclosed).sum()))
         return self.result(
             value,
-            f"the release gives {self.column} away with certainty, and is {self.right_means(outcome)}, for {number:,} of {excess.n:,} "
-            f"records; {self.compared} it would be {share(excess.baseline)} of them",
+            f"the release gives {self.column} away with certainty, and is {self.right_means(outcome)}, for {number:,} of "
+            f"{excess.n:,} records; {self.compared} it would be {share(excess.baseline)} of them",
             interval=interval,
             details={
                 **excess.details,

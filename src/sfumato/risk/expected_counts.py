@@ -26,10 +26,10 @@ from sfumato.kernels.loglinear import (
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.int32]
-CELLS, PLACES = 10_000_000, 100_000_000
-"""More cells than this are not fitted, nor more cells times margins."""
-CYCLES, TOLERANCE = 1000, 1e-3
-"""Rounds of proportional fitting, and how many records the margins may be off when it stops."""
+CELLS, PLACES = 10_000_000, 30_000_000
+"""More cells than this are not gone through, nor more cells times margins fitted."""
+CYCLES, TOLERANCE = 200, 0.01
+"""Rounds of proportional fitting, and how far the margins may be off when it stops, in standard errors of a count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class Interactions:
         self.places = places_of(every, *shape)
         targets = gather(places_of(full, *shape), table.sizes[table.complete].astype(np.float64), self.size)
         self.fitted, worst = proportional_fit(self.places, targets, shape[2], TOLERANCE, CYCLES)
-        if worst > 100 * TOLERANCE:
+        if worst > 30 * TOLERANCE:
             raise NotApplicable("the log-linear model did not settle. Use fewer interactions, or coarser keys.")
 
     def expected(self) -> Numbers:

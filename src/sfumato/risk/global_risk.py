@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
+from sfumato.contract.score import digits
 from sfumato.engines import Kind
 from sfumato.errors import NotApplicable, ParameterError, listing, unknown_name
 from sfumato.microdata import Microdata
@@ -31,10 +32,10 @@ _MOST_LISTED = 16
 class GlobalRisk(DirectMeasure):
     """The share of the original records that a snooper who knows every key is expected to find in the release.
 
-    DR = max over the subsets v of the keys of Π(1 - icf_k) · Σ w_ij c_ij / max(i, j) / (n w_11): a record in a class of i released
-    and j original records is found with probability 1 / max(i, j); a key that was changed misleads him by its inversion-change
-    factor icf, so he may do better without it. The minimal risk counts records that are unique in both files, the maximal all of
-    them, the weighted as much as a weight matrix says (global-risk paper, (3.6) to (3.11)).
+    DR = max over the subsets v of the keys of Π(1 - icf_k) · Σ w_ij c_ij / max(i, j) / (n w_11): a record in a class of i
+    released and j original records is found with probability 1 / max(i, j); a key that was changed misleads him by its
+    inversion-change factor icf, so he may do better without it. The minimal risk counts records that are unique in both files,
+    the maximal all of them, the weighted as much as a weight matrix says (global-risk paper, (3.6) to (3.11)).
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -61,9 +62,13 @@ class GlobalRisk(DirectMeasure):
         if self.weights is not None and self.kind != "weighted":
             raise ParameterError(f"weights of global_risk are for kind = 'weighted'; this one is '{self.kind}'.")
         if self.weights is not None and not isinstance(self.weights, WeightMatrix):
-            raise ParameterError("weights of global_risk must be a weight matrix, such as PowerWeights(1) or GivenWeights([...]).")
+            raise ParameterError(
+                "weights of global_risk must be a weight matrix, such as PowerWeights(1) or GivenWeights([...])."
+            )
         if not isinstance(self.weak_changes, Mapping):
-            raise ParameterError("weak_changes of global_risk must be a rule for each key, such as {'zip': [0.1, 0.3, 0.6, 0.9]}.")
+            raise ParameterError(
+                "weak_changes of global_risk must be a rule for each key, such as {'zip': [0.1, 0.3, 0.6, 0.9]}."
+            )
 
     @property
     def matrix(self) -> WeightMatrix:
@@ -87,16 +92,15 @@ class GlobalRisk(DirectMeasure):
         return f"{100 * value:.3g} % of the records are expected to be found{self._which()}"
 
     def _which(self) -> str:
-        return {"min": ", counting those unique in both files alone", "max": "", "weighted": ", counted by their weights"}[
-            self.kind
-        ]
+        return {
+            "min": ", counting those unique in both files alone",
+            "max": "",
+            "weighted": ", counted by their weights",
+        }[self.kind]
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the subset of the keys that serves the snooper best, and what he finds with it."""
-        found = crossed(outcome, snooper, self.missing)
-        changes = key_changes(outcome, found, self.weak_changes)
-        subsets = key_subsets(found, changes, self.matrix)
-        best = exact(subsets) if self.search == "exact" else greedy(subsets)
+        found, changes, subsets, best = self._searched(outcome, snooper)
         value = subsets.value(best) if best else 0.0
         details = {f"change of {change.name}": change.factor for change in changes}
         if self.search == "exact":
@@ -116,18 +120,29 @@ class GlobalRisk(DirectMeasure):
             find_records=lambda: self._records(outcome, found, used, subsets.kept(best)),
         )
 
+    def _searched(
+        self, outcome: Release, snooper: Snooper
+    ) -> tuple[Crossed, tuple[KeyChange, ...], KeySubsets, Subset]:
+        found = crossed(outcome, snooper, self.missing)
+        changes = key_changes(outcome, found, self.weak_changes)
+        subsets = key_subsets(found, changes, self.matrix)
+        return found, changes, subsets, exact(subsets) if self.search == "exact" else greedy(subsets)
+
+    def best_keys(self, outcome: Release, snooper: Snooper | None = None) -> tuple[str, ...]:
+        """Return the keys by which a snooper finds most, one such set if there are several; none if no key is of use."""
+        self.check(outcome, snooper)
+        found, _, _, best = self._searched(outcome, snooper or Snooper())
+        return tuple(found.names[k] for k in best)
+
     def _say(self, expected: float, found: Crossed, used: tuple[str, ...]) -> str:
         if not used:
             return "every key was changed so much that none is of use: no record is expected to be found"
         left = [name for name in found.names if name not in used]
         without = f"; a snooper does best without {listing(left)}" if left else ""
-        return (
-            f"{expected:,.4g} of {found.originals:,} records are expected to be found by {listing(used)}{self._which()}{without}"
-        )
+        share = f"{digits(expected, 4)} of {found.originals:,} records"
+        return f"{share} are expected to be found by {listing(used)}{self._which()}{without}"
 
-    def _records(
-        self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float
-    ) -> NDArray[np.float64]:
+    def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> NDArray[np.float64]:
         """Return the share that each original record contributes, NaN for one that was not released; shape (n,)."""
         one = np.ones(1, np.int64)
         each = np.zeros(len(found.counts))
@@ -142,7 +157,9 @@ def key_changes(outcome: Release, found: Crossed, rules: Mapping[str, WeakRule])
     original, masked = outcome.original, outcome.masked
     for name in rules:
         if name not in found.names:
-            raise NotApplicable(unknown_name("key", name, found.names, "the snooper's keys, which weak_changes is about"))
+            raise NotApplicable(
+                unknown_name("key", name, found.names, "the snooper's keys, which weak_changes is about")
+            )
         if original.schema[name].scale is not Scale.PARTIALLY_ORDERED:
             raise NotApplicable(
                 f"weak_changes has a rule for '{name}', which is {original.schema[name].scale.value}: only values of a partially "
@@ -188,7 +205,7 @@ def key_subsets(found: Crossed, changes: tuple[KeyChange, ...], matrix: WeightMa
 def subset_risks(
     outcome: Release, snooper: Snooper | None = None, weights: WeightMatrix | None = None, missing: Missing = "wildcard"
 ) -> pd.DataFrame:
-    """Return DR_min, DR_max and DR_W for every subset of the keys, largest maximal risk first (global-risk paper, (3.6) to (3.8)).
+    """Return DR_min, DR_max and DR_W for every subset of the keys, largest first (global-risk paper, (3.6) to (3.8)).
 
     `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights().
     """

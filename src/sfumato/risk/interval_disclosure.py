@@ -55,7 +55,7 @@ class IntervalDisclosure(DirectMeasure):
 
     def label(self) -> str:
         """Return a few words for a legend."""
-        return "values within intervals"
+        return "interval disclosure"
 
     @property
     def variant(self) -> str:

@@ -105,13 +105,13 @@ class ProbabilisticLinkage(Linkage, Weighing):
 
     @property
     def variant(self) -> str:
-        """The tolerance, the blocks, and the rule for missing keys."""
+        """The weights, the tolerance, the blocks, and the rule for missing keys."""
         named = isinstance(self.tolerance, Mapping)
         near = (
             "numbers agree within a tolerance of each key" if named else f"numbers agree within {self.tolerance:g} sd"
         )
         blocks = f"; within {', '.join(self.block)}" if self.block else ""
-        return f"{near}{blocks}; {RULES[self.missing]}"
+        return f"{self.weights} weights; {near}{blocks}; {RULES[self.missing]}"
 
 
 class RankLinkage(Linkage, Ranking):

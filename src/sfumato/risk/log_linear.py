@@ -104,7 +104,7 @@ class LogLinearRisk(DirectMeasure):
         n, uniques = float(found.sizes.sum()), float(unique.sum())
         totals = {which: float(risk[unique].sum()) for which, risk in risks.items()}
         tau = totals[self.target]
-        low, high = _interval(model, unique, h, self.target, tau)
+        low, high = _interval(model, unique, h, self.target, tau, error)
         risk = np.where(unique, risks[self.target], 0.0 if self.target == "unique" else np.nan)
         score = self.result(
             tau / n,
@@ -118,7 +118,7 @@ class LogLinearRisk(DirectMeasure):
                 **(
                     {}
                     if error is None
-                    else {"estimated bias of tau": error[0], "bias over its standard error": error[1]}
+                    else {"estimated bias of tau": error.value, "bias over its standard error": error.z}
                 ),
             },
             find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risk),
@@ -148,7 +148,7 @@ class Chosen:
 
     model: Model
     name: str
-    error: tuple[float, float] | None
+    error: Bias | None
 
     @classmethod
     def of(cls, model: Model, name: str, pi: float, target: Target) -> Chosen:
@@ -158,27 +158,36 @@ class Chosen:
     @property
     def z(self) -> float:
         """The bias over its standard error; infinite where it is not known."""
-        return math.inf if self.error is None else self.error[1]
+        return math.inf if self.error is None else self.error.z
 
 
 def forward(table: Table, keys: tuple[str, ...], pi: float, target: Target) -> Chosen:
     """Choose a model by forward selection (Skinner and Shlomo 2008, section 3): the least estimated bias on the way.
 
     Pairs of keys are added, the most strongly associated first, until the model no longer overstates the risk (z below 1.96).
+    How many that takes is found by doubling and halving, so that few models are fitted.
     """
-    tried = [Chosen.of(MainEffects(table), "main effects", pi, target)]
-    pairs: list[tuple[int, ...]] = []
-    for pair in associated(table):
-        if tried[-1].z <= Z:
-            break
-        pairs.append(pair)
-        name = "main effects and " + ", ".join(" × ".join(keys[k] for k in p) for p in pairs)
-        try:
-            model = Interactions(table, with_main_effects(pairs, len(keys)))
-        except NotApplicable:  # too many cells as yet: each pair leaves fewer
-            continue
-        tried.append(Chosen.of(model, name, pi, target))
-    return min(tried, key=lambda chosen: abs(chosen.z))
+    order = associated(table)
+    tried = {0: Chosen.of(MainEffects(table), "main effects", pi, target)}
+
+    def overstates(count: int) -> bool:
+        if count not in tried:
+            pairs = order[:count]
+            name = "main effects and " + ", ".join(" × ".join(keys[k] for k in pair) for pair in pairs)
+            try:
+                model = Interactions(table, with_main_effects(pairs, len(keys)))
+            except NotApplicable:  # too many cells as yet: each pair leaves fewer
+                return True
+            tried[count] = Chosen.of(model, name, pi, target)
+        return tried[count].z > Z
+
+    low, high = 0, 0
+    while overstates(high) and high < len(order):
+        low, high = high, min(max(2 * high, 1), len(order))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if overstates(middle) else (low, middle)
+    return min(tried.values(), key=lambda chosen: abs(chosen.z))
 
 
 def right(h: Numbers) -> Numbers:
@@ -197,11 +206,19 @@ def right_square(h: Numbers) -> Numbers:
     middle = np.clip(h, 1e-3, 50.0)
     series = np.exp(-middle) / middle * (expi(middle) - np.log(middle) - np.euler_gamma)
     large = np.maximum(h, 50.0)
-    return np.select([h < 1e-3, h > 50], [1 - 3 * h / 4, 1 / (1 + large) ** 2 + 3 * large / (1 + large) ** 4], series)
+    return np.select(
+        [h < 1e-3, h > 50], [1 - 3 * h / 4, (1 + 1 / large + 2 / large**2 + 6 / large**3) / large**2], series
+    )
 
 
-def _interval(model: Model, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float) -> tuple[float, float]:
-    """Return a 95 % interval for τ: the fit varies (information matrix), and so do the counts F about the model."""
+def _interval(
+    model: Model, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float, error: Bias | None
+) -> tuple[float, float]:
+    """Return a 95 % interval for τ.
+
+    The fit varies (information matrix); so do the counts F about the model; and the model may be wrong, by as much as its
+    estimated bias and what that may be off.
+    """
     count = float(unique.sum())
     if count == 0 or tau == 0:
         return tau, tau
@@ -213,13 +230,27 @@ def _interval(model: Model, unique: NDArray[np.bool_], h: Numbers, target: Targe
     else:
         slopes[unique] = np.exp(-at) - right(at)
         counts = float(np.maximum(right_square(at) - right(at) ** 2, 0).sum())
-    variance = (model.variance(slopes) + counts) / count**2
+    wrong = 0.0 if error is None else error.value**2 + error.variance
+    variance = (model.variance(slopes) + counts + wrong) / count**2
     low, high = with_error(tau / count, (tau / count,) * 2, variance)
     return low * count, high * count
 
 
-def bias(model: Model, pi: float, target: Target) -> tuple[float, float] | None:
-    """Return the estimated bias of τ and its ratio to its standard error; None where there are too many cells.
+@dataclass(frozen=True)
+class Bias:
+    """The estimated bias of τ, and the variance of that estimate where the model is right."""
+
+    value: float
+    variance: float
+
+    @property
+    def z(self) -> float:
+        """The bias over its standard error."""
+        return self.value / math.sqrt(self.variance) if self.variance > 0 else 0.0
+
+
+def bias(model: Model, pi: float, target: Target) -> Bias | None:
+    """Return the estimated bias of τ; None where there are too many cells.
 
     With F's mean λ fitted as λ̂ = μ̂/π, and r(λ) the risk of a unique record, the bias is Σ P(f=1)·{r(λ̂) - r(λ)}. To second order
     B = Σ λ̂ e^(-μ̂)·{-r'·(f-μ̂) + r''·[(f-μ̂)² - f]/(2π)} (Skinner and Shlomo 2008, section 3: B₁ and B₂), whose terms are
@@ -238,7 +269,7 @@ def bias(model: Model, pi: float, target: Target) -> tuple[float, float] | None:
         a, b = -lead * (1 - pi) * first, lead * (1 - pi) ** 2 * second / (2 * pi)
         total += float((a * (f - mu) + b * ((f - mu) ** 2 - f)).sum())
         variance += float((a**2 * mu + 2 * b**2 * mu**2).sum())
-    return total, total / math.sqrt(variance) if variance > 0 else 0.0
+    return Bias(total, variance)
 
 
 def _unique_slopes(g: Numbers) -> tuple[Numbers, Numbers]:

@@ -123,8 +123,9 @@ class Curve(NamedTuple):
             spread = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (m * n)
             return float((theta - area) ** 2 - z * z * spread)
 
-        low = 0.0 if area == 0 else float(brentq(off, 0.0, area))
-        return low, 1.0 if area == 1 else float(brentq(off, area, 1.0))
+        tiny = 1e-12  # at 0 and 1 the equation has the end itself as a second root
+        low = 0.0 if area == 0 else float(brentq(off, 0.0, min(area, 1 - tiny)))
+        return low, 1.0 if area == 1 else float(brentq(off, max(area, tiny), 1.0))
 
     def found_interval(self, false_positives: float, level: float = 0.95) -> tuple[float, float]:
         """Return an interval for the share of members found, which also allows for the threshold being an estimate.

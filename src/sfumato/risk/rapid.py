@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.model import MODELS, Model, Predicted, PredictByModel
+from sfumato.attacks.model import MODELS, Model, PredictByModel, Predicted
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.errors import NotApplicable
 from sfumato.risk.excess import AGAINST, Against, Excess, What, against_rule, holdout_of, share, what_rule
@@ -97,8 +97,8 @@ class RAPID(DirectMeasure):
             details = {"share predicted rightly": float(right.mean())}
         return self.result(
             value,
-            f"{MODELS[self.model]} fitted to the release predicts {self.column} {how} for {int(at_risk.sum()):,} of {n:,} records; "
-            f"{where} it is {share(excess.baseline)}",
+            f"with {MODELS[self.model]} a snooper predicts {self.column} {how} for {int(at_risk.sum()):,} of {n:,} "
+            f"records; {where} it is {share(excess.baseline)}",
             interval=interval,
             details={**excess.details, "records at risk": float(at_risk.sum()), **details},
             find_records=lambda: self._per_record(found, at_risk),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.attacks.attribution import check_alike
 from sfumato.classes import Classes, Missing, classes_of
@@ -52,7 +53,10 @@ class ReplicatedUniques(DirectMeasure):
         found = original.counts_in(released)
         unique = original.matches == 1
         both = unique & (found == 1)
-        count = lambda which: int(original.sizes[which].sum())  # noqa: E731
+
+        def count(which: NDArray[np.bool_]) -> int:
+            return int(original.sizes[which].sum())
+
         return self.result(
             count(both) / n,
             f"{count(both):,} of {n:,} original records are unique on {', '.join(names)}, and match one released record alone",

@@ -26,11 +26,11 @@ OF = {
 class TCAP(AttributionMeasure):
     """The targeted correct attribution probability: how often a snooper is right where the release makes him certain.
 
-    He is certain where enough of the released records with the same keys agree on the value: all of them, unless `threshold` is
-    lower. Three denominators are in use: the records about which he is certain (``"certain"``: Taub, Little and colleagues), those
-    whose keys are in both files (``"matched"``: Raab's TCAP_b), or all (``"all"``, which is DiSCO). Records are counted in the
-    original (``by="originals"``: Raab), or in the release, each with the share of the originals with its keys that have its value
-    (``by="released"``: Taub, Little). Per original record: 1 if he is certain and right, 0 if he is certain and wrong.
+    He is certain where enough of the released records with the same keys agree on the value: all of them, unless `threshold`
+    is lower. Three denominators are in use: the records about which he is certain (``"certain"``: Taub, Little and colleagues),
+    those whose keys are in both files (``"matched"``: Raab's TCAP_b), or all (``"all"``, which is DiSCO). Records are counted in
+    the original (``by="originals"``: Raab), or in the release, each with the share of the originals with its keys that have its
+    value (``by="released"``: Taub, Little). Per original record: 1 if he is certain and right, 0 if he is certain and wrong.
     """
 
     short: ClassVar[str] = "targeted correct attribution probability"
@@ -112,7 +112,7 @@ class TCAP(AttributionMeasure):
         n = int(counts[inside].sum())
         if not n:
             raise NotApplicable(
-                f"there is no record {OF[self.denominator].removeprefix('of those ')}, so that there is nothing to take a share of: "
+                f"there is no record {OF[self.denominator].removeprefix('of those ')}, hence nothing to take a share of: "
                 f"{self.column} is attributed to nobody with certainty. DiSCO counts such a file as 0."
             )
         return Excess(float((counts * right).sum()) / n, n, float((counts * guessed).sum()) / n)

@@ -1,4 +1,4 @@
-"""Weight matrices of the weighted global risk: how much a record counts by the sizes of its classes (global-risk paper, (3.4))."""
+"""Weight matrices of the weighted global risk: how much a record counts by the sizes of its classes (global-risk paper, 3.4)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class UniqueWeights(WeightMatrix):
 
     def at(self, i: Sizes, j: Sizes) -> Numbers:
         """Return 1 for i = j = 1, else 0."""
-        return (np.maximum(i, j) == 1).astype(np.float64)
+        return np.asarray(np.maximum(i, j) == 1, np.float64)
 
 
 class EqualWeights(WeightMatrix):
@@ -83,7 +83,7 @@ class ThresholdWeights(WeightMatrix):
 
     def at(self, i: Sizes, j: Sizes) -> Numbers:
         """Return 1 for max(i, j) <= largest, else 0."""
-        return (np.maximum(i, j) <= self.largest).astype(np.float64)
+        return np.asarray(np.maximum(i, j) <= self.largest, np.float64)
 
 
 class PowerWeights(WeightMatrix):
@@ -145,7 +145,9 @@ class GivenWeights(WeightMatrix):
         except (TypeError, ValueError):
             table = np.empty(0)
         if table.ndim != 2 or not table.size or not np.isfinite(table).all():
-            raise ParameterError("a weight matrix is given by its rows, numbers of the same count in each: [[1, 0.1], [0.1, 0.8]].")
+            raise ParameterError(
+                "a weight matrix is given by its rows, numbers of the same count in each: [[1, 0.1], [0.1, 0.8]]."
+            )
         check_properties(table)
         object.__setattr__(self, "matrix", tuple(tuple(row) for row in table.tolist()))
 
@@ -192,8 +194,16 @@ def broken_property(w: Numbers) -> str:
         (1, upper & (right > 0), "rows must fall to the right of the diagonal (w_jj >= w_j,j+1 >= … >= w_jn)"),
         (2, lower & (column <= t) & (down < 0), "columns must rise down to the diagonal (w_1j <= w_2j <= … <= w_jj)"),
         (3, lower & (column > t) & (down < 0), "columns past the last row must rise (w_1j <= w_2j <= … <= w_tj)"),
-        (4, (start >= 0) & (start + 1 <= n - t) & (along > 0), "diagonals must fall (w_1j >= w_2,j+1 >= … >= w_t,t+j-1)"),
-        (5, (start >= 0) & (start + 1 > n - t) & (along > 0), "shorter diagonals must fall (w_1j >= w_2,j+1 >= … >= w_n-j+1,n)"),
+        (
+            4,
+            (start >= 0) & (start + 1 <= n - t) & (along > 0),
+            "diagonals must fall (w_1j >= w_2,j+1 >= … >= w_t,t+j-1)",
+        ),
+        (
+            5,
+            (start >= 0) & (start + 1 > n - t) & (along > 0),
+            "shorter diagonals must fall (w_1j >= w_2,j+1 >= … >= w_n-j+1,n)",
+        ),
         (6, ~lower & (down > 0), "columns must fall below the diagonal (w_jj >= w_j+1,j >= … >= w_tj)"),
         (7, ~upper & (right < 0), "rows must rise up to the diagonal (w_j1 <= w_j2 <= … <= w_jj)"),
         (8, (start < 0) & (along > 0), "lower diagonals must fall (w_j1 >= w_j+1,2 >= … >= w_t,t-j+1)"),

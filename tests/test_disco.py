@@ -1,0 +1,152 @@
+"""DiSCO and replicated uniques against a slow twin, by hand, and at their limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attribution_twin as twin
+import numpy as np
+import pandas as pd
+import pytest
+from attribution_twin import Person, there
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from sfumato import Microdata, Release, Snooper
+from sfumato.errors import NotApplicable
+from sfumato.risk import TCAP, DiSCO, ReplicatedUniques
+from sfumato.schema import Attribute, Schema
+
+RULES = ("wildcard", "value", "ignored")
+keys = st.tuples(st.sampled_from(["p", "q", None]), st.sampled_from(["x", "y", "z", None]))
+people = st.lists(st.tuples(keys, st.sampled_from(["no", "yes", None])), min_size=1, max_size=10)
+slowly = settings(max_examples=80, deadline=None, derandomize=True)
+
+
+def same(value: Any, truth: Any) -> bool:
+    return bool(value == truth)
+
+
+@slowly
+@given(people, people, st.sampled_from(RULES))
+def test_disco_and_its_steps_are_those_of_the_slow_twin(
+    original: list[Person], released: list[Person], rule: str
+) -> None:
+    made = twin.release(original, released)
+    held, targets = there(released, rule), there(original, rule)
+    if not targets:
+        with pytest.raises(NotApplicable):
+            DiSCO("t", missing=rule).score(made)  # type: ignore[arg-type]
+        return
+    n, truths = len(targets), [t for _, t in targets]
+    values = [twin.found(k, held, rule) for k, _ in targets]
+    own = [twin.found(k, targets, rule) for k, _ in targets]
+    one = [len(set(v)) == 1 for v in values]
+    disclosed = [c and v[0] == t for c, v, t in zip(one, values, truths, strict=True)]
+    score = DiSCO("t", missing=rule).score(made)  # type: ignore[arg-type]
+    plain = sum(twin.best(t, truths, same, False) for t, c in zip(truths, one, strict=True) if c) / n
+    assert_allclose(score.value, twin.excess(sum(disclosed) / n, plain), atol=1e-12)
+    steps = {
+        "rate": sum(disclosed), "iS": sum(bool(v) for v in values), "DiS": sum(one), "Dorig": sum(len(set(v)) == 1 for v in own),
+        "DiSDiO": sum(d and len(set(v)) == 1 for d, v in zip(disclosed, own, strict=True)),
+    }  # fmt: skip
+    for name, count in steps.items():
+        assert_allclose(score.details[name], count / n)
+    behind = [len(v) for v, d in zip(values, disclosed, strict=True) if d]
+    assert_allclose(score.details["mean released records behind a disclosure"], np.mean(behind) if behind else 0)
+    expected = iter(disclosed)
+    assert_allclose(score.records, [float(next(expected)) if there([p], rule) else np.nan for p in original])
+    whole = TCAP("t", missing=rule, denominator="all").score(made)  # type: ignore[arg-type]
+    assert_allclose(score.value, whole.value)
+
+
+def test_disco_of_a_small_file_by_hand() -> None:
+    """Raab, Nowok and Dibben (2024), appendix: the sums of d over the cells with a released share of 1."""
+    original = [(("p", "x"), "no")] * 3 + [(("p", "x"), "yes")] + [(("p", "y"), "no")] * 2 + [(("q", "x"), "yes")] * 4
+    released = [(("p", "x"), "no")] * 2 + [(("p", "y"), "yes")] + [(("q", "y"), "no")]
+    score = DiSCO("t", what="rate").score(twin.release(original, released))
+    assert_allclose(score.value, 3 / 10)  # (p, x) says no with certainty, and is right for three of four
+    assert {k: round(score.details[k], 9) for k in ("iS", "DiS", "DiSDiO", "Dorig")} == {
+        "iS": 0.6, "DiS": 0.6, "DiSDiO": 0.0, "Dorig": 0.6,
+    }  # fmt: skip
+    assert "for 3 of 10 records" in score.words
+
+
+def test_a_value_that_nearly_everybody_has_is_no_disclosure_beyond_the_column() -> None:
+    original = [((str(i), "x"), "no") for i in range(95)] + [((str(i), "x"), "yes") for i in range(95, 100)]
+    everybody = [(k, "no") for k, _ in original]
+    score = DiSCO("t").score(twin.release(original, everybody))
+    assert_allclose(score.details["rate"], 0.95)
+    assert_allclose(score.value, 0)
+    copied = DiSCO("t").score(twin.release(original, original))
+    assert_allclose((copied.details["rate"], copied.value), (1, 1))
+
+
+def test_a_number_is_disclosed_within_the_tolerance() -> None:
+    original = [(("p", "x"), 100.0), (("p", "y"), 100.0), (("q", "x"), 7.0)]
+    released = [(("p", "x"), 104.0), (("p", "y"), 106.0), (("q", "x"), 7.0), (("q", "x"), 9.0)]
+    made = twin.release(original, released)
+    assert_allclose(DiSCO("t").score(made).records, [1, 0, 0])
+    assert_allclose(DiSCO("t", tolerance=0.3).score(made).records, [1, 1, 1])
+    assert_allclose(DiSCO("t", near="equal").score(made).records, [0, 0, 0])
+
+
+def test_against_a_holdout_a_copy_discloses_and_a_fresh_file_does_not() -> None:
+    def draw(seed: int) -> list[Person]:
+        g = np.random.default_rng(seed)
+        return [((f"{g.integers(40)}", f"{g.integers(10)}"), f"{g.integers(3)}") for _ in range(600)]
+
+    original, holdout = draw(1), draw(2)
+    copy = DiSCO("t", against="holdout").score(twin.release(original, original, holdout))
+    fresh = DiSCO("t", against="holdout").score(twin.release(original, draw(3), holdout))
+    assert copy.interval is not None
+    assert fresh.interval is not None
+    assert copy.interval[0] > 0.2
+    assert fresh.interval[0] < 0 < fresh.interval[1]
+
+
+# -- replicated uniques
+
+
+@slowly
+@given(people, people, st.sampled_from(RULES))
+def test_replicated_uniques_are_those_of_the_slow_twin(
+    original: list[Person], released: list[Person], rule: str
+) -> None:
+    keep = lambda part: [p for p in part if rule != "ignored" or None not in p[0]]  # noqa: E731
+    mine, theirs = keep(original), keep(released)
+    made = twin.release(original, released)
+    if not mine or not theirs:
+        with pytest.raises(NotApplicable):
+            ReplicatedUniques(missing=rule).score(made)  # type: ignore[arg-type]
+        return
+    matches = lambda k, part: sum(twin.differ(k, p[0], rule) == 0 for p in part)  # noqa: E731
+    unique = [matches(k, mine) == 1 for k, _ in mine]
+    both = [u and matches(k, theirs) == 1 for u, (k, _) in zip(unique, mine, strict=True)]
+    score = ReplicatedUniques(missing=rule).score(made)  # type: ignore[arg-type]
+    assert_allclose(score.value, sum(both) / len(mine))
+    assert_allclose(score.details["UiO"], sum(unique) / len(mine))
+    found = sum(u and matches(k, theirs) > 0 for u, (k, _) in zip(unique, mine, strict=True))
+    assert_allclose(score.details["UiOiS"], found / len(mine))
+    assert_allclose(score.details["UiS"], sum(matches(k, theirs) == 1 for k, _ in theirs) / len(theirs))
+    expected = iter(both)
+    assert_allclose(score.records, [float(next(expected)) if p in keep([p]) else np.nan for p in original])
+
+
+def test_a_copy_replicates_all_its_uniques_and_another_file_none() -> None:
+    original = [((str(i), "x"), "no") for i in range(8)] + [(("9", "x"), "no")] * 2
+    assert ReplicatedUniques().score(twin.release(original, original)).value == 0.8
+    assert ReplicatedUniques().score(twin.release(original, original * 2)).value == 0
+    assert ReplicatedUniques().score(twin.release(original, [(("z", "z"), "no")])).value == 0
+
+
+def test_keys_that_cannot_be_compared_are_refused() -> None:
+    schema = Schema((Attribute("age", "key"), Attribute("t", "confidential", "unordered")))  # type: ignore[arg-type]
+    one = Microdata(pd.DataFrame({"age": [31, 33], "t": ["a", "b"]}), schema)
+    two = Microdata(pd.DataFrame({"age": ["30-39", "30-39"], "t": ["a", "b"]}), schema)
+    for measure in (ReplicatedUniques(), DiSCO("t")):
+        with pytest.raises(NotApplicable, match="column 'age' holds numbers in the original and text"):
+            measure.score(Release.of(one, two))
+        with pytest.raises(NotApplicable, match="key 'agee' is not in the released file"):
+            measure.score(Release.of(one, one), Snooper(keys=("agee",)))

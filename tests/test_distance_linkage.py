@@ -1,0 +1,326 @@
+"""Linkage by distance: the search against every pair, the attack against its definition, and what the snooper's file holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_files import microdata
+
+from sfumato import Draws, Release, Snooper
+from sfumato.attacks import LinkByDistance
+from sfumato.attacks.known import known_keys
+from sfumato.contract import success
+from sfumato.errors import SfumatoError
+from sfumato.kernels.nearest_rows import GAP, Metric, distances, nearest_rows
+from sfumato.masks import AddSimulatedRecords, KimNoise, Recode, Sample
+from sfumato.microdata import Microdata
+from sfumato.risk import DistanceLinkage
+from sfumato.schema import Attribute, Schema
+
+# -- the search
+
+
+def slow_distance(a: Any, b: Any, metric: Metric) -> float:
+    total = 0.0
+    for j, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x == GAP or y == GAP:
+            total += metric.two_gaps[j] if x == y else metric.one_gap[j]
+        elif metric.limit[j] < 0:
+            total += ((x - y) * metric.unit[j]) ** 2
+        else:
+            total += metric.cost[j] * (abs(x - y) > metric.limit[j])
+    return total
+
+
+@given(st.integers(0, 10_000), st.integers(1, 90), st.integers(1, 4), st.booleans(), st.booleans())
+def test_the_nearest_rows_are_those_of_a_full_scan(seed: int, n: int, p: int, gaps: bool, limited: bool) -> None:
+    g = np.random.default_rng(seed)
+    rows, targets = (g.integers(0, 7, (size, p)).astype(float) for size in (n, 25))
+    if gaps:
+        rows[g.random(rows.shape) < 0.2] = GAP
+        targets[g.random(targets.shape) < 0.2] = GAP
+    # powers of two, so that sums are exact and ties are ties
+    metric = Metric(
+        2.0 ** g.integers(-2, 2, p), g.integers(-1, 2, p).astype(float), *(g.integers(0, 9, p) / 4 for _ in range(3))
+    )
+    sizes = g.integers(1, 4, n).astype(float)
+    own = g.integers(-1, n, 25)
+    low = g.integers(-3, 3, targets.shape).astype(float)
+    reach = (low, low + g.integers(0, 8, targets.shape)) if limited else None
+    found = nearest_rows(rows, targets, metric, sizes, own, reach)
+    for t, q in enumerate(targets):
+        inside = [
+            reach is None
+            or all(r == GAP or lo <= r <= hi for r, lo, hi in zip(row, reach[0][t], reach[1][t], strict=True))
+            for row in rows
+        ]
+        apart = [slow_distance(row, q, metric) if ok else math.inf for row, ok in zip(rows, inside, strict=True)]
+        best = min(apart)
+        nearest = [i for i, d in enumerate(apart) if d == best and d < math.inf]
+        assert found.distance[t] == best
+        assert found.ties[t] == sum(sizes[i] for i in nearest)
+        assert found.row[t] == (nearest[0] if nearest else -1)
+        if own[t] >= 0:
+            part = None if reach is None else (reach[0][t : t + 1], reach[1][t : t + 1])
+            assert distances(rows[own[t : t + 1]], q[None, :], metric, part)[0] == apart[own[t]]
+
+
+def test_many_rows_in_many_columns_are_searched_exactly() -> None:
+    g = np.random.default_rng(3)
+    rows, targets = g.normal(size=(3000, 5)), g.normal(size=(400, 5))
+    metric = Metric(*(np.full(5, v) for v in (1.0, -1.0, 0.0, 0.0, 0.0)))
+    apart = ((rows[None] - targets[:, None]) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(nearest_rows(rows, targets, metric).row, apart.argmin(axis=1))
+
+
+def test_there_may_be_no_rows_and_no_targets() -> None:
+    metric = Metric(*(np.ones(2) for _ in range(5)))
+    assert nearest_rows(np.empty((0, 2)), np.ones((3, 2)), metric).row.tolist() == [-1, -1, -1]
+    assert len(nearest_rows(np.ones((3, 2)), np.empty((0, 2)), metric).row) == 0
+
+
+# -- the attack
+
+
+NUMBER = {"scale": "ordered"}
+
+
+def slow_links(
+    original: list[tuple[Any, ...]], released: dict[int, tuple[Any, ...]], ordered: list[bool], unit: str, missing: str
+) -> dict[int, float]:
+    """The definition, pair by pair: the probability that each original is linked rightly; None is missing."""
+    columns = list(zip(*released.values(), strict=True))
+    per_unit, apart = [], []
+    for column, is_number in zip(columns, ordered, strict=True):
+        known = np.array([v for v in column if v is not None], float if is_number else object)
+        if is_number:
+            size = 0.0
+            if len(known) and known.min() < known.max():
+                size = known.std()
+                if unit == "range":
+                    size = known.max() - known.min()
+                if unit == "robust":
+                    size = 1.482602218505602 * np.median(np.abs(known - np.median(known))) or known.std()
+            per_unit.append(1 / size if size else 0.0)
+            differences = [(a - b) ** 2 * per_unit[-1] ** 2 for a in known for b in known]
+        else:
+            per_unit.append(1.0)
+            differences = [float(a != b) for a in known for b in known]
+        apart.append(float(np.mean(differences)) if differences else 0.0)
+
+    def between(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:
+        total = 0.0
+        for j, (x, y) in enumerate(zip(a, b, strict=True)):
+            if x is None or y is None:
+                total += apart[j] if missing == "value" and not (x is None and y is None) else 0.0
+            else:
+                total += ((x - y) * per_unit[j]) ** 2 if ordered[j] else float(x != y)
+        return total
+
+    right = {}
+    candidates = {i: r for i, r in released.items() if missing != "ignored" or None not in r}
+    for i, record in enumerate(original):
+        if missing == "ignored" and None in record:
+            continue
+        distance = {k: between(record, r) for k, r in candidates.items()}
+        best = min(distance.values(), default=math.inf)
+        near = [k for k, d in distance.items() if d <= best + 1e-9]
+        right[i] = 1 / len(near) if i in near else 0.0
+    return right
+
+
+value = st.one_of(st.none(), st.integers(0, 5))
+
+
+@given(
+    st.lists(st.tuples(value, value, st.sampled_from(["a", "b", "c", None])), min_size=1, max_size=14),
+    st.data(),
+    st.sampled_from(["sd", "range", "robust"]),
+    st.sampled_from(["wildcard", "value", "ignored"]),
+)
+def test_every_pair_compared_gives_the_same_links(
+    original: list[tuple[Any, ...]], draw: Any, unit: Any, missing: Any
+) -> None:
+    n = len(original)
+    which = draw.draw(st.lists(st.integers(-2, n - 1), min_size=1, max_size=n, unique=True))
+    rows = [draw.draw(st.tuples(value, value, st.sampled_from(["a", "b", "c", None]))) for _ in which]
+    # a released value that was never there would be taken for a recoding
+    letters = {r[2] for r in original}
+    rows = [(a, b, c if c in letters else None) for a, b, c in rows]
+    types = pa.schema([("x", pa.float64()), ("y", pa.float64()), ("z", pa.string())])
+    schema = Schema((Attribute("x", "key"), Attribute("y", "key"), Attribute("z", "key", "unordered")))  # type: ignore[arg-type]
+
+    def file(records: list[tuple[Any, ...]]) -> Microdata:
+        columns = list(zip(*records, strict=True))
+        return Microdata(pa.table(dict(zip(types.names, map(list, columns), strict=True)), schema=types), schema)
+
+    outcome = Release.of(file(original), file(rows), align=np.array(which))
+    released = {k if k >= 0 else -1 - i: r for i, (k, r) in enumerate(zip(which, rows, strict=True))}
+    expected = slow_links(original, released, [True, True, False], unit, missing)
+    guesses = LinkByDistance(unit=unit, missing=missing).run(outcome, Snooper(), Draws(1))
+    assert guesses.target.tolist() == sorted(expected)
+    for target, right in zip(guesses.target.tolist(), guesses.right.tolist(), strict=True):
+        assert right == pytest.approx(expected[target])
+    t = sum(missing != "ignored" or None not in r for r in rows)
+    chances = [1 / t if i in released and (missing != "ignored" or None not in released[i]) else 0 for i in expected]
+    np.testing.assert_allclose(guesses.baseline, chances)
+
+
+def test_a_file_as_it_is_links_everybody_and_a_constant_one_nobody_beyond_chance() -> None:
+    data = microdata({"x": NUMBER}, x=[1.0, 2.0, 4.0, 8.0], y=["a", "a", "b", "b"])
+    assert DistanceLinkage().score(Release.of(data, data, "rows")).value == 1
+    flat = microdata({"x": NUMBER}, x=[3.0] * 4, y=["a"] * 4)
+    score = DistanceLinkage().score(Release.of(data, flat, "rows"))
+    assert score.value == pytest.approx(1 / 4)
+    assert score.details["rightly by chance"] == pytest.approx(1)
+    assert score.details["beyond chance"] == pytest.approx(0)
+    assert score.words == "1 of 4 targets linked to their own record, 1 by chance"
+
+
+def test_records_that_tie_share_the_probability() -> None:
+    data = microdata({"x": NUMBER}, x=[1.0, 1.0, 5.0])
+    score = DistanceLinkage().score(Release.of(data, data, "rows"))
+    assert score.records.tolist() == [0.5, 0.5, 1]  # type: ignore[union-attr]
+    assert score.details["linked rightly without a tie"] == 1
+    # 3 lies between 1 and 5: either is as near
+    moved = microdata({"x": NUMBER}, x=[1.0, 5.0, 9.0])
+    between = microdata({"x": NUMBER}, x=[3.0, 5.0, 9.0])
+    assert DistanceLinkage().score(Release.of(between, moved, "rows")).records.tolist() == [0.5, 1, 1]  # type: ignore[union-attr]
+
+
+def test_noise_that_drowns_everything_leaves_what_chance_gives() -> None:
+    g = np.random.default_rng(5)
+    data = microdata(dict.fromkeys("xyz", NUMBER), **{n: g.normal(size=3000) for n in "xyz"})
+    lost = microdata(dict.fromkeys("xyz", NUMBER), **{n: g.normal(size=3000) for n in "xyz"})
+    assert DistanceLinkage().score(Release.of(data, lost, "rows")).details["linked rightly"] < 9  # Poisson(1)
+    release = KimNoise(columns=("x", "y", "z"), lambda2=0.01).apply(data, Draws(1))
+    score = DistanceLinkage().score(release)
+    assert score.interval is not None
+    assert score.value > 0.3
+    assert score.interval[0] < score.value < score.interval[1]
+
+
+def test_persons_who_were_not_released_cannot_be_found_and_simulated_records_lead_astray() -> None:
+    g = np.random.default_rng(2)
+    data = microdata(dict.fromkeys("xy", NUMBER), **{n: g.normal(size=200) for n in "xy"})
+    part = Sample(fraction=0.5).apply(data, Draws(1))
+    score = DistanceLinkage().score(part)
+    assert score.value == pytest.approx(len(part.masked) / 200)  # each who is there is found
+    assert score.details["targets not released"] == 200 - len(part.masked)
+    decoys = (KimNoise(columns=("x", "y"), lambda2=0.05) >> AddSimulatedRecords(count=2000)).apply(data, Draws(1))
+    alone = KimNoise(columns=("x", "y"), lambda2=0.05).apply(data, Draws(1))
+    assert DistanceLinkage().score(decoys).value < DistanceLinkage().score(alone).value
+
+
+def test_a_recoded_key_is_compared_as_it_was_recoded() -> None:
+    ages = [20, 21, 34, 36, 38, 60]
+    data = microdata({"age": NUMBER}, age=ages, town=["u", "v", "w", "u", "v", "w"])
+    recoded = Recode(rules={"age": [30, 50], "town": {"u": "south", "v": "south", "w": "north"}}).apply(data, Draws(1))
+    # classes by (age group, town): {20, 21}, {34}, {36, 38}, {60}
+    score = DistanceLinkage().score(recoded, Snooper(keys=("age", "town")))
+    assert score.records.tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1]  # type: ignore[union-attr]
+
+
+# -- what the snooper has
+
+
+def people(n: int = 400) -> Microdata:
+    g = np.random.default_rng(11)
+    return microdata(
+        {"x": NUMBER, "tag": {"role": "identifier"}},
+        tag=[f"p{i}" for i in range(n)],
+        x=np.round(g.normal(50, 10, n), 1),
+        y=g.choice(list("abcd"), n),
+    )
+
+
+def test_his_file_covers_a_share_of_the_persons_and_some_values_are_wrong() -> None:
+    data = people(2000)
+    outcome = Release.of(data, data, "rows")
+    snooper = Snooper(coverage=0.25, errors=0.2)
+    one = known_keys(outcome, snooper, Draws(4), "wildcard")
+    assert len(one.targets) == 500
+    truth = {"x": data.numbers("x")[one.targets], "y": data.batch(["y"]).column("y").codes[0][one.targets]}
+    for key in one.keys:
+        wrong = np.mean(key.known != truth[key.name])
+        values, counts = np.unique(key.released, return_counts=True)
+        alike = ((counts / counts.sum()) ** 2).sum()  # a random value may be the right one
+        assert wrong == pytest.approx(0.2 * (1 - alike), abs=4 * math.sqrt(0.2 * 0.8 / 500))
+        assert set(key.known) <= set(values)
+    again = known_keys(outcome, snooper, Draws(4), "wildcard")
+    other = known_keys(outcome, snooper, Draws(5), "wildcard")
+    assert all(np.array_equal(a.known, b.known) for a, b in zip(one.keys, again.keys, strict=True))
+    assert not np.array_equal(one.targets, other.targets)
+
+
+def test_a_snooper_whose_every_value_is_wrong_does_as_well_as_chance() -> None:
+    data = people(2000)
+    score = DistanceLinkage().score(Release.of(data, data, "rows"), Snooper(errors=1.0))
+    assert score.details["linked rightly"] < 10
+    assert DistanceLinkage(seed=1).score(Release.of(data, data, "rows"), Snooper(errors=0.3)).value != pytest.approx(
+        DistanceLinkage(seed=2).score(Release.of(data, data, "rows"), Snooper(errors=0.3)).value, abs=1e-12
+    )
+
+
+def test_precision_puts_a_number_in_the_middle_of_its_interval() -> None:
+    data = microdata({"x": NUMBER}, x=[1.0, 4.9, 5.0, -0.1])
+    known = known_keys(Release.of(data, data, "rows"), Snooper(precision={"x": 5}), Draws(1), "wildcard")
+    assert known.keys[0].known.tolist() == [2.5, 2.5, 7.5, -2.5]
+
+
+def test_a_file_of_his_own_is_linked_by_a_column_that_both_have() -> None:
+    data = microdata({"x": NUMBER, "tag": {"role": "identifier"}}, tag=["p", "q", "r"], x=[1.0, 2.0, 3.0])
+    released = microdata({"x": NUMBER}, x=[1.1, 2.1, 3.1])
+    outcome = Release.of(data, released, "rows")
+    his = microdata({"x": NUMBER, "tag": {"role": "identifier"}}, tag=["r", "stranger", "p"], x=[3.0, 9.0, 2.2])
+    score = DistanceLinkage().score(outcome, Snooper(keys=("x",), external=his))
+    np.testing.assert_array_equal(score.records, [0, np.nan, 1])  # type: ignore[arg-type]
+    assert score.details["targets"] == 2
+    assert DistanceLinkage(link="tag").score(outcome, Snooper(keys=("x",), external=his)) == score
+    same_order = microdata({"x": NUMBER}, x=[1.0, 2.0, 3.0])
+    assert DistanceLinkage(link="rows").score(outcome, Snooper(keys=("x",), external=same_order)).value == 1
+
+
+@pytest.mark.parametrize(
+    ("snooper", "measure", "sentence"),
+    [
+        (Snooper(keys=("age",)), DistanceLinkage(), "'age' is not in the released file"),
+        (Snooper(keys=("x",), external=microdata(y=[1])), DistanceLinkage(), "'x' is not in the snooper's own file"),
+        (Snooper(keys=("x",), external=microdata(x=[1.0])), DistanceLinkage(), "nobody can tell which original record"),
+        (Snooper(keys=("x",), external=microdata(x=[1.0])), DistanceLinkage(link="id"), "'id' is not in the original"),
+        (Snooper(keys=("x",), external=microdata(x=[1.0])), DistanceLinkage(link="tag"), "'tag' is not in the snooper's own"),
+        (Snooper(keys=("x",), external=microdata(x=[1.0])), DistanceLinkage(link="rows"), "same length"),
+        (Snooper(keys=("x", "y"), precision={"y": 2}), DistanceLinkage(), "precision is the width of intervals of numbers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused_in_a_sentence(
+    snooper: Snooper, measure: DistanceLinkage, sentence: str
+) -> None:
+    data = people(5)
+    with pytest.raises(SfumatoError, match=sentence):
+        measure.score(Release.of(data, data, "rows"), snooper)
+
+
+def test_infinite_keys_and_a_file_without_records_are_refused() -> None:
+    data = microdata({"x": NUMBER}, x=[1.0, math.inf])
+    with pytest.raises(SfumatoError, match="infinite values"):
+        DistanceLinkage().score(Release.of(data, data, "rows"))
+    none = microdata({"x": NUMBER}, x=pa.array([], pa.float64()))
+    with pytest.raises(SfumatoError, match="nobody to attack"):
+        DistanceLinkage().score(Release.of(none, none, "rows"))
+    loose = microdata({"x": NUMBER}, x=[1.0])
+    with pytest.raises(SfumatoError, match="which released record came from which"):
+        DistanceLinkage().score(Release.of(loose, loose))
+
+
+def test_a_released_file_without_records_is_wrong_about_everybody() -> None:
+    data, none = microdata({"x": NUMBER}, x=[1.0, 2.0]), microdata({"x": NUMBER}, x=pa.array([], pa.float64()))
+    guesses = LinkByDistance().run(Release.of(data, none, np.array([], int)), Snooper(), Draws(1))
+    assert guesses.guess.tolist() == [-1, -1]
+    assert success(guesses).rate == 0

@@ -1,0 +1,188 @@
+"""Interval disclosure: three sorts of intervals against their definitions and closed forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+from small_files import amounts
+
+from sfumato import Draws, Release
+from sfumato.errors import SfumatoError
+from sfumato.kernels.robust import robust_location_scatter
+from sfumato.masks import RankSwap, Sample, TopCode
+from sfumato.microdata import Microdata
+from sfumato.risk import IntervalDisclosure
+
+
+def pair(x: Any, y: Any) -> Release:
+    """A release from matrices (n, p)."""
+    files = [amounts(**{f"v{j}": column for j, column in enumerate(np.asarray(m, float).T)}) for m in (x, y)]
+    return Release.of(*files, "rows")
+
+
+def slow_inside(x: Any, y: Any, kind: str, width: float) -> Any:
+    """The definitions, value by value, without gaps."""
+    n, p = x.shape
+    inside = np.zeros((n, p), bool)
+    centre, scatter = robust_location_scatter(x) if kind == "robust" else (None, None)
+    for i in range(n):
+        for j in range(p):
+            if kind == "sd":
+                mean = sum(y[:, j]) / n
+                sd = math.sqrt(sum((v - mean) ** 2 for v in y[:, j]) / (n - 1))
+                inside[i, j] = abs(x[i, j] - y[i, j]) <= width * sd
+            elif kind == "rank":
+                ordered = sorted(y[:, j])
+                first = sum(v < y[i, j] for v in ordered)
+                last = sum(v <= y[i, j] for v in ordered) - 1
+                steps = int(width * n + 1e-9)
+                inside[i, j] = ordered[max(first - steps, 0)] <= x[i, j] <= ordered[min(last + steps, n - 1)]
+            else:
+                d = x[i] - centre
+                distance = math.sqrt(d @ np.linalg.inv(scatter) @ d)
+                inside[i, j] = abs(x[i, j] - y[i, j]) <= width * distance * math.sqrt(scatter[j, j])
+    return inside
+
+
+@given(
+    st.integers(0, 10_000), st.integers(12, 25), st.integers(1, 3), st.sampled_from(["sd", "rank", "robust"]),
+    st.sampled_from([0.03, 0.1, 0.4]), st.sampled_from(["all", "any", "each"]), st.sampled_from([0, 1, 3]),
+)  # fmt: skip
+def test_the_share_is_that_of_the_definition(
+    seed: int, n: int, p: int, kind: Any, width: float, within: Any, crowd: int
+) -> None:
+    g = np.random.default_rng(seed)
+    x = g.normal(size=(n, p)).round(2) * 10.0 ** g.integers(-2, 4, p)
+    y = x + g.normal(size=(n, p)) * 0.1 * x.std(axis=0)
+    inside = slow_inside(x, y, kind, width)
+    if crowd:
+        unit = np.sqrt(np.diag(robust_location_scatter(x)[1])) if kind == "robust" else y.std(axis=0, ddof=1)
+        for i in range(n):
+            others = sum(k != i and math.dist(y[i] / unit, y[k] / unit) <= 0.3 for k in range(n))
+            inside[i] &= others < crowd
+    expected = {"all": inside.all(axis=1), "any": inside.any(axis=1), "each": inside}[within].mean()
+    measure = IntervalDisclosure(kind=kind, width=width, within=within, crowd=crowd, near=0.3)
+    score = measure.score(pair(x, y))
+    assert score.value == pytest.approx(expected)
+    assert score.records is not None
+    assert score.records.mean() == pytest.approx(expected)
+    for j in range(p):
+        assert score.details[f"v{j}: share inside"] == pytest.approx(inside[:, j].mean())
+
+
+def test_noise_of_a_known_variance_leaves_the_share_that_the_normal_distribution_says() -> None:
+    g = np.random.default_rng(1)
+    n, ratio, width = 100_000, 0.3, 0.2
+    x = g.normal(5, 3, n)
+    y = x + g.normal(0, 3 * math.sqrt(ratio), n)
+    score = IntervalDisclosure(width=width).score(pair(x[:, None], y[:, None]))
+    # |N(0, λ²σ²)| <= width · σ √(1 + λ²)
+    expected = 2 * norm.cdf(width * math.sqrt(1 + ratio) / math.sqrt(ratio)) - 1
+    assert score.value == pytest.approx(expected, abs=0.005)
+    assert score.interval is not None
+    assert score.interval[0] < expected < score.interval[1]
+
+
+def test_a_rank_swap_stays_within_its_own_window_and_nothing_moves_in_a_file_as_it_is() -> None:
+    g = np.random.default_rng(2)
+    data = amounts(x=g.normal(size=500).round(2), y=g.gamma(2, 3, 500).round(1))
+    swapped = RankSwap(p=0.05).apply(data, Draws(1))
+    assert IntervalDisclosure(kind="rank", width=0.05).score(swapped).value == 1
+    assert IntervalDisclosure(kind="rank", width=0.002).score(swapped).value < 0.3
+    for kind in ("sd", "rank", "robust"):
+        assert IntervalDisclosure(kind=kind, width=1e-6).score(Release.of(data, data, "rows")).value == 1
+
+
+def test_units_do_not_matter() -> None:
+    g = np.random.default_rng(3)
+    x = g.normal(size=(200, 3))
+    y = x + 0.1 * g.normal(size=x.shape)
+    for kind in ("sd", "rank", "robust"):
+        values = {
+            IntervalDisclosure(kind=kind, crowd=1).score(pair(x * u, y * u)).value for u in (1.0, 2.0**40, 2.0**900)
+        }
+        assert len(values) == 1
+
+
+def test_who_lies_far_out_is_recognised_from_afar() -> None:
+    """Templ and Meindl (2008): the same change that hides a record in the middle does not hide an outlier."""
+    g = np.random.default_rng(4)
+    x = g.normal(size=(1000, 2))
+    x[:20] += 15
+    y = x + 0.3
+    score = IntervalDisclosure(kind="robust", width=0.05).score(pair(x, y))
+    assert score.records is not None
+    assert score.records[:20].min() == 1
+    assert score.records[20:].mean() < 0.01
+    assert IntervalDisclosure(kind="sd", width=0.05).score(pair(x, y)).value in (0, 1)  # one width for all
+
+
+def test_a_record_in_a_crowd_is_safe() -> None:
+    x = np.array([[0.0], [0.01], [0.02], [5.0], [9.0]])
+    everybody = IntervalDisclosure(width=0.5).score(pair(x, x))
+    alone = IntervalDisclosure(width=0.5, crowd=2, near=0.05).score(pair(x, x))
+    assert everybody.value == 1
+    assert alone.records.tolist() == [0, 0, 0, 1, 1]  # type: ignore[union-attr]
+    assert alone.variant == "within 0.5 standard deviations; all columns; fewer than 2 others within 0.05"
+    # two simulated records beside the fourth
+    more = amounts(v0=[*x[:, 0], 5.01, 5.02])
+    decoys = Release.of(amounts(v0=x[:, 0]), more, [0, 1, 2, 3, 4, -1, -1])
+    assert IntervalDisclosure(width=0.5, crowd=2, near=0.05).score(decoys).records.tolist() == [0, 0, 0, 0, 1]  # type: ignore[union-attr]
+
+
+def test_missing_values_are_not_compared() -> None:
+    x = [[1.0, 1.0], [2.0, np.nan], [np.nan, np.nan], [4.0, 9.0]]
+    y = [[1.0, 5.0], [2.0, 3.0], [3.0, 3.0], [4.0, np.nan]]
+    score = IntervalDisclosure(width=0.1).score(pair(x, y))
+    np.testing.assert_array_equal(score.records, [0, 1, np.nan, 1])  # type: ignore[arg-type]
+    assert score.value == pytest.approx(2 / 3)
+    each = IntervalDisclosure(width=0.1, within="each").score(pair(x, y))
+    assert (each.value, each.details["compared"]) == (3 / 4, 4)
+    assert each.words == "3 of 4 values are released within the interval around the true ones"
+
+
+def test_records_that_are_not_released_have_no_interval() -> None:
+    data = amounts(x=np.arange(100.0))
+    part = Sample(fraction=0.3).apply(data, Draws(1))
+    score = IntervalDisclosure().score(part)
+    assert score.details["compared"] == len(part.masked)
+    assert score.records is not None
+    assert np.isnan(score.records).sum() == 100 - len(part.masked)
+
+
+def test_top_coded_values_leave_their_interval() -> None:
+    data = amounts(x=np.arange(1000.0))
+    coded = TopCode(quantile=0.9).apply(data, Draws(1))
+    score = IntervalDisclosure(width=1e-9).score(coded)
+    assert score.value == pytest.approx(0.9, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "measure", "sentence"),
+    [
+        (amounts({"x": {"role": "key"}}, x=[1.0, 2.0]), IntervalDisclosure(), "no confidential column of numbers"),
+        (amounts(x=["a", "b"]), IntervalDisclosure(over=("x",)), "where numbers are needed"),
+        (amounts(x=[1.0, 2.0]), IntervalDisclosure(over=("y",)), "'y' is not in the data"),
+        (amounts(x=[None, None], y=[None, 1.0]), IntervalDisclosure(over=("y",), kind="robust"), None),
+        (amounts(x=[np.nan, np.nan]), IntervalDisclosure(), "no record has both"),
+        (amounts(x=[1.0, np.inf]), IntervalDisclosure(), "infinite"),
+        (
+            amounts(x=[1.0, np.nan], y=[np.nan, 2.0]),
+            IntervalDisclosure(kind="robust"),
+            "no record has all of the columns",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_a_sentence(data: Microdata, measure: Any, sentence: str | None) -> None:
+    outcome = Release.of(data, data, "rows")
+    if sentence is None:
+        assert measure.score(outcome).value == 1
+        return
+    with pytest.raises(SfumatoError, match=sentence):
+        measure.score(outcome)

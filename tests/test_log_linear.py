@@ -1,0 +1,333 @@
+"""Risk by log-linear models: fits against statsmodels, formulas against enumeration, and the choice of a model."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom, poisson
+
+from sfumato import Release, Snooper
+from sfumato.classes import classes_of
+from sfumato.datasets import census
+from sfumato.errors import NotApplicable, ParameterError
+from sfumato.kernels.loglinear import feasible_cells, gather, layout, places_of, spread
+from sfumato.microdata import Microdata
+from sfumato.risk import LogLinearRisk, expected_counts, log_linear
+from sfumato.risk.expected_counts import Interactions, MainEffects, Table, associated, with_main_effects
+from sfumato.risk.log_linear import bias, forward, right, right_square
+from sfumato.schema import Attribute, Schema
+
+LEVELS = (3, 2, 4)
+CELLS = np.array(list(product(*map(range, LEVELS))), np.int32)
+MODELS: dict[str, list[tuple[int, ...]]] = {
+    "main effects": [(0,), (1,), (2,)],
+    "one pair": [(0, 2), (1,)],
+    "all pairs": [(0, 1), (0, 2), (1, 2)],
+    "a triple": [(0, 1, 2)],
+}
+
+
+def table_of_counts(seed: int, low: int = 0) -> Table:
+    counts = np.random.default_rng(seed).integers(low, 12, len(CELLS))
+    counts[::5] += 1
+    return Table(CELLS[counts > 0], counts[counts > 0], LEVELS)
+
+
+def design(margins: list[tuple[int, ...]]) -> NDArray[Any]:
+    """Dummies of the interactions and of everything below them, of full rank."""
+    effects = sorted({s for m in margins for r in range(1, len(m) + 1) for s in combinations(m, r)})
+    columns = [
+        np.prod([CELLS[:, k] == v for k, v in zip(keys, levels, strict=True)], axis=0)
+        for keys in effects
+        for levels in product(*(range(1, LEVELS[k]) for k in keys))
+    ]
+    return np.column_stack([np.ones(len(CELLS)), *columns])
+
+
+def glm(table: Table, margins: list[tuple[int, ...]]) -> Any:
+    counts = np.zeros(len(CELLS))
+    counts[[np.flatnonzero((row == CELLS).all(axis=1))[0] for row in table.codes]] = table.sizes
+    with np.errstate(divide="ignore"), warnings.catch_warnings():  # a saturated model leaves nothing to explain
+        warnings.simplefilter("ignore")
+        return sm.GLM(counts, design(margins), family=sm.families.Poisson()).fit(tol=1e-12)
+
+
+def fitted(table: Table, margins: list[tuple[int, ...]]) -> Any:
+    return MainEffects(table) if margins == MODELS["main effects"] else Interactions(table, margins)
+
+
+def release(weights: Any = None, **keys: Any) -> Release:
+    attributes = [Attribute(n, "key", "unordered") for n in keys]  # type: ignore[arg-type]
+    data = Microdata(pa.table(keys), Schema(tuple(attributes)))
+    return Release.of(data, data, align="rows")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fitted_counts_are_those_of_a_poisson_regression(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected_counts, "TOLERANCE", 1e-10)
+    for seed in range(5):
+        table = table_of_counts(seed, low=int(name == "a triple"))
+        theirs = glm(table, MODELS[name]).fittedvalues
+        at = [np.flatnonzero((row == CELLS).all(axis=1))[0] for row in table.codes]
+        np.testing.assert_allclose(fitted(table, MODELS[name]).expected(), theirs[at], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_variance_of_the_fit_is_that_of_a_poisson_regression(name: str) -> None:
+    for seed in range(5):
+        table = table_of_counts(seed, low=int(name == "a triple"))
+        slopes = np.random.default_rng(seed).normal(size=len(table.codes))
+        theirs = glm(table, MODELS[name])
+        at = [np.flatnonzero((row == CELLS).all(axis=1))[0] for row in table.codes]
+        g = design(MODELS[name])[at].T @ slopes
+        assert fitted(table, MODELS[name]).variance(slopes) == pytest.approx(g @ theirs.cov_params() @ g, rel=1e-4)
+
+
+def test_main_effects_are_also_what_proportional_fitting_gives() -> None:
+    table = table_of_counts(3)
+    closed, iterated = MainEffects(table), Interactions(table, MODELS["main effects"])
+    np.testing.assert_allclose(closed.expected(), iterated.expected(), rtol=1e-9)
+    slopes = np.linspace(-1, 2, len(table.codes))
+    assert closed.variance(slopes) == pytest.approx(iterated.variance(slopes), rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=12, unique=True)
+)
+def test_feasible_cells_are_those_whose_margins_all_occur(seen: list[tuple[int, int, int]]) -> None:
+    for margins in MODELS.values():
+        expected = [
+            cell
+            for cell in CELLS.tolist()
+            if all(tuple(cell[k] for k in m) in {tuple(s[k] for k in m) for s in seen} for m in margins)
+        ]
+        cells = feasible_cells(LEVELS, np.array(seen, np.int32), margins, 1000)
+        assert cells is not None
+        assert cells.tolist() == expected
+        assert (
+            len(expected) == 1 or feasible_cells(LEVELS, np.array(seen, np.int32), margins, len(expected) - 1) is None
+        )
+
+
+def test_margins_gathered_and_spread_are_sums_over_cells() -> None:
+    shape = layout(LEVELS, MODELS["all pairs"])
+    places, amounts = places_of(CELLS, *shape), np.arange(len(CELLS), dtype=float)
+    cube = amounts.reshape(LEVELS)
+    sums = gather(places, amounts, int(shape[2][-1]))
+    expected = np.concatenate([cube.sum(axis=a).ravel(order="F") for a in (2, 1, 0)])  # the first key moves fastest
+    np.testing.assert_allclose(sums, expected)
+    back = cube.sum(axis=2, keepdims=True) + cube.sum(axis=1, keepdims=True) + cube.sum(axis=0, keepdims=True)
+    np.testing.assert_allclose(spread(places, sums), back.ravel())
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.7, 4.0, 80.0])
+@pytest.mark.parametrize("pi", [0.05, 0.6])
+def test_risks_of_a_unique_record_are_those_of_poisson_counts(mean: float, pi: float) -> None:
+    """P(F = 1 | f = 1), E[1/F | f = 1] and E[1/F² | f = 1] by summing over F."""
+    F = np.arange(1, 400)
+    chance = poisson.pmf(F, mean) * binom.pmf(1, F, pi)
+    chance /= chance.sum()
+    h = np.array([(1 - pi) * mean])
+    assert np.exp(-h)[0] == pytest.approx(chance[0])
+    assert right(h)[0] == pytest.approx((chance / F).sum())
+    assert right_square(h)[0] == pytest.approx((chance / F**2).sum(), rel=1e-3)
+
+
+def test_tau_adds_up_the_unique_records_of_a_small_file_by_hand() -> None:
+    made = release(x=["a", "a", "a", "b"], y=["u", "u", "v", "v"])
+    pi = 0.2
+    mu = {"av": 4 * 3 / 4 * 2 / 4, "bv": 4 * 1 / 4 * 2 / 4}  # a u stands twice
+    h = np.array([mu["av"], mu["bv"]]) * (1 - pi) / pi
+    score = LogLinearRisk("unique", "none", fraction=pi).score(made)
+    assert score.value == pytest.approx(np.exp(-h).sum() / 4)
+    np.testing.assert_allclose(score.records, [0, 0, *np.exp(-h)])  # type: ignore[arg-type]
+    score = LogLinearRisk("match", "none", fraction=pi).score(made)
+    assert score.details["tau2"] == pytest.approx(((1 - np.exp(-h)) / h).sum())
+    np.testing.assert_allclose(score.records, [np.nan, np.nan, *((1 - np.exp(-h)) / h)])  # type: ignore[arg-type]
+
+
+def test_a_missing_key_matches_all_cells_that_agree_with_the_others() -> None:
+    codes = np.vstack([CELLS, [[1, -1, 2], [-1, 0, -1], [-1, -1, -1]]]).astype(np.int32)
+    sizes = np.append(np.random.default_rng(8).integers(1, 9, len(CELLS)), [1, 2, 1])
+    table = Table(codes, sizes, LEVELS)
+    for margins in (MODELS["main effects"], MODELS["all pairs"]):
+        expected = fitted(table, margins).expected()
+        cube = expected[: len(CELLS)].reshape(LEVELS)
+        np.testing.assert_allclose(
+            expected[len(CELLS) :], [cube[1, :, 2].sum(), cube[:, 0].sum(), cube.sum()], rtol=1e-6
+        )
+        assert cube.sum() == pytest.approx(sizes.sum())
+    slopes = np.zeros(len(codes))
+    slopes[len(CELLS)] = 1.0  # the logarithm of a sum of counts moves with the shares of the cells
+    shares = np.zeros(len(codes))
+    inside = (codes[: len(CELLS), 0] == 1) & (codes[: len(CELLS), 2] == 2)
+    model = Interactions(table, MODELS["all pairs"])
+    shares[: len(CELLS)][inside] = model.fitted[inside] / model.fitted[inside].sum()
+    assert model.variance(slopes) == pytest.approx(model.variance(shares), rel=1e-6)
+
+
+@pytest.mark.parametrize("slopes", [log_linear._unique_slopes, log_linear._match_slopes])
+def test_slopes_of_the_risk_are_its_derivatives(slopes: Any) -> None:
+    risk = right if slopes is log_linear._match_slopes else lambda g: np.exp(-g)
+    g, step = np.array([0.02, 0.3, 2.0, 9.0]), 1e-3
+    first = (risk(g + step) - risk(g - step)) / (2 * step)
+    second = (risk(g + step) - 2 * risk(g) + risk(g - step)) / step**2
+    np.testing.assert_allclose(slopes(g)[0], first, rtol=1e-4)
+    np.testing.assert_allclose(slopes(g)[1], second, rtol=1e-3)
+    near, far = slopes(np.array([0.00999])), slopes(np.array([0.01001]))  # where the series takes over
+    np.testing.assert_allclose(near, far, rtol=1e-4)
+
+
+class Known:
+    """A model that knows the true means of the cells."""
+
+    def __init__(self, f: Any, mu: Any) -> None:
+        self.f, self.mu = f, mu
+
+    def expected(self) -> Any:
+        return self.mu
+
+    def cells(self) -> Any:
+        return iter([(self.f, self.mu)])
+
+    def variance(self, slopes: Any) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("target", ["unique", "match"])
+def test_the_bias_criterion_is_standard_normal_where_the_model_is_right(target: Any) -> None:
+    g = np.random.default_rng(4)
+    mu = g.gamma(0.3, 0.5, 4000)
+    z = [bias(Known(g.poisson(mu).astype(float), mu), 0.1, target).z for _ in range(300)]  # type: ignore[union-attr]
+    assert abs(np.mean(z)) < 0.2
+    assert 0.85 < np.std(z) < 1.15
+
+
+@pytest.mark.parametrize("target", ["unique", "match"])
+def test_the_bias_criterion_tells_the_bias_of_a_slightly_wrong_model(target: Any) -> None:
+    """Means off by a tenth either way: the mean of B is Σ P(f=1)·{r(λ̂) - r(λ)} to second order."""
+    g = np.random.default_rng(5)
+    pi, mu = 0.2, np.full(400, 0.3)
+    wrong = mu * np.where(np.arange(400) % 2, 1.1, 0.9)
+    risk = {"unique": lambda h: np.exp(-h), "match": right}[target]
+    scale = (1 - pi) / pi
+    true = (mu * np.exp(-mu) * (risk(wrong * scale) - risk(mu * scale))).sum()
+    found = [bias(Known(g.poisson(mu).astype(float), wrong), pi, target).value for _ in range(4000)]  # type: ignore[union-attr]
+    # the paper puts λ̂ for λ in P(f=1), which leaves an error of second order in the differences
+    slack = 3 * np.std(found) / np.sqrt(4000) + 0.1**2 * 400 * 0.3
+    assert abs(np.mean(found) - true) < slack
+
+
+def associated_keys(strength: float, seed: int) -> tuple[Table, float]:
+    g = np.random.default_rng(seed)
+    levels, n = (12, 12, 6, 5), 3000
+    x = g.integers(0, 12, n)
+    y = np.where(g.random(n) < strength, x, g.integers(0, 12, n))
+    rows = np.column_stack([x, y, g.integers(0, 6, n), g.integers(0, 5, n)]).astype(np.int32)
+    codes, sizes = np.unique(rows, axis=0, return_counts=True)
+    return Table(codes, sizes, levels), n
+
+
+def test_main_effects_are_chosen_for_independent_keys_and_pairs_are_added_where_keys_go_together() -> None:
+    keys = ("x", "y", "u", "v")
+    independent, _ = associated_keys(0.0, 1)
+    assert forward(independent, keys, 0.1, "match").name == "main effects"
+    together, _ = associated_keys(0.7, 1)
+    assert associated(together)[0] == (0, 1)
+    assert bias(MainEffects(together), 0.1, "match").z > 5  # type: ignore[union-attr]
+    assert forward(together, keys, 0.1, "match").name == "main effects and x × y"
+
+
+def test_the_chosen_model_is_nearer_to_the_truth_than_main_effects_or_all_pairs() -> None:
+    """A generated census: the truth is counted in the population."""
+    names = ["region", "sex", "age", "marital", "education", "employment"]
+    people = census(10_000).population
+    found = classes_of(people, names, "value")
+    g, F = np.random.default_rng(2008), found.sizes
+    f = g.binomial(F, 0.1)
+    true = (1 / F[f == 1]).sum() / f.sum()
+    frame = pd.DataFrame({n: np.repeat(c[f > 0], f[f > 0]) for n, c in zip(names, found.codes, strict=True)})
+    data = Microdata(frame, Schema(tuple(Attribute(n, "key", "unordered") for n in names)))  # type: ignore[arg-type]
+    off = {
+        which: abs(LogLinearRisk("match", which, fraction=0.1).score(Release.of(data, data)).value / true - 1)
+        for which in ("none", "pairs", "auto")
+    }
+    assert off["auto"] < 0.1
+    assert off["auto"] < min(off["none"], off["pairs"])
+
+
+def test_intervals_hold_tau_in_most_samples_where_the_model_is_right() -> None:
+    g = np.random.default_rng(9)
+    levels = (6, 5, 8, 10)
+    cells = np.array(list(product(*map(range, levels))), np.int32)
+    lam = 20_000 * np.prod([g.dirichlet(np.full(n, 2.0))[cells[:, j]] for j, n in enumerate(levels)], axis=0)
+    held = []
+    for _ in range(150):
+        F = g.poisson(lam)
+        f = g.binomial(F, 0.15)
+        model = MainEffects(Table(cells[f > 0], f[f > 0], levels))
+        unique = f[f > 0] == 1
+        h = model.expected() * 0.85 / 0.15
+        for target, true in (("unique", (F[f == 1] == 1).sum()), ("match", (1 / F[f == 1]).sum())):
+            tau = (np.exp(-h) if target == "unique" else right(h))[unique].sum()
+            low, high = log_linear._interval(model, unique, h, target, float(tau), None)  # type: ignore[arg-type]
+            held.append(low <= true <= high)
+    assert np.mean(held) > 0.9
+
+
+def test_interactions_are_checked() -> None:
+    assert LogLinearRisk(interactions=[["a", "b"]]).interactions == (("a", "b"),)
+    for wrong in ("some", 3, (), ("a", "b"), (("a",),), (("a", "a"),), None, ((1, 2),)):
+        with pytest.raises(ParameterError, match="interactions"):
+            LogLinearRisk(interactions=wrong)
+    made = release(x=["a", "b", "a"], y=["u", "v", "v"])
+    with pytest.raises(NotApplicable, match="Did you mean 'y'"):
+        LogLinearRisk(interactions=(("x", "yy"),), fraction=0.1).score(made)
+
+
+def test_chosen_interactions_need_not_name_every_key() -> None:
+    made = release(x=list("aabbab"), y=list("uvuvuu"), z=list("pqpqqq"))
+    score = LogLinearRisk(interactions=(("y", "x"),), fraction=0.1).score(made)
+    assert with_main_effects([(0, 1)], 3) == [(0, 1), (2,)]
+    assert "y × x" in score.variant
+    assert np.isfinite(score.value)
+
+
+def test_too_many_cells_are_refused_in_words_and_the_choice_makes_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = release(x=list("abcdabcd"), y=list("uvwxxwvu"))
+    monkeypatch.setattr(expected_counts, "CELLS", 5)
+    with pytest.raises(NotApplicable, match="more than 5 cells"):
+        LogLinearRisk(interactions="pairs", fraction=0.1).score(made)
+    score = LogLinearRisk(fraction=0.1).score(made)
+    assert "main effects" in score.variant
+    assert "estimated bias of tau" not in score.details
+
+
+def test_without_unique_records_nobody_is_at_risk() -> None:
+    score = LogLinearRisk(fraction=0.1).score(release(x=["a", "a"], y=["u", "u"]))
+    assert (score.value, score.interval) == (0, (0, 0))
+
+
+def test_a_file_of_everybody_has_its_uniques() -> None:
+    score = LogLinearRisk("unique", fraction=1.0).score(release(x=["a", "b", "b"], y=["u", "u", "u"]))
+    assert score.value == pytest.approx(1 / 3)
+
+
+def test_what_cannot_be_told_is_refused_in_a_sentence() -> None:
+    with pytest.raises(NotApplicable, match="fraction="):
+        LogLinearRisk().score(release(x=["a", "b"]))
+    with pytest.raises(NotApplicable, match="missing key"):
+        LogLinearRisk(fraction=0.1).score(release(x=["a", None], y=[None, "u"]))
+    one = LogLinearRisk(fraction=0.1).score(release(x=["a"]), Snooper(keys=("x",)))
+    assert 0 < one.value <= 1
