@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.contract import DirectMeasure, Release
 
 FRACTIONS = (0.02, 0.1, 0.3)
-SAMPLES = 50
+SAMPLES = 40
 POPULATIONS = ("census", "independent keys", "Poisson-gamma classes", "Zipf classes")
 WITH_KEYS = POPULATIONS[:2]
 MODELS = ("dankar", "zayatz", "pitman", "snb", "poisson_gamma")

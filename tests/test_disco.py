@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 
 from sfumato import Microdata, Release, Snooper
 from sfumato.errors import NotApplicable
-from sfumato.risk import TCAP, DiSCO, ReplicatedUniques
+from sfumato.risk import TCAP, Disco, ReplicatedUniques
 from sfumato.schema import Attribute, Schema
 
 RULES = ("wildcard", "value", "ignored")
@@ -37,14 +37,14 @@ def test_disco_and_its_steps_are_those_of_the_slow_twin(
     held, targets = there(released, rule), there(original, rule)
     if not targets:
         with pytest.raises(NotApplicable):
-            DiSCO("t", missing=rule).score(made)  # type: ignore[arg-type]
+            Disco("t", missing=rule).score(made)  # type: ignore[arg-type]
         return
     n, truths = len(targets), [t for _, t in targets]
     values = [twin.found(k, held, rule) for k, _ in targets]
     own = [twin.found(k, targets, rule) for k, _ in targets]
     one = [len(set(v)) == 1 for v in values]
     disclosed = [c and v[0] == t for c, v, t in zip(one, values, truths, strict=True)]
-    score = DiSCO("t", missing=rule).score(made)  # type: ignore[arg-type]
+    score = Disco("t", missing=rule).score(made)  # type: ignore[arg-type]
     plain = sum(twin.best(t, truths, same, False) for t, c in zip(truths, one, strict=True) if c) / n
     assert_allclose(score.value, twin.excess(sum(disclosed) / n, plain), atol=1e-12)
     steps = {
@@ -65,7 +65,7 @@ def test_disco_of_a_small_file_by_hand() -> None:
     """Raab, Nowok and Dibben (2024), appendix: the sums of d over the cells with a released share of 1."""
     original = [(("p", "x"), "no")] * 3 + [(("p", "x"), "yes")] + [(("p", "y"), "no")] * 2 + [(("q", "x"), "yes")] * 4
     released = [(("p", "x"), "no")] * 2 + [(("p", "y"), "yes")] + [(("q", "y"), "no")]
-    score = DiSCO("t", what="rate").score(twin.release(original, released))
+    score = Disco("t", what="rate").score(twin.release(original, released))
     assert_allclose(score.value, 3 / 10)  # (p, x) says no with certainty, and is right for three of four
     assert {k: round(score.details[k], 9) for k in ("iS", "DiS", "DiSDiO", "Dorig")} == {
         "iS": 0.6, "DiS": 0.6, "DiSDiO": 0.0, "Dorig": 0.6,
@@ -76,10 +76,10 @@ def test_disco_of_a_small_file_by_hand() -> None:
 def test_a_value_that_nearly_everybody_has_is_no_disclosure_beyond_the_column() -> None:
     original = [((str(i), "x"), "no") for i in range(95)] + [((str(i), "x"), "yes") for i in range(95, 100)]
     everybody = [(k, "no") for k, _ in original]
-    score = DiSCO("t").score(twin.release(original, everybody))
+    score = Disco("t").score(twin.release(original, everybody))
     assert_allclose(score.details["rate"], 0.95)
     assert_allclose(score.value, 0)
-    copied = DiSCO("t").score(twin.release(original, original))
+    copied = Disco("t").score(twin.release(original, original))
     assert_allclose((copied.details["rate"], copied.value), (1, 1))
 
 
@@ -87,9 +87,9 @@ def test_a_number_is_disclosed_within_the_tolerance() -> None:
     original = [(("p", "x"), 100.0), (("p", "y"), 100.0), (("q", "x"), 7.0)]
     released = [(("p", "x"), 104.0), (("p", "y"), 106.0), (("q", "x"), 7.0), (("q", "x"), 9.0)]
     made = twin.release(original, released)
-    assert_allclose(DiSCO("t").score(made).records, [1, 0, 0])
-    assert_allclose(DiSCO("t", tolerance=0.3).score(made).records, [1, 1, 1])
-    assert_allclose(DiSCO("t", near="equal").score(made).records, [0, 0, 0])
+    assert_allclose(Disco("t").score(made).records, [1, 0, 0])
+    assert_allclose(Disco("t", tolerance=0.3).score(made).records, [1, 1, 1])
+    assert_allclose(Disco("t", near="equal").score(made).records, [0, 0, 0])
 
 
 def test_against_a_holdout_a_copy_discloses_and_a_fresh_file_does_not() -> None:
@@ -98,8 +98,8 @@ def test_against_a_holdout_a_copy_discloses_and_a_fresh_file_does_not() -> None:
         return [((f"{g.integers(40)}", f"{g.integers(10)}"), f"{g.integers(3)}") for _ in range(600)]
 
     original, holdout = draw(1), draw(2)
-    copy = DiSCO("t", against="holdout").score(twin.release(original, original, holdout))
-    fresh = DiSCO("t", against="holdout").score(twin.release(original, draw(3), holdout))
+    copy = Disco("t", against="holdout").score(twin.release(original, original, holdout))
+    fresh = Disco("t", against="holdout").score(twin.release(original, draw(3), holdout))
     assert copy.interval is not None
     assert fresh.interval is not None
     assert copy.interval[0] > 0.2
@@ -145,7 +145,7 @@ def test_keys_that_cannot_be_compared_are_refused() -> None:
     schema = Schema((Attribute("age", "key"), Attribute("t", "confidential", "unordered")))  # type: ignore[arg-type]
     one = Microdata(pd.DataFrame({"age": [31, 33], "t": ["a", "b"]}), schema)
     two = Microdata(pd.DataFrame({"age": ["30-39", "30-39"], "t": ["a", "b"]}), schema)
-    for measure in (ReplicatedUniques(), DiSCO("t")):
+    for measure in (ReplicatedUniques(), Disco("t")):
         with pytest.raises(NotApplicable, match="column 'age' holds numbers in the original and text"):
             measure.score(Release.of(one, two))
         with pytest.raises(NotApplicable, match="key 'agee' is not in the released file"):

@@ -148,7 +148,7 @@ FILLED: dict[str, Callable[[], Any]] = {
 
 BESIDE: dict[str, dict[str, Any]] = {
     "stratified_sample": {"unit": "record", "within": ("region",)},
-    "tcap": {"missing": "value"},  # a released record without an age matches everybody else, and nobody is certain of anything
+    "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
     "match_risk": {"missing": "value"},
     "population_uniques": {"missing": "value"},
@@ -159,7 +159,7 @@ UNFIT = {
     ("population_uniques", "missing"),
     ("stratified_sample", "unit"),
     ("t_closeness", "distance"),
-    *((name, "against") for name in ("cap", "di_sco", "rapid", "tcap")),
+    *((name, "against") for name in ("cap", "disco", "rapid", "tcap")),
     ("tcap", "missing"),
 }
 """Choices that these data rule out: the table has no strata of households (tests/test_masks_records.py has them), no column

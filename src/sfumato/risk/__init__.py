@@ -9,7 +9,7 @@ from sfumato.risk.closest_records import DCR, NNDR
 from sfumato.risk.coded_value import CodedValueRisk
 from sfumato.risk.delta_disclosure import DeltaDisclosure
 from sfumato.risk.delta_presence import DeltaPresence
-from sfumato.risk.disco import DiSCO
+from sfumato.risk.disco import Disco
 from sfumato.risk.distinction import Distinction, Separation, distinguishing_keys
 from sfumato.risk.global_risk import GlobalRisk, subset_risks
 from sfumato.risk.identical_matches import IMS
@@ -62,7 +62,7 @@ __all__ = [
     "CodedValueRisk",
     "DeltaDisclosure",
     "DeltaPresence",
-    "DiSCO",
+    "Disco",
     "DistanceLinkage",
     "Distinction",
     "EqualWeights",

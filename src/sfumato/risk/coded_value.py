@@ -87,7 +87,9 @@ class CodedValueRisk(Measure):
         if len(coded):
             details["rms error of coded records"] = float(np.sqrt(coded.mean()))
         words = f"{score.words}; {exact:,} of {len(known):,} records are known exactly"
-        return replace(score, words=words, details=details, find_records=lambda: outcome.per_original(reciprocal(errors)))
+        return replace(
+            score, words=words, details=details, find_records=lambda: outcome.per_original(reciprocal(errors))
+        )
 
     def _errors(self, outcome: Release) -> Numbers:
         """Return each matched record's squared error, NaN where a value is missing, shape (r,)."""

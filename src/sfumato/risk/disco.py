@@ -15,7 +15,7 @@ from sfumato.risk.excess import share
 Numbers = NDArray[np.float64]
 
 
-class DiSCO(AttributionMeasure):
+class Disco(AttributionMeasure):
     """The share of original records whose confidential value the release gives away with certainty, and rightly.
 
     All released records with a person's keys have the same value, and it is the person's. Every original record that has a
@@ -28,11 +28,11 @@ class DiSCO(AttributionMeasure):
     >>> from sfumato import Release, Snooper
     >>> from sfumato.datasets import five
     >>> people = Release.of(five(), five())
-    >>> DiSCO("zip", what="rate").score(people, Snooper(keys=("sex",))).details["DiS"]
+    >>> Disco("zip", what="rate").score(people, Snooper(keys=("sex",))).details["DiS"]
     0.0
     """
 
-    short: ClassVar[str] = "DiSCO"
+    short: ClassVar[str] = "Disco"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records that are disclosed, and compare."""

@@ -20,7 +20,7 @@ class ReplicatedUniques(DirectMeasure):
     """The share of original records that are unique on the keys, and match exactly one released record (repU).
 
     Whoever looks such a person up finds one record, and takes it for the person's: in a synthetic file too, where it is
-    nobody's. No alignment is needed. It is about identity; what the record then says is for `DiSCO`. Per record: 1 if
+    nobody's. No alignment is needed. It is about identity; what the record then says is for `Disco`. Per record: 1 if
     replicated, else 0.
     """
 
