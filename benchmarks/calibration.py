@@ -102,7 +102,7 @@ def estimators(name: str, fraction: float) -> dict[str, DirectMeasure]:
     made |= {f"population uniques, {m}": PopulationUniques(m, fraction=fraction) for m in MODELS}  # type: ignore[arg-type]
     if name in WITH_KEYS:
         for which, tau in (("unique", "τ₁"), ("match", "τ₂")):
-            for model in ("auto", "none", "pairs"):
+            for model in ("auto", "main", "pairs"):
                 made[f"log-linear {tau}, {model}"] = LogLinearRisk(which, model, fraction=fraction)  # type: ignore[arg-type]
     return made
 
@@ -177,7 +177,7 @@ def summary(rows: list[Row]) -> dict[str, float]:
         "match risk": of("match risk"),
         "log-linear τ₁, auto": of("log-linear τ₁, auto"),
         "log-linear τ₂, auto": of("log-linear τ₂, auto"),
-        "main effects, independent keys": of("log-linear τ₂, none", "independent keys"),
+        "main effects, independent keys": of("log-linear τ₂, main", "independent keys"),
         "poisson_gamma, its own classes": of("population uniques, poisson_gamma", "Poisson-gamma classes"),
     }.items():
         result[f"{name}: coverage"] = coverage(found)

@@ -235,6 +235,33 @@ def test_every_engine_groups_the_same(elsewhere: Microdata, names: list[str]) ->
     assert told(elsewhere.engine) == told(Microdata(people(), PEOPLE).engine)
 
 
+def test_a_number_that_stands_for_missing_is_missing_in_intervals_too(elsewhere: Microdata) -> None:
+    known = [None if v == 3 else v for v in people()["y"].to_pylist()]  # 3 is the code for missing
+    for data in (elsewhere, Microdata(people(), PEOPLE)):
+        found = classes_of(data, ["y"], "ignored", None, {"y": 2.0})
+        sizes = {found.values[0][c]: int(size) for c, size in zip(found.codes[0], found.sizes, strict=True)}
+        assert sizes == {0.0: known.count(0) + known.count(1), 1.0: known.count(2)}
+        ids = data.batch([]).ids.tolist()
+        assert (found.labels < 0).tolist() == [known[i] is None for i in ids]
+
+
+def test_infinite_numbers_stay_apart_in_intervals(spark: Any) -> None:
+    table = pa.table({"x": [1e300, 2e300, float("inf"), float("-inf"), 3.0, 4.0]})
+    schema = Schema((Attribute("x", "key"),))  # type: ignore[arg-type]
+    for data in (Microdata(spark.createDataFrame(table), schema), Microdata(table, schema)):
+        found = classes_of(data, ["x"], widths={"x": 5.0})
+        assert found.per_record(found.matches).tolist() == [1, 1, 1, 1, 2, 2]
+
+
+def test_a_value_that_a_file_does_not_have_is_not_taken_for_missing() -> None:
+    data = Microdata(pa.table({"x": ["a", None]}), Schema((Attribute("x", "key", "unordered"),)))  # type: ignore[arg-type]
+    asked = Microdata(pa.table({"x": ["b", None, "a"]}), data.schema).batch(["x"])
+    found = classes_of(data, ["x"])
+    rows = found.find({"x": asked.column("x")}, data.schema)
+    assert rows.tolist()[0] == -1
+    assert [found.codes[0][row] for row in rows[1:]] == [-1, 0]
+
+
 @settings(max_examples=20)
 @given(records, st.sampled_from(RULES))
 def test_duckdb_counts_any_small_file_as_memory_does(rows: list[tuple[Any, ...]], rule: Missing) -> None:

@@ -243,7 +243,7 @@ def test_exit_codes_are_described() -> None:
 # -- the pictures
 
 
-@pytest.mark.parametrize("name", ["figure1", "figure2"])
+@pytest.mark.parametrize("name", ["figure1", "figure2", "global-risk"])
 def test_a_figure_of_the_paper_is_drawn_from_the_numbers_it_was_drawn_from_before(name: str) -> None:
     make, max_risk = make_figures.MAPS[name]
     m = make()

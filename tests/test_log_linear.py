@@ -150,10 +150,10 @@ def test_tau_adds_up_the_unique_records_of_a_small_file_by_hand() -> None:
     pi = 0.2
     mu = {"av": 4 * 3 / 4 * 2 / 4, "bv": 4 * 1 / 4 * 2 / 4}  # a u stands twice
     h = np.array([mu["av"], mu["bv"]]) * (1 - pi) / pi
-    score = LogLinearRisk("unique", "none", fraction=pi).score(made)
+    score = LogLinearRisk("unique", "main", fraction=pi).score(made)
     assert score.value == pytest.approx(np.exp(-h).sum() / 4)
     np.testing.assert_allclose(score.records, [0, 0, *np.exp(-h)])  # type: ignore[arg-type]
-    score = LogLinearRisk("match", "none", fraction=pi).score(made)
+    score = LogLinearRisk("match", "main", fraction=pi).score(made)
     assert score.details["tau2"] == pytest.approx(((1 - np.exp(-h)) / h).sum())
     np.testing.assert_allclose(score.records, [np.nan, np.nan, *((1 - np.exp(-h)) / h)])  # type: ignore[arg-type]
 
@@ -262,10 +262,10 @@ def test_the_chosen_model_is_nearer_to_the_truth_than_main_effects_or_all_pairs(
     data = Microdata(frame, Schema(tuple(Attribute(n, "key", "unordered") for n in names)))  # type: ignore[arg-type]
     off = {
         which: abs(LogLinearRisk("match", which, fraction=0.1).score(Release.of(data, data)).value / true - 1)
-        for which in ("none", "pairs", "auto")
+        for which in ("main", "pairs", "auto")
     }
     assert off["auto"] < 0.1
-    assert off["auto"] < min(off["none"], off["pairs"])
+    assert off["auto"] < min(off["main"], off["pairs"])
 
 
 def test_intervals_hold_tau_in_most_samples_where_the_model_is_right() -> None:

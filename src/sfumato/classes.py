@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -170,7 +170,7 @@ def _elsewhere(
         attribute = data.schema[weight]  # what travels to Spark's workers must not hold the data
         bad = data.engine.reduce(lambda rows: _bad_weights(numbers_of(rows.columns[weight], attribute)), [weight])
         _refuse_weights(bad, weight)
-    groups = data.engine.group(names, [weight] if weight else [], widths)
+    groups = data.engine.group(names, [weight] if weight else [], widths, gaps_of(data.schema, widths))
     # what is grouped by intervals has no codes for missing any more
     coded = [_coded(groups.columns[n], data.schema[n], None, n in widths) for n in names]
     joined, _ = classes([codes for codes, _ in coded], len(groups.counts))
@@ -205,6 +205,11 @@ def _coded(
     if grouped or not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return codes, values
     return np.where(missing_of(column, attribute), np.int32(-1), codes), values
+
+
+def gaps_of(schema: Schema, names: Iterable[str]) -> dict[str, list[float]]:
+    """Return the numbers that stand for missing in columns of numbers."""
+    return {n: [float(c) for c in schema[n].missing if isinstance(c, int | float)] for n in names}
 
 
 def _merged(
@@ -248,9 +253,9 @@ def common_codes(mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequenc
 
 
 def _recoded(codes: Codes, values: Sequence[Any], known: Sequence[Any]) -> Codes:
-    """Return codes into `known` instead of `values`."""
+    """Return codes into `known` instead of `values`; one past its end, which is not missing, for a value not known."""
     numbering = {value: i for i, value in enumerate(known)}
-    return np.array([*(numbering.get(v, -1) for v in values), -1], np.int32)[codes]
+    return np.array([*(numbering.get(v, len(known)) for v in values), -1], np.int32)[codes]
 
 
 def checked_weights(weights: Numbers, name: str) -> Numbers:

@@ -106,16 +106,21 @@ class Engine(ABC):
         """Apply a function to every piece and add the arrays it returns."""
 
     def group(
-        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+        self,
+        columns: Sequence[str],
+        sums: Sequence[str] = (),
+        widths: Mapping[str, float] | None = None,
+        gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups:
         """Count the records that agree on all these columns, where the data live; add up some columns of numbers.
 
-        A column of numbers with a width w is grouped by floor(value / w).
+        A column of numbers with a width w is grouped by floor(value / w); its numbers in `gaps` stand for missing, and are
+        null.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        names, widths = self.known(columns), widths or {}
+        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
         rows = self.collect([*names, *sums])
         parts: list[pa.Array | pa.ChunkedArray] = []
         for name in names:
@@ -123,7 +128,9 @@ class Engine(ABC):
             if pa.types.is_dictionary(arrow.type):
                 arrow = arrow.cast(arrow.type.value_type)
             if name in widths:
-                arrow = pc.floor(pc.divide(pa.array(rows.columns[name].numbers), widths[name]))
+                numbers = rows.columns[name].numbers
+                numbers = np.where(np.isin(numbers, gaps.get(name, ())), np.nan, numbers)
+                arrow = pc.floor(pc.divide(pa.array(numbers), widths[name]))
             if pa.types.is_floating(arrow.type):
                 arrow = pc.add(pc.if_else(pc.is_nan(arrow), None, arrow), 0.0)  # -0.0 is 0.0
             parts.append(arrow)
@@ -134,7 +141,12 @@ class Engine(ABC):
         return Groups.from_table(found.select([*labels, "count_all", *(f"{n}_sum" for n in added)]), names, list(sums))
 
     def cross(
-        self, other: Engine, columns: Sequence[str], widths: Mapping[str, float] | None = None, most: int = 10**7
+        self,
+        other: Engine,
+        columns: Sequence[str],
+        widths: Mapping[str, float] | None = None,
+        most: int = 10**7,
+        gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups | None:
         """Count the records that are in two files by the values of some columns in both; None where that is done by record.
 

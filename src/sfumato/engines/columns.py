@@ -156,18 +156,20 @@ class Column:
         encoded = encoded.dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
-        values = encoded.dictionary.to_pylist()
         raw = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), np.int32)
-        plain = pa.types.is_integer(encoded.dictionary.type) or pa.types.is_floating(encoded.dictionary.type)
-        order: Any = (
-            np.argsort(encoded.dictionary.to_numpy(zero_copy_only=False), kind="stable")
-            if plain
-            else sorted(range(len(values)), key=lambda i: values[i])
-        )
+        order: Any
+        if pa.types.is_integer(encoded.dictionary.type) or pa.types.is_floating(encoded.dictionary.type):
+            numbers = encoded.dictionary.to_numpy(zero_copy_only=False)
+            order = np.argsort(numbers, kind="stable")
+            values = numbers[order].tolist()
+        else:
+            found = encoded.dictionary.to_pylist()
+            order = sorted(range(len(found)), key=lambda i: found[i])
+            values = [found[i] for i in order]
         rank = np.empty(len(values) + 1, np.int32)
         rank[order] = np.arange(len(values), dtype=np.int32)
         rank[-1] = -1
-        return rank[raw], [values[i] for i in order]
+        return rank[raw], values
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:

@@ -137,11 +137,16 @@ class DuckDBEngine(Engine):
         return DuckDBEngine(anchor, file, self._by_id)
 
     def group(
-        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+        self,
+        columns: Sequence[str],
+        sums: Sequence[str] = (),
+        widths: Mapping[str, float] | None = None,
+        gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups:
         """Let DuckDB count the records that agree on these columns; it groups on disk what does not fit in memory."""
-        names, widths = self.known(columns), widths or {}
-        parts = [_grouped(name, self._schema.field(name).type, widths.get(name)) for name in names]
+        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
+        types = {name: self._schema.field(name).type for name in names}
+        parts = [_grouped(name, types[name], widths.get(name), gaps.get(name, ())) for name in names]
         added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
         listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
         source = (
@@ -341,11 +346,15 @@ def _steps(plan: list[dict[str, Any]]) -> set[str]:
     return {node["name"].strip() for node in plan}.union(*(_steps(node["children"]) for node in plan))
 
 
-def _grouped(name: str, arrow_type: pa.DataType, width: float | None) -> str:
+def _grouped(name: str, arrow_type: pa.DataType, width: float | None, gaps: Sequence[float]) -> str:
     """Return the expression that a column is grouped by."""
     column = _quoted(name)
     if width is not None:
-        column = f"floor(CAST({column} AS DOUBLE) / CAST({width!r} AS DOUBLE))"
+        number = f"CAST({column} AS DOUBLE)"
+        if gaps:
+            listed = ", ".join(f"CAST({float(gap)!r} AS DOUBLE)" for gap in gaps)
+            number = f"CASE WHEN {number} IN ({listed}) THEN NULL ELSE {number} END"
+        column = f"floor(({number}) / CAST({float(width)!r} AS DOUBLE))"
     elif not pa.types.is_floating(arrow_type):
         return column
     return f"CASE WHEN isnan({column}) THEN NULL ELSE {column} + 0.0 END"  # -0.0 is 0.0

@@ -147,15 +147,21 @@ class SparkEngine(Engine):
         return SparkEngine(frame, schema, None, self._by_id)
 
     def group(
-        self, columns: Sequence[str], sums: Sequence[str] = (), widths: Mapping[str, float] | None = None
+        self,
+        columns: Sequence[str],
+        sums: Sequence[str] = (),
+        widths: Mapping[str, float] | None = None,
+        gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups:
         """Let Spark count the records that agree on these columns; only the combinations come to this process."""
         names = self.known(columns)
         with plain_words():
-            table = self._grouped(names, self.known(sums), widths or {}).toArrow()
+            table = self._grouped(names, self.known(sums), widths or {}, gaps or {}).toArrow()
         return Groups.from_table(table, names, list(sums))
 
-    def _grouped(self, names: list[str], sums: Sequence[str], widths: Mapping[str, float]) -> DataFrame:
+    def _grouped(
+        self, names: list[str], sums: Sequence[str], widths: Mapping[str, float], gaps: Mapping[str, Sequence[float]]
+    ) -> DataFrame:
         """Plan the combinations of some columns, with how many records have each, and sums over them."""
         from pyspark.sql import functions as f
 
@@ -165,24 +171,33 @@ class SparkEngine(Engine):
         frame = frame.toDF(*(f"g{i}" for i in range(len(wanted))))
         by = []
         for i, name in enumerate(names):
-            column = f.col(f"g{i}")
+            column = number = f.col(f"g{i}")
             if name in widths:
-                column = f.floor(column.cast("double") / f.lit(float(widths[name]))).cast("double")
+                number = column.cast("double")
+                steps = number / f.lit(float(widths[name]))
+                # its floor is a whole number of 64 bits; a larger number is whole already
+                column = f.when(f.abs(steps) < 2.0**53, f.floor(steps).cast("double")).otherwise(steps)
             if name in widths or pa.types.is_floating(self._schema.field(name).type):
-                column = f.when(f.isnan(f.col(f"g{i}").cast("double")), None).otherwise(column)
+                absent = f.isnan(number) | number.isin([float(gap) for gap in gaps.get(name, ())])
+                column = f.when(absent, None).otherwise(column)
             by.append(column.alias(f"c{i}"))
         added = [f.sum(f.col(f"g{len(names) + i}").cast("double")).alias(f"s{i}") for i in range(len(sums))]
         return frame.groupBy(*by).agg(f.count(f.lit(1)).alias("n"), *added)
 
     def cross(
-        self, other: Engine, columns: Sequence[str], widths: Mapping[str, float] | None = None, most: int = 10**7
+        self,
+        other: Engine,
+        columns: Sequence[str],
+        widths: Mapping[str, float] | None = None,
+        most: int = 10**7,
+        gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups | None:
         """Let Spark join two files on their hidden ids, and count the combinations of values before and after."""
         if not isinstance(other, SparkEngine):
             return None
         names = self.known(columns)
         primed = [f"{name}′" for name in other.known(columns)]
-        wide = dict(widths or {})
+        wide, coded = dict(widths or {}), dict(gaps or {})
         with plain_words():
             before, after = self._with_ids(names), other._with_ids(names)
             before = before.toDF("id", *(f"b{i}" for i in range(len(names))))
@@ -191,7 +206,8 @@ class SparkEngine(Engine):
             fields += [other._schema.field(n).with_name(p) for n, p in zip(names, primed, strict=True)]
             both = SparkEngine(before.join(after, "id"), pa.schema(fields), None, by_id=False)
             wide |= {f"{name}′": width for name, width in wide.items()}
-            table = both._grouped([*names, *primed], [], wide).limit(most + 1).toArrow()
+            coded |= {f"{name}′": codes for name, codes in coded.items()}
+            table = both._grouped([*names, *primed], [], wide, coded).limit(most + 1).toArrow()
         if table.num_rows > most:
             raise DataError(
                 f"the records have more than {most:,} combinations of values before and after, too many to count one by one. "

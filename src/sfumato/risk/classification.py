@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.classes import Classes, Missing, classes_of
+from sfumato.classes import Classes, Missing, classes_of, gaps_of
 from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes
@@ -126,7 +126,8 @@ def crossed(outcome: Release, snooper: Snooper, missing: Missing) -> Crossed:
 def _crossed(outcome: Release, snooper: Snooper, names: tuple[str, ...], missing: Missing) -> Crossed:
     widths = snooper.precision
     # on a cluster records are matched where they are, and too many combinations refused before any are brought here
-    groups = outcome.original.engine.cross(outcome.masked.engine, names, widths)
+    gaps = gaps_of(outcome.original.schema, widths)
+    groups = outcome.original.engine.cross(outcome.masked.engine, names, widths, gaps=gaps)
     after = released_classes(outcome, snooper, missing)
     before = classes_of(outcome.original, names, missing, None, widths)
     if not before.sizes.sum():

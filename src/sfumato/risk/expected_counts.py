@@ -141,7 +141,7 @@ class Interactions:
         if every is None:
             raise NotApplicable(
                 f"with these interactions the keys have more than {limit:,} cells to fit. Use fewer keys, coarser ones, or "
-                "interactions='none'."
+                "interactions='main'."
             )
         self.every = every
         shape = layout(table.levels, margins)

@@ -30,7 +30,7 @@ from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
 Target = Literal["unique", "match"]
-NAMES = {"none": "main effects", "pairs": "all pairs of keys"}
+NAMES = {"main": "main effects", "pairs": "all pairs of keys"}
 MEANING = {"unique": "are unique in the population (τ₁)", "match": "would be matched correctly (τ₂)"}
 
 
@@ -52,7 +52,7 @@ class LogLinearRisk(DirectMeasure):
     )
     interactions: Any = param(
         default="auto",
-        doc="'none' for main effects, 'pairs' for all pairs of keys, 'auto' for as many pairs as needed, or tuples of keys",
+        doc="'main' for main effects alone, 'pairs' for all pairs of keys, 'auto' for as many pairs as needed, or tuples of keys",
     )
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
@@ -60,7 +60,7 @@ class LogLinearRisk(DirectMeasure):
     def validate(self) -> None:
         """Interactions are one of three words, or tuples of two keys or more."""
         given = self.interactions
-        if isinstance(given, str) and given in ("none", "pairs", "auto"):
+        if isinstance(given, str) and given in ("main", "pairs", "auto"):
             return
         listed = isinstance(given, list | tuple) and all(isinstance(t, list | tuple) for t in given)
         if (
@@ -69,7 +69,7 @@ class LogLinearRisk(DirectMeasure):
             or not all(len(set(t)) == len(t) > 1 and all(isinstance(k, str) for k in t) for t in given)
         ):
             raise ParameterError(
-                "interactions of log_linear_risk must be 'none', 'pairs', 'auto', or tuples of two or more keys such as "
+                "interactions of log_linear_risk must be 'main', 'pairs', 'auto', or tuples of two or more keys such as "
                 "(('age', 'sex'), ('age', 'region'))."
             )
         object.__setattr__(self, "interactions", tuple(tuple(t) for t in given))
@@ -129,7 +129,7 @@ class LogLinearRisk(DirectMeasure):
         """Fit the model that was asked for, or choose one."""
         if self.interactions == "auto":
             return forward(table, keys, pi, self.target)
-        if self.interactions == "none" or len(keys) < 2:
+        if self.interactions == "main" or len(keys) < 2:
             return Chosen.of(MainEffects(table), "", pi, self.target)
         if self.interactions == "pairs":
             return Chosen.of(Interactions(table, list(combinations(range(len(keys)), 2))), "", pi, self.target)

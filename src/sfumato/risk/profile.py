@@ -17,7 +17,8 @@ from sfumato.engines import Kind
 from sfumato.errors import NotApplicable, SfumatoError
 from sfumato.risk.class_risks import ClassRisks, in_population, in_release
 from sfumato.risk.keys import key_names, of_original, released_classes
-from sfumato.risk.usual import usual_measures
+from sfumato.risk.linkage import DistanceLinkage
+from sfumato.risk.usual import LINKED, usual_measures
 from sfumato.risk.verdict import verdict
 
 if TYPE_CHECKING:
@@ -241,6 +242,10 @@ def risk_profile(
             applied.append(measure)
         except SfumatoError as reason:
             refused[measure.label()] = str(reason)
+    if outcome.changed and len(outcome.masked) > LINKED:
+        refused[DistanceLinkage().label()] = (
+            f"it takes long for more than {LINKED:,} records. Ask for it by name (on the command line --measure distance_linkage)."
+        )
     return RiskProfile(outcome, snooper, k, missing, fraction, tuple(applied), tuple(scores), refused)
 
 

@@ -15,9 +15,11 @@ from sfumato.risk.delta_presence import DeltaPresence
 from sfumato.risk.global_risk import GlobalRisk
 from sfumato.risk.identical_matches import IMS
 from sfumato.risk.individual_risk import IndividualRisk
+from sfumato.risk.interval_disclosure import IntervalDisclosure
 from sfumato.risk.k_anonymity import KAnonymity
 from sfumato.risk.k_map import KMap
 from sfumato.risk.l_diversity import LDiversity
+from sfumato.risk.linkage import DistanceLinkage
 from sfumato.risk.log_linear import LogLinearRisk
 from sfumato.risk.match_risk import MatchRisk
 from sfumato.risk.membership import Membership
@@ -25,6 +27,9 @@ from sfumato.risk.population_uniques import PopulationUniques
 from sfumato.risk.reidentification import Reidentification
 from sfumato.risk.suda import SUDA
 from sfumato.risk.t_closeness import TCloseness
+
+LINKED = 100_000
+"""Linkage takes its time; of larger files it is worked out only when it is asked for."""
 
 
 def usual_measures(
@@ -75,6 +80,10 @@ def _within_classes(outcome: Release, missing: Missing) -> list[Measure]:
 def _against_original(outcome: Release, missing: Missing) -> list[Measure]:
     confidential = _confidential(outcome)
     compared: list[Measure] = [GlobalRisk(kind="max", missing=missing), GlobalRisk(kind="min", missing=missing)]
+    if len(outcome.masked) <= LINKED:
+        compared.append(DistanceLinkage())
+    if Kind.NUMBER in confidential.values():
+        compared.append(IntervalDisclosure(within="any"))
     for name, kind in confidential.items():
         compared.append(AttributeRisk(name) if kind is Kind.NUMBER else CAP(column=name, missing=missing))
     return compared
