@@ -217,7 +217,7 @@ def pages(rows: list[Row]) -> Iterator[str]:
         for r in (r for r in rows if r.estimator == estimator):
             note = f" ({r.without} of {SAMPLES} samples refused)" if r.without else ""
             yield (
-                f"| {r.population} | {r.fraction:g} | {r.truth:.4f} | {r.estimate:.4f} | {r.bias:+.0f} % | "
+                f"| {r.population} | {r.fraction:g} | {r.truth:.4f} | {r.estimate:.4f} | {round(r.bias):+d} % | "
                 f"{r.low:.3f} to {r.high:.3f} | {100 * r.coverage:.0f} %{note} |"
             )
         yield ""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engines import Column, Kind, LocalEngine
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, ParameterError, some
 from sfumato.kernels.classes import classes, find_rows, row_finder
 from sfumato.microdata import Microdata, missing_of, numbers_of
 from sfumato.schema import Attribute, Schema
@@ -124,10 +124,12 @@ def classes_of(
     missing: Missing = "wildcard",
     weight: str | None = None,
     widths: Mapping[str, float] | None = None,
+    counts: bool = False,
 ) -> Classes:
     """Count the records of a file that agree on some keys.
 
-    `widths` gives the width of the intervals by which a numeric key is told apart; `weight` names a column to add up.
+    `widths` gives the width of the intervals by which a numeric key is told apart; `weight` names a column to add up. It holds
+    survey weights, or `counts`, of which some may be zero: combinations of keys that nobody has are left out.
 
     Examples
     --------
@@ -142,13 +144,20 @@ def classes_of(
             raise ParameterError(
                 f"precision is the width of intervals of numbers, but '{name}' holds {data.kind(name)}."
             )
-    if isinstance(data.engine, LocalEngine):
-        return _local(data, tuple(names), missing, weight, widths)
-    return _elsewhere(data, tuple(names), missing, weight, widths)
+    count = _local if isinstance(data.engine, LocalEngine) else _elsewhere
+    found = count(data, tuple(names), missing, weight, widths, counts)
+    if missing == "ignored":
+        found = _kept(found, np.logical_and.reduce([codes >= 0 for codes in found.codes]))
+    return _kept(found, found.weights > 0) if counts and found.weights is not None else found
 
 
 def _local(
-    data: Microdata, names: tuple[str, ...], missing: Missing, weight: str | None, widths: Mapping[str, float]
+    data: Microdata,
+    names: tuple[str, ...],
+    missing: Missing,
+    weight: str | None,
+    widths: Mapping[str, float],
+    zeros: bool,
 ) -> Classes:
     batch = data.batch([*names, *([weight] if weight else [])])
     coded = [_coded(batch.column(n), data.schema[n], widths.get(n)) for n in names]
@@ -157,19 +166,24 @@ def _local(
     first[labels] = np.arange(len(labels))
     weights = None
     if weight is not None:
-        weights = np.bincount(labels, checked_weights(batch.numbers(weight), weight), len(sizes)).astype(np.float64)
+        checked = checked_weights(batch.numbers(weight), weight, zeros)
+        weights = np.bincount(labels, checked, len(sizes)).astype(np.float64)
     codes = tuple(codes[first] for codes, _ in coded)
-    found = Classes(names, codes, tuple(v for _, v in coded), sizes, weights, missing, len(batch), lambda: labels)
-    return _without_missing(found) if missing == "ignored" else found
+    return Classes(names, codes, tuple(v for _, v in coded), sizes, weights, missing, len(batch), lambda: labels)
 
 
 def _elsewhere(
-    data: Microdata, names: tuple[str, ...], missing: Missing, weight: str | None, widths: Mapping[str, float]
+    data: Microdata,
+    names: tuple[str, ...],
+    missing: Missing,
+    weight: str | None,
+    widths: Mapping[str, float],
+    zeros: bool,
 ) -> Classes:
     if weight is not None:
         attribute = data.schema[weight]  # what travels to Spark's workers must not hold the data
         bad = data.engine.reduce(lambda rows: _bad_weights(numbers_of(rows.columns[weight], attribute)), [weight])
-        _refuse_weights(bad, weight)
+        _refuse_weights(bad, weight, zeros)
     groups = data.engine.group(names, [weight] if weight else [], widths, gaps_of(data.schema, widths))
     # what is grouped by intervals has no codes for missing any more
     coded = [_coded(groups.columns[n], data.schema[n], None, n in widths) for n in names]
@@ -189,9 +203,7 @@ def _elsewhere(
         ids = data.engine.collect([]).ids
         return np.asarray(found[order[np.searchsorted(found[order, 0], ids)], 1])
 
-    records = int(groups.counts.sum())
-    found = Classes(names, codes, values, sizes, weights, missing, records, labels)
-    return _without_missing(found) if missing == "ignored" else found
+    return Classes(names, codes, values, sizes, weights, missing, int(groups.counts.sum()), labels)
 
 
 def _coded(
@@ -201,6 +213,11 @@ def _coded(
     if width is not None:
         column = Column.from_numbers(np.floor(numbers_of(column, attribute) / width))
         grouped = True
+    if column.kind is Kind.OTHER and not column.plain:
+        raise DataError(
+            f"column '{attribute.name}' holds lists or the like, which cannot be told apart as keys. "
+            "Turn them into text or numbers, or leave the column out of the keys."
+        )
     codes, values = column.codes
     if grouped or not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return codes, values
@@ -225,10 +242,8 @@ def _merged(
     return tuple(codes[first] for codes in columns), added, total
 
 
-def _without_missing(found: Classes) -> Classes:
-    keep = np.ones(len(found), bool)
-    for codes in found.codes:
-        keep &= codes >= 0
+def _kept(found: Classes, keep: NDArray[np.bool_]) -> Classes:
+    """Leave classes out, and their records."""
     if keep.all():
         return found
     place = np.where(keep, np.cumsum(keep) - 1, -1)
@@ -258,9 +273,9 @@ def _recoded(codes: Codes, values: Sequence[Any], known: Sequence[Any]) -> Codes
     return np.array([*(numbering.get(v, len(known)) for v in values), -1], np.int32)[codes]
 
 
-def checked_weights(weights: Numbers, name: str) -> Numbers:
-    """Return survey weights; refuse any that is missing, negative, zero or infinite."""
-    _refuse_weights(_bad_weights(weights), name)
+def checked_weights(weights: Numbers, name: str, zeros: bool = False) -> Numbers:
+    """Return survey weights; refuse any that is missing, negative, infinite, or zero (unless those are allowed)."""
+    _refuse_weights(_bad_weights(weights), name, zeros)
     return weights
 
 
@@ -269,11 +284,11 @@ def _bad_weights(weights: Numbers) -> Numbers:
         return np.array([(~np.isfinite(weights)).sum(), (weights < 0).sum(), (weights == 0).sum()], np.float64)
 
 
-def _refuse_weights(bad: Numbers, name: str) -> None:
+def _refuse_weights(bad: Numbers, name: str, zeros: bool) -> None:
     for count, what in zip(bad, ("no weight", "a negative weight", "a weight of zero"), strict=True):
-        if count:
-            records = "1 record has" if count == 1 else f"{int(count):,} records have"
+        if count and not (zeros and what == "a weight of zero"):
+            has = f"{some(int(count))} {'has' if count == 1 else 'have'}"
             raise DataError(
-                f"{records} {what} in '{name}', but each stands for at least somebody in the population. "
-                "Correct them or drop these records, or score without weights."
+                f"{has} {what} in '{name}', but each stands for at least somebody in the population. "
+                "Correct or drop such records, or score without weights."
             )

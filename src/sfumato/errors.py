@@ -59,6 +59,25 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
+def some(count: int, noun: str = "record") -> str:
+    """Return a number of things in words.
+
+    >>> some(1), some(30_000), some(1, "household")
+    ('1 record', '30,000 records', '1 household')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def out_of(count: int | str, total: int, verbs: tuple[str, str], noun: str = "record") -> str:
+    """Return how many of all things are or do something, with the verb for one and the verb for several.
+
+    >>> out_of(1, 30_000, ("is", "are")), out_of(2, 2, ("matches", "match")), out_of("0.5", 1, ("is", "are"))
+    ('1 of 30,000 records is', '2 of 2 records match', '0.5 of 1 record are')
+    """
+    number = count if isinstance(count, str) else f"{count:,}"
+    return f"{number} of {some(total, noun)} {verbs[0] if number == '1' else verbs[1]}"
+
+
 def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> str:
     """Return the sentence for a name that is not there.
 

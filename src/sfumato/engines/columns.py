@@ -113,6 +113,13 @@ class Column:
         """What sort of values the column holds."""
         return Kind.NUMBER if self._arrow is None else kind_of(self._arrow.type)
 
+    @property
+    def plain(self) -> bool:
+        """Whether each value is a single one, not a list or the like."""
+        import pyarrow as pa
+
+        return self._arrow is None or not pa.types.is_nested(self._arrow.type)
+
     @cached_property
     def null(self) -> NDArray[np.bool_]:
         """Which values are null (NaN is not null)."""

@@ -8,8 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.digest import mix64
-from sfumato.kernels.wildcards import _agree, _packed_bits, _start
+from sfumato.kernels.wildcards import by_pattern, match
+from sfumato.kernels.wildcards import room as working_room
 
 Counts = NDArray[np.int64]
 Table = tuple[Counts, Counts, NDArray[np.int32], Counts]
@@ -44,45 +44,26 @@ def _grouped(codes, parts, starts, p, cell_starts, values, counts, levels):  # t
     """
     rows, keys = codes.shape
     patterns = len(starts) - 1
-    first_p, last_p = starts[p], starts[p + 1]
-    found = np.full((last_p - first_p, patterns), -1, np.int32)
-    size = 4
-    while size < 2 * rows:
-        size *= 2
-    slot_row, slot_group = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    slot_stamp = np.full(size, -1, np.int64)
+    first, last = starts[p], starts[p + 1]
+    found = np.empty((last - first, patterns), np.int32)
+    skipped, slots, group, matched = working_room(rows, keys)
     head, next_row = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
     group_starts = np.zeros(rows + 1, np.int64)
     group_values, group_counts = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
-    total, skipped = np.zeros(levels, np.int64), np.zeros(keys, np.bool_)
-    groups, end = 0, 0
+    total = np.zeros(levels, np.int64)
+    before, end = 0, 0
     for q in range(patterns):
-        first_q, last_q = starts[q], starts[q + 1]
-        for k in range(keys):
-            skipped[k] = codes[first_p, k] < 0 or codes[first_q, k] < 0
-        width = 4
-        while width < 2 * (last_q - first_q):
-            width *= 2
-        before = groups
-        for row in range(first_q, last_q):
-            at = _start(parts, row, skipped, width)
-            while slot_stamp[at] == q and not _agree(codes, slot_row[at], row, skipped):
-                at = (at + 1) & (width - 1)
-            if slot_stamp[at] != q:
-                slot_stamp[at], slot_row[at], slot_group[at] = q, row, groups
-                groups += 1
-            group = slot_group[at]
-            next_row[row] = head[group]
-            head[group] = row
-        for group in range(before, groups):
-            end = _merged(head[group], next_row, cell_starts, values, counts, total, group_values, group_counts, end)
-            group_starts[group + 1] = end
-        for row in range(first_p, last_p):
-            at = _start(parts, row, skipped, width)
-            while slot_stamp[at] == q and not _agree(codes, slot_row[at], row, skipped):
-                at = (at + 1) & (width - 1)
-            if slot_stamp[at] == q:
-                found[row - first_p, q] = slot_group[at]
+        theirs = (starts[q], starts[q + 1])
+        groups = match(codes, parts, (first, last), theirs, skipped, slots, group, matched)
+        for row in range(theirs[0], theirs[1]):
+            next_row[row] = head[before + group[row]]
+            head[before + group[row]] = row
+        for new in range(before, before + groups):
+            end = _merged(head[new], next_row, cell_starts, values, counts, total, group_values, group_counts, end)
+            group_starts[new + 1] = end
+        for row in range(first, last):
+            found[row - first, q] = before + matched[row] if matched[row] >= 0 else -1
+        before += groups
     return found, group_starts, group_values, group_counts
 
 
@@ -136,12 +117,7 @@ def wildcard_tables(
     and its count, above 0, each value once and in order. What is yielded has the same form, for each row once; `room` bounds
     the cells of a piece, unless one row has more. Exact: the cost is the number of patterns of what is missing times the cells.
     """
-    _, pattern = np.unique(_packed_bits(codes < 0), return_inverse=True)
-    order = np.argsort(pattern, kind="stable")
-    pattern_starts = np.concatenate([[0], np.cumsum(np.bincount(pattern))]).astype(np.int64)
-    ordered = np.ascontiguousarray(codes[order])
-    salt = np.arange(codes.shape[1], dtype=np.uint64) << np.uint64(32)
-    parts = np.column_stack([mix64(ordered[:, k].astype(np.uint64) + salt[k]) for k in range(codes.shape[1])])
+    order, pattern_starts, ordered, parts = by_pattern(codes)
     cell_starts = np.concatenate([[0], np.cumsum(np.diff(starts)[order])]).astype(np.int64)
     cells = np.repeat(starts[:-1][order] - cell_starts[:-1], np.diff(cell_starts)) + np.arange(len(values))
     values, counts = values[cells], counts[cells]

@@ -10,6 +10,7 @@ import numpy as np
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
+from sfumato.errors import out_of
 from sfumato.risk.class_risks import in_population, in_release
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
@@ -78,8 +79,8 @@ class AnyIdentified(DirectMeasure):
         chance = f"{digits(100 * value)} %" if nobody > np.log(0.001) else "more than 99.9 %"
         score = self.result(
             value,
-            f"the chance that anybody is identified is {chance}; {digits(risks.expected)} of {risks.records:,} records are "
-            "expected to be",
+            f"the chance that anybody is identified is {chance}; "
+            f"{out_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be",
             details=details,
             find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risks.risk),
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import Release, Snooper
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, some
 from sfumato.kernels.negative_binomial import reciprocal_moments
 from sfumato.risk.keys import population_classes, released_classes
 
@@ -95,7 +95,7 @@ def in_population(outcome: Release, snooper: Snooper, missing: Missing, fraction
     if lacking:
         raise NotApplicable(
             f"the population table has fewer persons than the release for the keys of {lacking:,} of "
-            f"{int(found.sizes.sum()):,} records, so it is no table of their population. Recode its keys as the release's, "
+            f"{some(int(found.sizes.sum()))}, so it is no table of their population. Recode its keys as the release's, "
             "or leave keys that were changed at random out of the snooper's keys."
         )
     return _counted(found, 1 / counts, 1 / found.sizes, "F counted in the population table", snooper)
@@ -122,7 +122,7 @@ def expected_in_population(
         below = int(found.sizes[p > 1 + 1e-9].sum())
         if below:
             raise NotApplicable(
-                f"for {below:,} of {int(found.sizes.sum()):,} records the survey weights of the matching records add up to "
+                f"for {below:,} of {some(int(found.sizes.sum()))} the survey weights of the matching records add up to "
                 "fewer persons than records. A weight must say how many persons of the population a record stands for, 1 or "
                 "more on average; scale the weights up, or give the share of the population that is in the file (fraction)."
             )

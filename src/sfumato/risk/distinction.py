@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, some
 from sfumato.risk.key_sets import SetCounts, check_sets, named, set_counts, sets_of
 from sfumato.risk.keys import RULES, missing_rule, of_original, released_classes
 from sfumato.schema import Schema
@@ -68,7 +68,7 @@ class Distinction(DirectMeasure):
         about = "" if np.array_equal(whole.sizes, whole.matches) else "about "
         return self.result(
             value,
-            f"{', '.join(found.names)} take {about}{value * n:,.0f} distinct combinations in {n:,} records",
+            f"{_takes(found)} {about}{some(round(value * n), 'distinct combination')} in {some(n)}",
             details={"distinct combinations": value * n, "records left out": float(found.records - n)},
             groups={
                 named(found.names, places): distinction(counts) for places, counts in _listed(found, self.max_size)
@@ -109,7 +109,8 @@ class Separation(DirectMeasure):
         alike = pairs_alike(whole)
         return self.result(
             separation(whole),
-            f"{alike:,.0f} of {n * (n - 1) // 2:,} pairs of records are alike on {', '.join(found.names)}, and the others differ",
+            f"{alike:,.0f} of {some(n * (n - 1) // 2, 'pair')} of records {'is' if alike == 1 else 'are'} alike on "
+            f"{', '.join(found.names)}, and the others differ",
             details={"pairs alike": alike, "records left out": float(found.records - n)},
             groups={named(found.names, places): separation(counts) for places, counts in _listed(found, self.max_size)},
             find_records=None
@@ -160,6 +161,10 @@ def _all_keys(found: Classes) -> SetCounts:
 def _listed(found: Classes, size: int) -> Iterator[tuple[tuple[int, ...], SetCounts]]:
     check_sets(len(found.names), size, "max_size")
     return ((places, set_counts(found, places, found.sizes)) for places in sets_of(len(found.names), size))
+
+
+def _takes(found: Classes) -> str:
+    return f"{', '.join(found.names)} {'takes' if len(found.names) == 1 else 'take'}"
 
 
 def _pairs(found: Classes) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, out_of, some
 from sfumato.households import unit_ids
 from sfumato.risk.class_risks import ClassRisks, check_weighted, expected_in_population, lognormal_interval
 from sfumato.risk.keys import RULES, missing_rule, of_original
@@ -80,8 +80,8 @@ class IndividualRisk(DirectMeasure):
         above, found = risks.above(self.threshold), risks.classes
         return self.result(
             risks.mean,
-            f"{digits(risks.expected)} of {risks.records:,} records are expected to be identified; the largest risk of any "
-            f"record is {digits(risks.largest)}, and {above:,} have a risk above {self.threshold:g}",
+            f"{out_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be identified; the largest risk of "
+            f"any record is {digits(risks.largest)}, and {above:,} {_have(above)} a risk above {self.threshold:g}",
             interval=risks.interval,
             details={
                 "expected number identified": risks.expected,
@@ -99,8 +99,8 @@ class IndividualRisk(DirectMeasure):
         above = int((risk > self.threshold * (1 + 1e-12)).sum())
         return self.result(
             expected / count,
-            f"somebody is expected to be identified in {digits(expected)} of {count:,} households; the largest risk of any "
-            f"household is {digits(float(risk.max()))}, and {above:,} have a risk above {self.threshold:g}",
+            f"somebody is expected to be identified in {digits(expected)} of {some(count, 'household')}; the largest risk of "
+            f"any household is {digits(float(risk.max()))}, and {above:,} {_have(above)} a risk above {self.threshold:g}",
             interval=lognormal_interval(expected / count, variance / count**2, 1.0) if variance > 0 else None,
             details={
                 "expected number of households identified": expected,
@@ -135,6 +135,10 @@ def household_risks(outcome: Release, risks: ClassRisks) -> tuple[NDArray[np.int
         slopes = np.exp(np.nan_to_num(logs[home[counted]] - safe[labels[counted]], nan=-np.inf))
     slope = np.bincount(labels[counted], slopes, len(risks.risk))
     return home, -np.expm1(logs), float(slope**2 @ risks.variance)
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def _spread(outcome: Release, home: NDArray[np.int64], risk: Numbers) -> Callable[[], Numbers]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import out_of
 from sfumato.risk.keys import RULES, key_names, missing_rule, of_original, released_classes
 from sfumato.schema import Schema
 
@@ -45,8 +46,8 @@ class KAnonymity(DirectMeasure):
         smallest = int(f.min())
         return self.result(
             below / n,
-            f"{below:,} of {n:,} records match fewer than {self.k} records on {', '.join(key_names(outcome, snooper))}; "
-            f"the fewest that any record matches is {smallest:,}",
+            f"{out_of(below, n, ('matches', 'match'))} fewer than {self.k} records on "
+            f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {smallest:,}",
             details={
                 "records below k": float(below),
                 "unique records": float(found.sizes[f == 1].sum()),

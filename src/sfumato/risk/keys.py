@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from sfumato.attacks.keys import RULES, key_names, missing_rule
 from sfumato.classes import Classes, Missing, classes_of
 from sfumato.contract import Release, Snooper
-from sfumato.errors import NotApplicable, unknown_name
+from sfumato.errors import NotApplicable, SfumatoError, unknown_name
 from sfumato.microdata import Microdata
 
 __all__ = ["RULES", "key_names", "missing_rule", "of_original", "population_classes", "released_classes"]
@@ -41,7 +43,28 @@ def population_classes(population: Microdata, found: Classes, snooper: Snooper) 
         if name not in population.engine.kinds:
             raise NotApplicable(unknown_name("key", name, population.engine.kinds, "the population table"))
     widths = {name: width for name, width in snooper.precision.items() if name in found.names}
-    return classes_of(population, found.names, found.rule, population.schema.one("weight"), widths)
+    weight = population.schema.one("weight")
+    try:
+        people = classes_of(population, found.names, found.rule, weight, widths, counts=True)
+    except SfumatoError as reason:
+        raise NotApplicable(f"the population table cannot be used: {reason}") from None
+    if not len(people):
+        raise NotApplicable("the population table has nobody in it, or a missing key for everybody.")
+    for name, ours, theirs in zip(found.names, _values(found), _values(people), strict=True):
+        if ours and theirs and ours.isdisjoint(theirs):
+            raise NotApplicable(
+                f"no value of key '{name}' in the release is in the population table. Code it there as it is released: "
+                "recoded in the same way, with the same labels, numbers as numbers and text as text."
+            )
+    return people
+
+
+def _values(found: Classes) -> list[set[Any]]:
+    """Return the values of each key that occur, missing not among them."""
+    return [
+        {values[c] for c in np.unique(codes).tolist() if c >= 0}
+        for codes, values in zip(found.codes, found.values, strict=True)
+    ]
 
 
 def of_original(outcome: Release, found: Classes, values: Any) -> Any:

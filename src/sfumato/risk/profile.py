@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sfumato.contract.score import digits
 from sfumato.contract.section import Figure
 from sfumato.engines import Kind
 from sfumato.errors import NotApplicable, SfumatoError
-from sfumato.risk.class_risks import ClassRisks, in_population, in_release
+from sfumato.risk.class_risks import ClassRisks, expected_in_population, in_population, in_release
 from sfumato.risk.keys import key_names, of_original, released_classes
 from sfumato.risk.linkage import DistanceLinkage
 from sfumato.risk.usual import LINKED, usual_measures
@@ -29,6 +30,7 @@ _EDGES = (1, 2, 3, 5, 10, 20, 100)
 _RISKS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 _GROUPS = 100
 Progress = Callable[[str, int, int], None]
+Among = Literal["table", "sample", "file"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +64,27 @@ class RiskProfile:
     @cached_property
     def risks(self) -> ClassRisks:
         """The probability of being identified: in the population where that can be told, else in the file."""
-        try:
-            return in_population(self.outcome, self.snooper, self.missing, self.fraction)
-        except SfumatoError:
-            return in_release(self.outcome, self.snooper, self.missing)
+        return self._found[1]
+
+    @property
+    def among(self) -> Among:
+        """Whom the risks are about: a table of the population, one that is estimated from a sample, or the file alone."""
+        return self._found[0]
+
+    @cached_property
+    def _found(self) -> tuple[Among, ClassRisks]:
+        outcome, snooper, missing = self.outcome, self.snooper, self.missing
+        if snooper.population is not None:
+            with suppress(SfumatoError):
+                return "table", in_population(outcome, snooper, missing)
+        with suppress(SfumatoError):
+            return "sample", expected_in_population(outcome, snooper, missing, self.fraction)
+        return "file", in_release(outcome, snooper, missing)
 
     @property
     def in_population(self) -> bool:
         """Whether the risks are those of being found in the population, not in the file alone."""
-        return self.snooper.population is not None or bool(self.risks.variance.any())
+        return self.among != "file"
 
     @cached_property
     def verdict(self) -> tuple[str, ...]:
@@ -109,11 +123,12 @@ class RiskProfile:
         """
         import pandas as pd
 
-        below = self._below(self.classes)
+        below, n = self._below(self.classes), int(self.classes.sizes.sum())
+        all_alike = n if n < self.k else 0
         rows = []
         for key in self.keys:
             others = [name for name in self.keys if name != key]
-            without = self._below(self.classes.among(others)) if others else 0
+            without = self._below(self.classes.among(others)) if others else all_alike
             rows.append((key, without, below - without))
         frame = pd.DataFrame(rows, columns=["key", "without", "less"])
         return frame.sort_values("less", ascending=False, kind="stable", ignore_index=True)
@@ -170,10 +185,11 @@ class RiskProfile:
         """Draw class sizes, the distribution of risk, and what each key contributes."""
         from sfumato.charts.risk_profile import risk_profile_chart
 
-        where = "1/f: of being identified in the file"
-        if self.in_population:
-            counted = self.snooper.population is not None
-            where = "1/F: in the population" if counted else "individual risk, an estimate"
+        where = {
+            "file": "1/f: of being identified in the file",
+            "sample": "individual risk, an estimate",
+            "table": "1/F: in the population",
+        }[self.among]
         return risk_profile_chart(self.class_sizes(), self.risk_distribution(), self.contributions, self.k, where)
 
     def section(self) -> Section:
@@ -244,7 +260,7 @@ def risk_profile(
             refused[measure.label()] = str(reason)
     if outcome.changed and len(outcome.masked) > LINKED:
         refused[DistanceLinkage().label()] = (
-            f"it takes long for more than {LINKED:,} records. Ask for it by name (on the command line --measure distance_linkage)."
+            f"it takes long for more than {LINKED:,} records. Ask for DistanceLinkage() by name, or --measure distance_linkage."
         )
     return RiskProfile(outcome, snooper, k, missing, fraction, tuple(applied), tuple(scores), refused)
 

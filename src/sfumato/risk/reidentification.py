@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, some
 from sfumato.risk.class_risks import ClassRisks, in_population, in_release
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
@@ -119,8 +119,8 @@ class Reidentification(DirectMeasure):
     def _said(self, risks: ClassRisks, above: int) -> str:
         n = risks.records
         if self.attacker == "marketer":
-            return f"a marketer is expected to get {digits(risks.expected)} of {n:,} records right"
+            return f"a marketer is expected to get {digits(risks.expected)} of {some(n)} right"
         return (
-            f"a {self.attacker} is right for {digits(100 * risks.mean)} % of {n:,} records, with probability "
+            f"a {self.attacker} is right for {digits(100 * risks.mean)} % of {some(n)}, with probability "
             f"{digits(risks.largest)} for the one at most risk, and with probability above {self.threshold:g} for {above:,}"
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, out_of
 from sfumato.risk.fraction import fraction_parameter, fraction_source, sampling_fraction
 from sfumato.risk.frequencies import frequencies_of
 from sfumato.risk.key_sets import check_sets
@@ -137,7 +137,7 @@ class SUDA(DirectMeasure):
             **{f"minimal uniques of {_keys(k)}": float((special.sizes == k).sum()) for k in self._sizes(special)},
             "records left out": float(found.records - n),
         }
-        words = f"{at_risk:,} of {n:,} records are unique on {self._few()} among {', '.join(found.names)}"
+        words = f"{out_of(at_risk, n, ('is', 'are'))} unique on {self._few()} among {', '.join(found.names)}"
         value, records = at_risk / n, special.scores
         interval: tuple[float, float] | None = None
         if self.summary == "dis":

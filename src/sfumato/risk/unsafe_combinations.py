@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, out_of, unknown_name
 from sfumato.risk.key_sets import check_sets, named, set_counts, sets_of
 from sfumato.risk.keys import RULES, missing_rule, of_original, released_classes
 from sfumato.schema import Schema
@@ -82,7 +82,7 @@ class UnsafeCombinations(DirectMeasure):
         records = int(found.sizes[unsafe > 0].sum())
         return self.result(
             records / n,
-            f"{records:,} of {n:,} records have a combination of {self._keys()} that {self._rare()}",
+            f"{out_of(records, n, ('has', 'have'))} a combination of {self._keys()} that {self._rare()}",
             details={
                 "records in unsafe combinations": float(records),
                 **{f"unsafe combinations of {k} key{'s' * (k > 1)}": float(count) for k, count in cells.items()},

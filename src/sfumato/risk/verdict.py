@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from sfumato.contract.score import Score, digits
-from sfumato.errors import listing
+from sfumato.errors import listing, out_of, some
 
 if TYPE_CHECKING:
     from sfumato.risk.profile import RiskProfile
 
 
+ARE = ("is", "are")
 _MANY = 0.05
 """A larger share of missing keys than this is worth a warning."""
 
@@ -34,43 +35,50 @@ def _records(profile: RiskProfile) -> str:
     n, f = int(found.sizes.sum()), found.matches
     unique, below = int(found.sizes[f == 1].sum()), int(found.sizes[f < k].sum())
     if unique:
-        return f"{unique:,} of {n:,} records {_are(unique)} unique on {names}: who knows these of a person finds one record."
+        known = "this" if len(profile.keys) == 1 else "these"
+        return f"{out_of(unique, n, ARE)} unique on {names}: who knows {known} of a person finds one record."
     if below:
-        return f"No record is unique on {names}, but {below:,} of {n:,} match fewer than {k} records."
+        few = out_of(below, n, ("matches", "match"))
+        return f"No record is unique on {names}, but {few} fewer than {k}, itself included."
     return f"Every record matches at least {int(f.min()):,} records on {names}, itself included."
 
 
 def _identified(profile: RiskProfile) -> str:
     risks = profile.risks
-    expected, n = risks.expected, risks.records
-    if not profile.in_population:
+    identified = f"{out_of(digits(risks.expected), risks.records, ARE)} expected to be identified"
+    if profile.among == "file":
         return (
-            f"If the file is everybody there is, or he knows who is in it, {digits(expected)} of {n:,} are expected to be "
-            "identified. If it is a sample, its survey weights or the sampling fraction tell how much less it is."
+            f"If the file is everybody there is, or the snooper knows who is in it, {identified}. "
+            "If it is a sample, survey weights or the sampling fraction tell how much less it is."
         )
-    if profile.snooper.population is not None:
+    if profile.among == "table":
         return (
-            f"Among everybody in the population table, {digits(expected)} of {n:,} records are expected to be identified; the "
-            f"largest risk of any record is {digits(risks.largest, 2)}."
+            f"Among everybody in the population table, {identified}; the largest risk of any record is "
+            f"{digits(risks.largest, 2)}."
         )
-    (low, lower), *_, (high, higher) = estimates = _estimates(profile)
+    if not risks.variance.any():
+        return f"The file is everybody there is, by its survey weights or the sampling fraction: {identified}."
+    estimates = _of_uniques(profile)
     if len(estimates) == 1:
-        return f"Among everybody in the population, {digits(low)} of {n:,} records are expected to be identified ({lower})."
+        return f"Among everybody in the population, {identified} (individual risk)."
+    (low, lower), *_, (high, higher) = estimates
+    unique = int(profile.classes.sizes[profile.classes.matches == 1].sum())
     return (
-        f"How many of {n:,} records would be identified among everybody in the population can only be estimated, and the "
-        f"estimates go from {digits(low)} ({lower}) to {digits(high)} ({higher}): plan for the larger one."
+        f"How many of the {some(unique, 'unique record')} would be identified among everybody in the population can only be "
+        f"estimated, and the estimates go from {digits(low)} ({lower}) to {digits(high)} ({higher}): plan for the larger one. "
+        f"With those that are not unique, {identified} (individual risk)."
     )
 
 
-def _estimates(profile: RiskProfile) -> list[tuple[float, str]]:
-    """Return how many records are expected to be identified by each estimator, the smallest first."""
-    found = [(profile.risks.expected, "individual risk")]
-    n, f = profile.risks.records, profile.classes.matches
+def _of_uniques(profile: RiskProfile) -> list[tuple[float, str]]:
+    """Return how many of the unique records are expected to be identified by each estimator, the smallest first."""
+    risks, alone = profile.risks, profile.risks.classes.matches == 1
+    found = [(float(risks.classes.sizes[alone] @ risks.risk[alone]), "individual risk")]
     for measure, score in zip(profile.measures, profile.scores, strict=True):
         if measure.name == "log_linear_risk":
-            found.append((score.value * n, "log-linear model"))
+            found.append((score.value * risks.records, "log-linear model"))
         if measure.name == "match_risk":
-            found.append((score.value * float(profile.classes.sizes[f == 1].sum()), "risk of a unique match"))
+            found.append((score.value * int(risks.classes.sizes[alone].sum()), "risk of a unique match"))
     return sorted(found)
 
 
@@ -85,7 +93,7 @@ def _missing(profile: RiskProfile) -> str:
     if shares[name] <= _MANY * n:
         return ""
     return (
-        f"{name} is missing for {shares[name]:,} of {n:,} records, and is taken to match anything. If it is missing because it "
+        f"{name} is missing for {shares[name]:,} of {some(n)}, and is taken to match anything. If it is missing because it "
         "does not apply to them, that is known too, and the risk is larger: use missing = 'value'."
     )
 
@@ -99,7 +107,7 @@ def _keys(profile: RiskProfile) -> str:
     first = telling.iloc[0]
     others = ", ".join(telling["key"].iloc[1:3])
     return (
-        f"The key that singles out most is {first['key']}: without it {int(first['without']):,} records would match fewer than "
+        f"The key that singles out most is {first['key']}: without it {some(int(first['without']))} would match fewer than "
         f"{profile.k}, not {below:,}{f'; then come {others}' if others else ''}."
     )
 
@@ -132,7 +140,3 @@ def _sure(profile: RiskProfile) -> str:
     if profile.refused:
         parts.append(f"{len(profile.refused)} could not be had, with the reason below")
     return "; ".join(parts) + ". A snooper who knows more than these keys learns more."
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
