@@ -121,6 +121,12 @@ def test_feasible_cells_are_those_whose_margins_all_occur(seen: list[tuple[int, 
         )
 
 
+def test_cells_are_found_where_they_stand_even_where_there_are_more_combinations_than_numbers() -> None:
+    asked = CELLS[[3, 17, 0]]
+    for levels in (LEVELS, (2**40, 2**40, 4)):
+        assert expected_counts.find_cells(CELLS, asked, levels).tolist() == [3, 17, 0]
+
+
 def test_margins_gathered_and_spread_are_sums_over_cells() -> None:
     shape = layout(LEVELS, MODELS["all pairs"])
     places, amounts = places_of(CELLS, *shape), np.arange(len(CELLS), dtype=float)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.cells import Cells, cells_of, in_common
-from sfumato.attacks.keys import key_names, missing_rule
+from sfumato.attacks.keys import missing_rule
+from sfumato.attacks.people import check_in_common, known_keys, people_of
 from sfumato.classes import Missing
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.engines import Kind
-from sfumato.errors import NotApplicable, unknown_name
-from sfumato.kernels.matching import Matches, best_answers, counts_within, matching_rows, totals
 from sfumato.microdata import Microdata
+
+if TYPE_CHECKING:
+    from sfumato.kernels.matching import Matches
 
 Numbers = NDArray[np.float64]
 Near = Literal["relative", "sd", "bins", "equal"]
@@ -85,11 +86,15 @@ class Attributed:
     @cached_property
     def matched(self) -> Numbers:
         """Released records that match the keys of each cell, shape (m,)."""
+        from sfumato.kernels.matching import totals
+
         return totals(self.matches, self.held.held)[self.targets.of]
 
     @cached_property
     def agreeing(self) -> Numbers:
         """Those among them whose value is right, shape (m,)."""
+        from sfumato.kernels.matching import counts_within
+
         low, high = self.reach.around(self.targets.value)
         return counts_within(self.matches, self.held.held, self.targets.of, low, high)
 
@@ -101,6 +106,8 @@ class Attributed:
 
     @cached_property
     def _best(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+        from sfumato.kernels.matching import best_answers
+
         how = self.reach
         return best_answers(self.matches, self.held.held, how.exact, how.relative, how.absolute)
 
@@ -132,7 +139,9 @@ class Attribution(Attack):
 
     He needs no alignment, so that the release may be synthetic: it is enough that both files have the same columns. Every
     original record with a value is a target. He draws one of the matching records (``answer="draw"``, as in the correct
-    attribution probability), or takes the most frequent value, of numbers the median (``answer="best"``).
+    attribution probability), or takes the most frequent value, of numbers the median (``answer="best"``). He may have some of
+    the persons only, and some keys wrong (`Snooper.coverage`, `Snooper.errors`); a file of his own is not used. Where keys were
+    recoded, he recodes what he knows in the same way, which is learned from the alignment.
     """
 
     column: str = param(doc="the confidential column he wants to know", columns="one", holds="anything")
@@ -150,9 +159,9 @@ class Attribution(Attack):
     )
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
-        """Attack every original record that has a value; nothing is random, since `right` is a probability."""
-        found = self.attributed(outcome, snooper)
-        plain = self.marginal(outcome, snooper)
+        """Attack every original record that has a value; random is only whom the snooper has, and which keys are wrong."""
+        found = self.attributed(outcome, snooper, draws)
+        plain = self.marginal(outcome, snooper, found.targets)
         draw = self.answer == "draw"
         right, without = (found.drawn, plain.drawn) if draw else (found.best, plain.best)
         if self.unmatched == "wrong":
@@ -168,25 +177,32 @@ class Attribution(Attack):
             spread(found.sure)[known],
         )
 
-    def attributed(self, outcome: Release, snooper: Snooper, targets: Microdata | None = None) -> Attributed:
-        """Return what the release says of the original's records, or of others (a holdout)."""
-        return self.between(outcome, snooper, outcome.original if targets is None else targets, outcome.masked)
+    def attributed(
+        self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None = None
+    ) -> Attributed:
+        """Return what the release says of the original's records, or of others (a holdout), as far as the snooper knows them."""
+        people = self.people(outcome, snooper, draws, targets)
+        found = self.between(outcome, snooper, people, outcome.masked)
+        if targets is None:
+            for name, mine, theirs in zip(found.targets.names, found.targets.keys, found.held.keys, strict=True):
+                check_in_common(name, mine, theirs)
+        return found
+
+    def people(self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None = None) -> Microdata:
+        """Return the original's people, or others, as the snooper knows them."""
+        names = known_keys(outcome, snooper, self.column)
+        return people_of(outcome, snooper, outcome.original if targets is None else targets, names, self.column, draws)
 
     def between(self, outcome: Release, snooper: Snooper, targets: Microdata, held: Microdata) -> Attributed:
-        """Return what one file says of the records of another."""
+        """Return what one file says of the records of another, both taken as they are."""
         names = known_keys(outcome, snooper, self.column)
         cells = [self._cells(outcome, snooper, data, names) for data in (targets, held)]
         return attribute(cells[0], cells[1], self.reach(outcome), self.missing, self.unmatched == "nearest")
 
-    def marginal(
-        self, outcome: Release, snooper: Snooper, targets: Microdata | None = None, source: Microdata | None = None
-    ) -> Attributed:
+    def marginal(self, outcome: Release, snooper: Snooper, asked: Cells, source: Microdata | None = None) -> Attributed:
         """Return what somebody concludes who knows nothing but how the values of a file (the original) are distributed."""
         names = known_keys(outcome, snooper, self.column)
-        asked, everybody = (
-            self._cells(outcome, snooper, outcome.original if data is None else data, names)
-            for data in (targets, source)
-        )
+        everybody = self._cells(outcome, snooper, outcome.original if source is None else source, names)
         return attribute(asked.whole(), everybody.whole(), self.reach(outcome), "value")
 
     def reach(self, outcome: Release) -> Reach:
@@ -225,6 +241,8 @@ def attribute(targets: Cells, held: Cells, reach: Reach, rule: Missing, nearest:
     Nearest are the records that differ in the fewest keys. Every set of so many keys is left out in turn; as no record is
     nearer, a record is found by one such set only.
     """
+    from sfumato.kernels.matching import Matches, matching_rows
+
     asked, given, held = in_common(targets, held)
     if rule != "wildcard":
         asked, given = asked + 1, given + 1  # missing is a value like any other
@@ -246,6 +264,8 @@ def _with_nearest(
     distance: NDArray[np.int64],
 ) -> Matches:
     """Add the nearest held classes of the asked ones that match none, and set how many keys they differ in."""
+    from sfumato.kernels.matching import Matches, matching_rows
+
     keys = asked.shape[1]
     found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = [
         (np.repeat(np.arange(len(asked)), np.diff(matches.starts)), matches.rows)
@@ -266,36 +286,3 @@ def _with_nearest(
     order = np.argsort(who, kind="stable")
     counts = np.bincount(who, minlength=len(asked))
     return Matches(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), which[order])
-
-
-def known_keys(outcome: Release, snooper: Snooper, column: str) -> tuple[str, ...]:
-    """Return the keys that a snooper looks a person up by who wants to know a column; refuse what cannot be compared."""
-    schema, released = outcome.original.schema, outcome.masked.engine.kinds
-    if column not in schema:
-        raise NotApplicable(unknown_name("column", column, schema.names(), "the original file"))
-    if column not in released:
-        raise NotApplicable(f"column '{column}' is not in the released file, so nothing is attributed from it.")
-    if column in snooper.keys:
-        raise NotApplicable(f"the snooper is said to know '{column}' already. Leave it out of his keys.")
-    names = tuple(name for name in key_names(outcome, snooper) if name != column)
-    if not names:
-        raise NotApplicable(
-            f"there are no keys besides '{column}'. Name what the snooper knows with Snooper(keys=...)."
-        )
-    check_alike(outcome, (*names, column))
-    return names
-
-
-def check_alike(outcome: Release, names: Sequence[str]) -> None:
-    """Refuse columns that hold other kinds of values in the release than in the original."""
-    for name in names:
-        if name not in outcome.original.schema:
-            raise NotApplicable(unknown_name("key", name, outcome.original.schema.names(), "the original file"))
-        before, after = outcome.original.kind(name), outcome.masked.kind(name)
-        if Kind.OTHER in (before, after):
-            raise NotApplicable(f"column '{name}' holds {Kind.OTHER}, which cannot be compared.")
-        if before is not after:
-            raise NotApplicable(
-                f"column '{name}' holds {before} in the original and {after} in the release, which cannot be compared. "
-                "Recode the original alike, or leave the column out."
-            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from sfumato.classes import Classes, Missing, classes_of, common_codes
 from sfumato.engines import Kind, LocalEngine
 from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
-from sfumato.kernels.matching import Held, held, sorted_within
 from sfumato.microdata import Microdata
+
+if TYPE_CHECKING:
+    from sfumato.kernels.matching import Held
 
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -52,6 +54,8 @@ class Cells:
     @cached_property
     def held(self) -> Held:
         """The values, sorted within each class."""
+        from sfumato.kernels.matching import held
+
         return held(self.of, self.value, self.count, self.classes)
 
     def per_record(self, values: NDArray[Any]) -> Numbers:
@@ -98,6 +102,8 @@ def cells_of(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[
 
 def _of_records(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[str, float]) -> Cells:
     """Numbers in memory: every record is a cell of its own."""
+    from sfumato.kernels.matching import sorted_within
+
     by = classes_of(data, keys, "value", None, widths)
     x = data.numbers(column)
     known = np.flatnonzero(~np.isnan(x))

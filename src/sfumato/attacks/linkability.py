@@ -9,7 +9,7 @@ from sfumato.attacks.controlled import ControlledAttack, some_of
 from sfumato.attacks.points import Points, as_points, comparable
 from sfumato.contract import Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
-from sfumato.errors import NotApplicable, ParameterError
+from sfumato.errors import NotApplicable, ParameterError, some
 from sfumato.microdata import Microdata
 
 Rows = NDArray[np.int64]
@@ -56,13 +56,13 @@ class LinkColumns(ControlledAttack, TwoFiles):
         count = len(outcome.masked)
         if count <= self.k:
             raise NotApplicable(
-                f"the release has no more than {self.k:,} records, so that the closest of them tell nothing."
+                f"the release has no more than {some(self.k)}, so that the closest of them tell nothing."
             )
         ids = people.batch([]).ids
         rows = some_of(ids, self.attacks, draws)
         sides = []
         for side, names in zip(("left", "right"), self.split(outcome, snooper, people), strict=True):
-            released, targets = as_points(names, outcome.masked, people)
+            released, targets = as_points(names, outcome.masked, people, precision=snooper.precision)
             sides.append(_closest(targets.take(rows), released, self.k, draws.generator(side)))
         shared = sides[0][:, :, None] == sides[1][:, None, :]
         linked = shared.any(axis=(1, 2))

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from sfumato.attacks.known import Key, Known
 from sfumato.contract import Guesses
 from sfumato.kernels.classes import classes, number_codes
-from sfumato.kernels.nearest_rows import GAP, Metric, distances, nearest_rows
+from sfumato.kernels.nearest_by_class import nearest_by_class
+from sfumato.kernels.nearest_rows import GAP, Metric, distances
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -30,7 +31,7 @@ def link(
     hint = own[first_target]
     hint = np.where(hint < 0, -1, place[hint]) if count else hint
     near = None if reach is None else (reach[0][first_target], reach[1][first_target])
-    found = nearest_rows(rows[first_row], targets[first_target], metric, sizes.astype(np.float64), hint, near)
+    found = nearest_by_class(rows[first_row], targets[first_target], metric, sizes.astype(np.float64), hint, near)
     distance, ties, nearest = found.distance[wanted], found.ties[wanted], found.row[wanted]
     guess = np.where(nearest < 0, -1, known.released[first_row[nearest]]) if count else nearest
     right = np.zeros(len(targets))

@@ -9,12 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attribution import Attribution, known_keys
+from sfumato.attacks.attribution import Attribution
+from sfumato.attacks.people import check_in_common, known_keys, people_of
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable
-from sfumato.kernels.forest import BINS, grow_forest, predict_forest
-from sfumato.kernels.linear_models import multinomial, probabilities, ridge
 from sfumato.microdata import Batch, Microdata
 
 Numbers = NDArray[np.float64]
@@ -32,6 +31,8 @@ _PENALTY = 1.0
 """Weight of the squared coefficients of a linear model, whose columns are standardised or 0 and 1."""
 _ROWS = 20_000
 """Most released records that a linear model is fitted to."""
+_VALUES = 1_000
+"""Most values of a confidential column that a model tells apart."""
 Predict = Callable[[Batch], Numbers]
 
 
@@ -59,7 +60,8 @@ class PredictByModel(Attack):
     The models are our own and small: a random forest (100 trees on at most 20,000 records each), a linear model with a ridge
     (multinomial logistic for categories, on at most 20,000 records), or the released records with the nearest keys. A cleverer
     snooper may do better. A missing key is a value of its own; records without the confidential value are left out on both
-    sides.
+    sides. He may have some of the persons only, and some keys wrong (`Snooper.coverage`, `Snooper.errors`); a file of his own is
+    not used. Where keys were recoded, he recodes what he knows in the same way, which is learned from the alignment.
     """
 
     column: str = param(doc="the confidential column he wants to know", columns="one", holds="anything")
@@ -69,8 +71,8 @@ class PredictByModel(Attack):
     )
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
-        """Attack every original record that has a value; the forest has a seed of its own, so that nothing is random."""
-        found = self.predicted(outcome, snooper)
+        """Attack every original record that has a value; random is only whom the snooper has, and which keys are wrong."""
+        found = self.predicted(outcome, snooper, draws)
         if found.values is None:
             right = np.abs(found.guess - found.truth) <= self.tolerance * np.abs(found.truth)
             plain = np.abs(np.median(found.truth) - found.truth) <= self.tolerance * np.abs(found.truth)
@@ -80,13 +82,18 @@ class PredictByModel(Attack):
         ids = outcome.original.batch([]).ids[found.known]
         return Guesses(ids, found.guess, found.truth, right.astype(np.float64), plain.astype(np.float64), found.sure)
 
-    def predicted(self, outcome: Release, snooper: Snooper, targets: Microdata | None = None) -> Predicted:
-        """Return what the model says of the original's records, or of others (a holdout)."""
-        targets = outcome.original if targets is None else targets
+    def predicted(
+        self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None = None
+    ) -> Predicted:
+        """Return what the model says of the original's records, or of others (a holdout), as far as the snooper knows them."""
         keys = known_keys(outcome, snooper, self.column)
         if self.model == "classes":
-            return self._by_classes(outcome, snooper, targets)
-        batch = targets.batch([*keys, self.column])
+            return self._by_classes(outcome, snooper, draws, targets)
+        people = outcome.original if targets is None else targets
+        people = people_of(outcome, snooper, people, keys, self.column, draws)
+        batch = people.batch([*keys, self.column])
+        if targets is None:
+            _check_categories(batch, outcome.masked.batch(keys), keys)
         predict, values = self._fitted(outcome, snooper, keys)
         known, truth = _target(batch, self.column, values)
         prediction = predict(batch.keep(known))
@@ -99,14 +106,14 @@ class PredictByModel(Attack):
             known, truth, prediction.argmax(axis=1).astype(np.float64), own, prediction.max(axis=1), values
         )
 
-    def _by_classes(self, outcome: Release, snooper: Snooper, targets: Microdata) -> Predicted:
+    def _by_classes(self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None) -> Predicted:
         attack = Attribution(
             column=self.column, near="relative", tolerance=self.tolerance, missing="value", unmatched="nearest"
         )
-        found = attack.attributed(outcome, snooper, targets)
+        found = attack.attributed(outcome, snooper, draws, targets)
         spread = found.targets.per_record
         known = ~np.isnan(spread(found.drawn))
-        if not known.any():
+        if not len(found.held.of):
             raise NotApplicable(_nothing(self.column))
         truth, guess, own, sure = (
             spread(part)[known] for part in (found.targets.value, found.guess, found.drawn, found.sure)
@@ -127,6 +134,11 @@ class PredictByModel(Attack):
             known, y = _target(released, self.column, values)
             if not known.any():
                 raise NotApplicable(_nothing(self.column))
+            if values is not None and len(values) > _VALUES:
+                raise NotApplicable(
+                    f"column '{self.column}' has {len(values):,} different values, and a model tells at most {_VALUES:,} apart. "
+                    "Use model='classes', or a coarser column."
+                )
             features = Features.of(released.keep(known), keys, snooper.precision, y, numeric)
             fit = _forest if self.model == "forest" else _linear
             outcome.memory[key] = (
@@ -155,6 +167,8 @@ class Features:
         cls, batch: Batch, keys: tuple[str, ...], widths: Mapping[str, float], y: Numbers, numeric: bool
     ) -> Features:
         """Learn from the released records; y is what will be predicted, shape (n,)."""
+        from sfumato.kernels.forest import BINS
+
         level = y if numeric else (y == np.argmax(np.bincount(y.astype(np.int64)))).astype(np.float64)
         cuts, scales, levels = {}, {}, {}
         for name in keys:
@@ -205,6 +219,8 @@ class Features:
 
 
 def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
+    from sfumato.kernels.forest import grow_forest, predict_forest
+
     code = np.zeros(len(y), np.int64) if k is None else y.astype(np.int64)
     value = y if k is None else np.ones(len(y))
     trees = grow_forest(features.bins(released), code, value, k or 1)
@@ -212,6 +228,8 @@ def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> P
 
 
 def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
+    from sfumato.kernels.linear_models import multinomial, probabilities, ridge
+
     step = max(1, -(-len(y) // _ROWS))  # every so many records: enough for a few hundred coefficients
     some, known = released.keep(np.arange(0, len(y), step)), y[::step]
     if k is None:
@@ -219,6 +237,13 @@ def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> P
         return lambda batch: _in_pieces(batch, lambda part: (level + features.design(part) @ slopes)[:, None])
     found = multinomial(features.design(some), known.astype(np.int64), k, _PENALTY)
     return lambda batch: _in_pieces(batch, lambda part: probabilities(*found, features.design(part)))
+
+
+def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None:
+    """Refuse categories that nobody has in both files; a model makes something of any number."""
+    for name in keys:
+        if released.column(name).kind is not Kind.NUMBER:
+            check_in_common(name, _coded(mine, name), _coded(released, name))
 
 
 def _in_pieces(batch: Batch, predict: Predict) -> Numbers:

@@ -119,8 +119,9 @@ def as_points(
 ) -> tuple[Points, ...]:
     """Return each file as points: numbers in standard deviations of the first file, categories 0 or 1 apart.
 
-    A missing value is a value of its own: it differs by 1 from any other, and not from another missing one. A number that is
-    constant in the first file counts as a category. `precision` gives the width of the intervals to which numbers of the other
+    A missing value is a value of its own: it differs by 1 from any other, and not from another missing one. A missing number
+    stands at the mean besides, so that it is further from an extreme one. A number that is constant in the first file counts as a
+    category, and so does a date. `precision` gives the width of the intervals to which numbers of the other
     files are known: the middle is taken.
     """
     _check_records(files)
@@ -173,7 +174,12 @@ def exact_tables(names: Sequence[str], *files: Microdata) -> tuple[Numbers, ...]
     columns: list[list[Numbers]] = [[] for _ in files]
     for name in names:
         if all(is_number(data, name) for data in files):
-            parts = [np.where(np.isnan(x), -np.inf, x) for x in (data.numbers(name) for data in files)]
+            parts = [data.numbers(name) for data in files]
+            if any(np.isinf(x).any() for x in parts):
+                raise DataError(
+                    f"column '{name}' holds infinite values, which cannot be compared. Set them to missing, or leave it out."
+                )
+            parts = [np.where(np.isnan(x), -np.inf, x) for x in parts]
         else:
             parts = [np.where(codes < 0, -np.inf, codes) for codes in coded(name, files)]
         for column, part in zip(columns, parts, strict=True):

@@ -14,7 +14,7 @@ from sfumato.cli.given import recipe_of
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import show_masks
 from sfumato.cli.load import load
-from sfumato.cli.options import METHOD, OUTPUT, READING, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
+from sfumato.cli.options import METHOD, OUTPUT, Engine, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
 from sfumato.cli.screen import Screen
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 
@@ -41,13 +41,7 @@ def mask(
     ] = False,
     schema: SchemaFile = None,
     read: Read = None,
-    engine: Annotated[
-        Literal["memory", "duckdb"],
-        typer.Option(
-            help="duckdb works on large CSV and Parquet files in pieces.",
-            rich_help_panel=READING,
-        ),
-    ] = "memory",
+    engine: Engine = "memory",
     out: Annotated[Path | None, typer.Option(help="Folder for what may be published.", rich_help_panel=OUTPUT)] = None,
     seed_file: Annotated[
         Path | None,

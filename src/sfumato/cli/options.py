@@ -61,6 +61,12 @@ ReadMasked = Annotated[
         rich_help_panel=READING,
     ),
 ]
+Engine = Annotated[
+    Literal["memory", "duckdb"],
+    typer.Option(
+        "--engine", help="duckdb works on large CSV and Parquet files in pieces.", rich_help_panel=READING
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout instead of text.", rich_help_panel=OUTPUT)
 ]

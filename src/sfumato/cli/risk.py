@@ -17,6 +17,7 @@ from sfumato.cli.options import (
     READING,
     SNOOPER,
     Coverage,
+    Engine,
     Errors,
     Json,
     Keys,
@@ -61,13 +62,17 @@ def risk(
             "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option(help="Records that fewer than this many match are counted.", min=2)] = 3,
+    k: Annotated[
+        int | None,
+        typer.Option(help="Records that fewer than this many match are counted; 3 if not given.", min=2),
+    ] = None,
     missing: Annotated[
-        Literal["wildcard", "value", "ignored"],
+        Literal["wildcard", "value", "ignored"] | None,
         typer.Option(
-            help="What a missing key means: it matches anything, is a value of its own, or its record is left out."
+            help="What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
+            "is left out."
         ),
-    ] = "wildcard",
+    ] = None,
     fraction: Annotated[
         float | None,
         typer.Option(help="Share of the population that is in the file; from the survey weights if not given.", max=1),
@@ -113,6 +118,7 @@ def risk(
     schema: SchemaFile = None,
     read: Read = None,
     read_masked: ReadMasked = None,
+    engine: Engine = "memory",
     by: Annotated[
         str | None,
         typer.Option(
@@ -148,10 +154,14 @@ def risk(
     facts = {} if cls is None else settings(cls, set_ or ())
     if cls is None and set_:
         raise Misuse("--set is for the parameters of one measure: name it with --measure.")
+    if cls is not None:
+        facts = _with_options(cls, facts, {"k": k, "missing": missing, "fraction": fraction})
+        if given := [n for n, option in (("--by", by), ("--chart", chart), ("--riskiest", riskiest)) if option]:
+            raise Misuse(f"{given[0]} is for the page of all measures: leave --measure and --column out.")
     if cls is not None and "column" in cls.parameters():
         cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
     known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
-    release = _release(screen, file, masked, align, schema, read, read_masked)
+    release = _release(screen, file, masked, align, schema, (read, read_masked), engine)
     if population is not None:
         known = known.learn(population=load_like(release.original, population))
     if holdout is not None:
@@ -166,8 +176,14 @@ def risk(
         return
     from sfumato.risk.profile import risk_profile
 
+    if by is not None:
+        release.masked.kind(by)  # refuses an unknown name before anything takes long
+    if riskiest:
+        release.check_aligned("the list of the riskiest records")
     with screen.progress() as tell:
-        profile = risk_profile(release, known, k=k, missing=missing, fraction=fraction, progress=tell)
+        profile = risk_profile(
+            release, known, k=k or 3, missing=missing or "wildcard", fraction=fraction, progress=tell
+        )
         if chart is not None:
             tell("Drawing", 0, 0)
             save_chart(profile.chart(), chart)
@@ -180,18 +196,20 @@ def _release(
     masked: Path | None,
     align: str | None,
     schema: Path | None,
-    read: list[str] | None,
-    read_masked: list[str] | None,
+    read: tuple[list[str] | None, list[str] | None],
+    engine: str,
 ) -> Release:
     from sfumato.contract import Release
 
+    if masked is not None and engine != "memory":
+        raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")
     if masked is not None:
-        return load_release(screen, file, masked, schema, (read, read_masked), align)
+        return load_release(screen, file, masked, schema, read, align)
     if align is not None:
         raise Misuse(
             "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )
-    return Release.as_it_is(load(screen, file, schema, read))
+    return Release.as_it_is(load(screen, file, schema, read[0], engine))
 
 
 def _class(name: str) -> type[Measure]:
@@ -199,6 +217,17 @@ def _class(name: str) -> type[Measure]:
     if name not in known:
         raise ParameterError(unknown_name("measure", name, known, "the list of risk measures"))
     return known[name]
+
+
+def _with_options(cls: type[Measure], facts: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return a measure's parameters with those that have an option of their own; refuse one that it does not have."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in cls.parameters():
+            raise Misuse(f"{cls.name} has no parameter {name}, so --{name} would change nothing.")
+        if name in facts:
+            raise Misuse(f"give --{name} or --set {name}=..., not both.")
+    return {**facts, **given}
 
 
 def _measures(cls: type[Measure], facts: dict[str, Any], columns: list[str] | None, release: Release) -> list[Measure]:

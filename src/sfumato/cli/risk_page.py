@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.cli.screen import Screen, percent, shown
@@ -22,8 +23,9 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
     screen.say()
     screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {len(profile.outcome.masked):,} records.")
     screen.say()
-    rows = [(s.measure, s.value, _interval(s), s.words) for s in profile.scores]
-    screen.table(("measure (lower is safer)", "value", "95 % interval", "in words"), rows, (1,))
+    rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
+    words = [_short(s.words, profile.keys) for s in profile.scores]
+    screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, words, (1,))
     screen.say()
     sizes = profile.class_sizes()
     rows_of_sizes = list(zip(sizes["matches"], sizes["records"].tolist(), map(percent, sizes["share"]), strict=True))
@@ -50,7 +52,7 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
         )
     if profile.refused:
         screen.say()
-        screen.table(("not applicable", "why"), list(profile.refused.items()))
+        screen.described(("not applicable",), [(label,) for label in profile.refused], list(profile.refused.values()))
     screen.answer(answer)
 
 
@@ -89,6 +91,11 @@ def show_scores(screen: Screen, release: Release, snooper: Snooper, measures: li
             "not_applicable": refused,
         }
     )
+
+
+def _short(words: str, keys: Sequence[str]) -> str:
+    """Return the words without the list of keys, which stands above the table."""
+    return words.replace(", ".join(keys), "the keys") if len(keys) > 2 else words
 
 
 def _interval(score: Score) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,21 @@ class Screen:
             self._out.print(Padding(table, (0, 0, 0, indent)))
         else:
             print("\n".join(" " * indent + line for line in plain_table(heads, cells, numbers)))
+
+    def described(
+        self, heads: Sequence[str], rows: Sequence[Sequence[object]], words: Sequence[str], numbers: Sequence[int] = ()
+    ) -> None:
+        """Print a table with a sentence about each row below it, as wide as the screen."""
+        if self.as_json:
+            return
+        head, rule, *lines = plain_table(heads, [[shown(cell) for cell in row] for row in rows], numbers)
+        room = self._out.width - 4 if self._out.is_terminal else sys.maxsize
+        _print(self._out, head, "bold")
+        _print(self._out, rule, "")
+        for line, sentence in zip(lines, words, strict=True):
+            _print(self._out, line, "")
+            for part in textwrap.wrap(sentence, max(room, 20)):
+                _print(self._out, f"    {part}", "dim")
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Print the JSON document, where one was asked for."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
-from sfumato.errors import DataError, NotApplicable, unknown_name
+from sfumato.errors import DataError, NotApplicable, some, unknown_name
 from sfumato.files import whole_folder
 from sfumato.microdata import Microdata
 
@@ -85,8 +85,9 @@ class Release:
             )
         if shared := len(np.intersect1d(held.batch([]).ids, self.original.batch([]).ids)):
             raise DataError(
-                f"{shared:,} records of the holdout are in the original as well, so the mask has seen them. Split the file "
-                "first: kept, held = hold_out(data, 0.5, draws); then mask `kept` alone."
+                f"{some(shared)} of the holdout {'is' if shared == 1 else 'are'} in the original as well, so the mask has seen "
+                f"{'it' if shared == 1 else 'them'}. Split the file first: kept, held = hold_out(data, 0.5, draws); then mask `kept` "
+                "alone."
             )
         return dataclasses.replace(self, holdout=held, memory={})
 

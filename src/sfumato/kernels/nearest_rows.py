@@ -182,7 +182,7 @@ def _plant(points, row, metric):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _find(points, row, sizes, box, gaps, targets, order, metric, own, low, high, whole, distance, ties, nearest):  # type: ignore[no-untyped-def]
+def _find(points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, distance, ties, nearest):  # type: ignore[no-untyped-def]
     n = points.shape[0]
     leaves = (box.shape[0] + 1) // 2
     stack, bounds = np.empty(64, np.int64), np.empty(64)
@@ -194,9 +194,9 @@ def _find(points, row, sizes, box, gaps, targets, order, metric, own, low, high,
         t = order[at]
         q = targets[t]
         least, most = (low[t], high[t]) if low.size else (anywhere, anywhere)
-        best, count, found = np.inf, 0.0, -1
+        best, count, found = within[t], 0.0, -1
         if own[t] >= 0:  # a first bound; the row itself is met again on the way
-            best = _distance(points, place[own[t]], q, metric, least, most, np.inf)
+            best = min(best, _distance(points, place[own[t]], q, metric, least, most, np.inf))
         stack[0], bounds[0], top = 0, 0.0, 0
         while top >= 0:
             node, corner = stack[top], bounds[top]
@@ -238,12 +238,13 @@ def nearest_rows(
     sizes: Numbers | None = None,
     own: Rows | None = None,
     reach: tuple[Numbers, Numbers] | None = None,
+    within: Numbers | None = None,
 ) -> Nearest:
     """Return for each target (m, p) the nearest of the rows (n, p), and how many are as near.
 
     `sizes` (n,) says how many records a row stands for. `own` (m,) names a row that may well be the nearest (-1: none): the
     search is quicker, the answer the same. `reach` gives for each target the lowest and the highest value of each column,
-    (m, p) each, that a row may have; gaps are never out of reach.
+    (m, p) each, that a row may have; gaps are never out of reach. Rows farther than `within` (m,) are not looked for.
 
     >>> metric = Metric(*(np.array([value]) for value in (1.0, -1.0, 0.0, 0.0, 0.0)))
     >>> nearest_rows(np.array([[1.0], [4.0], [8.0]]), np.array([[6.0], [1.5]]), metric)
@@ -259,11 +260,14 @@ def nearest_rows(
         low, high = (np.empty((0, 0)),) * 2 if reach is None else reach
         targets = np.ascontiguousarray(targets, np.float64)
         own = np.full(m, -1, np.int64) if own is None else own
+        within = np.full(m, np.inf) if within is None else within
         whole = bool(
             reach is None and (metric.limit < 0).all() and np.isfinite(rows).all() and np.isfinite(targets).all()
         )
         order = _walk(targets, row, own)
-        _find(points, row, sizes, box, gaps, targets, order, metric, own, low, high, whole, distance, ties, nearest)
+        _find(
+            points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, distance, ties, nearest
+        )
     return Nearest(distance, ties, nearest)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable, ParameterError
+from sfumato.errors import NotApplicable, ParameterError, out_of, some
 from sfumato.kernels.classes import classes
 from sfumato.risk.distributions import ROUNDING, Distributions, distributions, keys_beside
 from sfumato.risk.keys import RULES, missing_rule, of_original
@@ -77,8 +77,8 @@ class AlphaK(DirectMeasure):
         broken, largest, least = int(sizes[small | frequent].sum()), float(np.nanmax(share)), int(np.nanmin(size))
         return self.result(
             broken / n,
-            f"{broken:,} of {n:,} records are in classes of {', '.join(keys)} without {self._asked}; a sensitive value of "
-            f"'{self.column}' has at most {100 * largest:.3g} % of a class, and the smallest class has {least:,}",
+            f"{out_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self._asked}; a sensitive value of "
+            f"'{self.column}' has at most {100 * largest:.3g} % of a class, and the smallest class has {some(least)}",
             details={
                 "records in violating classes": float(broken),
                 "records below k": float(sizes[small].sum()),

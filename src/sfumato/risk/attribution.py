@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attribution import NEAR, Attribution, Near, bins_rule, near_rule, tolerance_rule
+from sfumato.attacks.attribution import NEAR, Attributed, Attribution, Near, bins_rule, near_rule, tolerance_rule
 from sfumato.classes import Missing
-from sfumato.contract import DirectMeasure, Release, Side, param
+from sfumato.contract import DirectMeasure, Draws, Release, Side, Snooper, param
 from sfumato.engines import Kind
 from sfumato.errors import NotApplicable
 from sfumato.microdata import Microdata
@@ -18,6 +18,26 @@ from sfumato.risk.keys import RULES, missing_rule
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
+
+
+def seed_rule() -> Any:
+    """Declare the parameter `seed`, which every measure has for which `Snooper.coverage` and `Snooper.errors` matter."""
+    return param(
+        default=1,
+        doc="seed of what is random in the snooper's file: whom it covers, which keys are wrong",
+        low=0,
+        integer=True,
+    )
+
+
+def snoopers_draws(seed: int) -> Draws:
+    """Return the draws that the snooper's file is made with."""
+    return Draws(seed).child("snooper")
+
+
+def own_file(snooper: Snooper) -> str:
+    """Return in words that a file of the snooper's own plays no role, if he has one."""
+    return "" if snooper.external is None else "; his own file is not used: he has the original's keys"
 
 
 class KeyedMeasure(DirectMeasure, abstract=True):
@@ -82,6 +102,12 @@ class AttributionMeasure(KeyedMeasure, abstract=True):
     """A measure that scores what the attribution attack answers, minus what could be guessed without the release."""
 
     against: Against = against_rule()
+    seed: int = seed_rule()
+
+    @property
+    def draws(self) -> Draws:
+        """What is random in the snooper's file: the same for every measure with the same seed."""
+        return snoopers_draws(self.seed)
 
     @property
     def beyond(self) -> str:
@@ -107,20 +133,22 @@ def average(values: Numbers, counts: NDArray[Any], sentence: str) -> tuple[float
     return float((values[known] * counts[known]).sum()) / n, n
 
 
-def nobody(column: str) -> str:
+def nobody(found: Attributed, column: str, where: str = "the original") -> str:
     """Return why there is nothing to score, in words."""
+    if not len(found.targets.of):
+        return f"no record of {where} has a value of '{column}' (and the keys that are needed), so there is nothing to attribute."
+    if not len(found.held.of):
+        return f"no released record has a value of '{column}' (and the keys that are needed), so nothing is attributed."
     return (
-        f"no record that has '{column}' and the keys finds a released one with the same keys, so that nothing is attributed. "
+        f"no record of {where} that has '{column}' finds a released one with the same keys, so nothing is attributed. "
         "Use fewer or coarser keys (Snooper(precision=...)), or unmatched='wrong' or 'nearest' where there is such a choice."
     )
 
 
-def excess_of(
-    right: Numbers, counts: NDArray[Any], plain: Numbers, rest: tuple[float, int] | None, column: str
-) -> Excess:
+def excess_of(found: Attributed, right: Numbers, plain: Numbers, rest: tuple[float, int] | None, column: str) -> Excess:
     """Return the rate among those answered (NaN: not answered) with its baseline: from the marginal, or as measured on others."""
-    rate, n = average(right, counts, nobody(column))
+    counts = found.targets.count
+    rate, n = average(right, counts, nobody(found, column))
     if rest is not None:
         return Excess(rate, n, *rest)
-    baseline, _ = average(np.where(np.isnan(right), np.nan, plain), counts, nobody(column))
-    return Excess(rate, n, baseline)
+    return Excess(rate, n, average(np.where(np.isnan(right), np.nan, plain), counts, "")[0])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import out_of
 from sfumato.risk.distributions import ROUNDING, Cells, distributions, keys_beside
 from sfumato.risk.keys import RULES, missing_rule
 from sfumato.schema import Schema
@@ -63,7 +64,7 @@ class BetaLikeness(DirectMeasure):
         broken, largest = found.records_in(excess > ROUNDING), float(gain.max())
         return self.result(
             broken / n,
-            f"{broken:,} of {n:,} records are in classes of {', '.join(keys)} without {self.kind} {self.beta:g}-likeness; "
+            f"{out_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.kind} {self.beta:g}-likeness; "
             f"at most, a value of '{self.column}' is {1 + largest:.3g} times as frequent in a class as in the file",
             details={
                 "records in violating classes": float(broken),

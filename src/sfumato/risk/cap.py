@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attribution import Attributed, Unmatched
+from sfumato.charts.words import counted
 from sfumato.contract import Release, Score, Snooper, param
-from sfumato.risk.attribution import AttributionMeasure, average, excess_of, nobody
+from sfumato.risk.attribution import AttributionMeasure, average, excess_of, nobody, own_file
 from sfumato.risk.excess import share
 
 Numbers = NDArray[np.float64]
@@ -52,20 +53,21 @@ class CAP(AttributionMeasure):
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Take the mean probability, and compare."""
         attack, holdout = self.attack(unmatched=self.unmatched), self.holdout(outcome)
-        found = attack.attributed(outcome, snooper)
+        found = attack.attributed(outcome, snooper, self.draws)
         right, counts = self._right(found), found.targets.count
         rest = None
         if holdout is not None:
-            others = attack.attributed(outcome, snooper, holdout)
-            rest = average(self._right(others), others.targets.count, f"{nobody(self.column)} (In the holdout.)")
-        plain = attack.marginal(outcome, snooper).drawn
-        excess = excess_of(right, counts, plain, rest, self.column)
+            others = attack.attributed(outcome, snooper, self.draws, holdout)
+            rest = average(self._right(others), others.targets.count, nobody(others, self.column, "the holdout"))
+        plain = attack.marginal(outcome, snooper, found.targets).drawn
+        excess = excess_of(found, right, plain, rest, self.column)
         value, interval = excess.choose(self.what)
         exact = (found.matched > 0) & (found.distance[found.targets.of] == 0)
         return self.result(
             value,
             f"who takes a released record with a person's keys at random is {self.right_means(outcome)} about {self.column} "
-            f"in {share(excess.rate)} of {excess.n:,} cases; {self.compared} it is {share(excess.baseline)}",
+            f"in {share(excess.rate)} of {counted(excess.n, 'case')}; {self.compared} it is {share(excess.baseline)}"
+            f"{own_file(snooper)}",
             interval=interval,
             details={
                 **excess.details,

@@ -12,7 +12,7 @@ from sfumato.classes import Classes, Missing
 from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable, some
 from sfumato.kernels.negative_binomial import reciprocal_moments
-from sfumato.risk.keys import population_classes, released_classes
+from sfumato.risk.keys import nothing_in_common, population_classes, released_classes
 
 Numbers = NDArray[np.float64]
 
@@ -90,8 +90,14 @@ def in_population(outcome: Release, snooper: Snooper, missing: Missing, fraction
     if snooper.population is None:
         return expected_in_population(outcome, snooper, missing, fraction)
     found = released_classes(outcome, snooper, missing)
-    counts = found.counts_in(population_classes(snooper.population, found, snooper))
+    people = population_classes(snooper.population, found, snooper)
+    counts = found.counts_in(people)
     lacking = int(found.sizes[counts < found.sizes * (1 - 1e-9)].sum())
+    if lacking and (name := nothing_in_common(found, people)):
+        raise NotApplicable(
+            f"no value of key '{name}' in the release is in the population table. Code it there as it is released: recoded in "
+            "the same way, with the same labels, numbers as numbers and text as text."
+        )
     if lacking:
         raise NotApplicable(
             f"the population table has fewer persons than the release for the keys of {lacking:,} of "

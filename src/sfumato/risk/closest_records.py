@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.controlled import holdout_of
 from sfumato.attacks.points import Closest, Points, as_points, comparable
 from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, some
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -87,8 +87,8 @@ class DCR(ClosestRecords):
         near, far = (float(np.quantile(found.distances[:, 0], 0.05)) for found in (inside, outside))
         return self.result(
             value,
-            f"{100 * (value + 0.5):.3g} % of {count:,} released records are closest to an original record rather than to one "
-            f"that was set aside, where 50 % is ideal; {NO_MEMBERSHIP}",
+            f"{100 * (value + 0.5):.3g} % of {some(count, 'released record')} {'is' if count == 1 else 'are'} closest to an "
+            f"original record rather than to one that was set aside, where 50 % is ideal; {NO_MEMBERSHIP}",
             interval=(min(ends[0], value), max(ends[1], value)),
             details={
                 "share closest to the original": value + 0.5,
@@ -110,7 +110,9 @@ class NNDR(ClosestRecords):
 
     The ratio is near 0 for a released record that stands beside one record alone. The value is 1 - a/b, where a is the mean ratio
     to original records and b that to held-out ones: 0 if the release favours neither, 1 for an exact copy of records that are
-    all different. The ratio hardly depends on the size of the files.
+    all different. For numbers the ratio hardly depends on the size of a file; for categories it does, since a larger file has
+    more records that are equally close. So of a larger holdout a random part is taken, as large as the original, and a smaller
+    one is refused if there are categories.
     """
 
     def label(self) -> str:
@@ -126,9 +128,9 @@ class NNDR(ClosestRecords):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare the ratios; the interval is that of a ratio of means (delta method), clustered by closest record."""
-        inside, outside = self.closest(outcome)
-        if min(found.rows.shape[1] for found in (inside, outside)) < 2:
+        if min(len(outcome.original), len(holdout_of(outcome))) < 2:
             raise NotApplicable("a ratio of distances needs at least two records in the original and in the holdout.")
+        inside, outside = self.closest_of_equal_files(outcome)
         near, other = ratios(inside.distances), ratios(outside.distances)
         a, b, count = float(near.mean()), float(other.mean()), len(near)
         if b == 0:
@@ -139,9 +141,9 @@ class NNDR(ClosestRecords):
         value = 1 - a / b
         return self.result(
             value,
-            f"over {count:,} released records the closest record is on average {a:.3g} times as far as the second closest in "
-            f"the original, and {b:.3g} times in the holdout; {NO_MEMBERSHIP}",
-            interval=(value - half, value + half),
+            f"over {some(count, 'released record')} the closest record is on average {a:.3g} times as far as the second closest "
+            f"in the original, and {b:.3g} times in the holdout; {NO_MEMBERSHIP}",
+            interval=(value - half, min(value + half, 1.0)),
             details={
                 "mean ratio, original": a,
                 "mean ratio, holdout": b,
@@ -150,6 +152,20 @@ class NNDR(ClosestRecords):
                 "released records looked at": float(count),
             },
         )
+
+    def closest_of_equal_files(self, outcome: Release) -> tuple[Closest, Closest]:
+        """Return the two closest records of each released one, in the original and in as many records of the holdout."""
+        original, held, released = self.points(outcome)
+        if len(held) < len(original) and held.numbers < held.x.shape[1]:
+            raise NotApplicable(
+                "where categories are compared, records of a larger file are equally close more often, so the holdout must have "
+                "as many records as the original. Set half of the file aside: hold_out(data, 0.5, draws)."
+            )
+        inside, outside = self.closest(outcome)
+        if len(held) <= len(original):
+            return inside, outside
+        part = Draws(self.seed).generator("part of the holdout").choice(len(held), len(original), replace=False)
+        return inside, released.near(held.take(np.sort(part)), 2)
 
 
 def nearest_share(near: Closest, far: Closest) -> Numbers:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.errors import out_of
 from sfumato.risk.distributions import ROUNDING, Cells, distributions, keys_beside
 from sfumato.risk.keys import RULES, missing_rule
 from sfumato.schema import Schema
@@ -64,7 +65,7 @@ class DeltaDisclosure(DirectMeasure):
         most = "a class lacks a value altogether" if np.isinf(largest) else f"the largest |log2(q/p)| is {largest:.3g}"
         return self.result(
             broken / n,
-            f"{broken:,} of {n:,} records are in classes of {', '.join(keys)} without {self.delta:g}-disclosure privacy of "
+            f"{out_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.delta:g}-disclosure privacy of "
             f"'{self.column}'; {most}",
             details={
                 "records in violating classes": float(broken),

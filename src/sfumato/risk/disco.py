@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attribution import Attributed
+from sfumato.charts.words import counted
 from sfumato.contract import Release, Score, Snooper
-from sfumato.risk.attribution import AttributionMeasure, average, excess_of, nobody
+from sfumato.risk.attribution import AttributionMeasure, average, excess_of, nobody, own_file
 from sfumato.risk.excess import share
 
 Numbers = NDArray[np.float64]
@@ -37,15 +38,15 @@ class Disco(AttributionMeasure):
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records that are disclosed, and compare."""
         attack, holdout = self.attack(answer="best"), self.holdout(outcome)
-        found = attack.attributed(outcome, snooper)
+        found = attack.attributed(outcome, snooper, self.draws)
         counts, disclosed = found.targets.count, self._disclosed(found)
         rest = None
         if holdout is not None:
-            others = attack.attributed(outcome, snooper, holdout)
-            rest = average(self._disclosed(others), others.targets.count, f"{nobody(self.column)} (In the holdout.)")
+            others = attack.attributed(outcome, snooper, self.draws, holdout)
+            rest = average(self._disclosed(others), others.targets.count, nobody(others, self.column, "the holdout"))
         # somebody who has the column alone answers for the same people
-        plain = np.where(self._disclosive(found), attack.marginal(outcome, snooper).best, 0.0)
-        excess = excess_of(disclosed, counts, plain, rest, self.column)
+        plain = np.where(self._disclosive(found), attack.marginal(outcome, snooper, found.targets).best, 0.0)
+        excess = excess_of(found, disclosed, plain, rest, self.column)
         value, interval = excess.choose(self.what)
         itself = attack.between(outcome, snooper, outcome.original, outcome.original)
         hit = disclosed > 0
@@ -57,7 +58,7 @@ class Disco(AttributionMeasure):
         return self.result(
             value,
             f"the release gives {self.column} away with certainty, and is {self.right_means(outcome)}, for {number:,} of "
-            f"{excess.n:,} records; {self.compared} it would be {share(excess.baseline)} of them",
+            f"{counted(excess.n, 'record')}; {self.compared} it would be {share(excess.baseline)} of them{own_file(snooper)}",
             interval=interval,
             details={
                 **excess.details,

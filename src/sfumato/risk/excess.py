@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sfumato.contract import Release, param, wilson
+from sfumato.charts.words import counted
+from sfumato.contract import Release, Success, param, wilson
 from sfumato.errors import NotApplicable
 from sfumato.microdata import Microdata
+from sfumato.risk.controlled import residual
 
 Against = Literal["marginal", "holdout"]
 What = Literal["excess", "rate"]
@@ -50,36 +51,49 @@ class Excess:
     baseline: float
     n_baseline: int | None = None
     """How many people the baseline was measured on; None where it is known."""
+    effective: float | None = None
+    """How many independent answers the rate is worth; n, if None."""
+    effective_baseline: float | None = None
+    """The same of the baseline."""
 
     @property
     def value(self) -> float:
         """(rate - baseline) / (1 - baseline): what the release added, as a share of what was left to learn."""
         if self.baseline >= 1:
+            self._check_left()
             return 0.0
         return round((self.rate - self.baseline) / (1 - self.baseline), 15)  # 0.6 - 0.5 is not 0.1
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the rate, moved; with an estimated baseline Newcombe's (1998, method 10) for the difference.
-
-        The difference is divided by 1 - baseline as it was found.
-        """
-        low, high = wilson(self.rate * self.n, self.n)
-        difference, left = self.rate - self.baseline, 1 - self.baseline
-        below, above = self.rate - low, high - self.rate
+        """Wilson's interval of the rate, moved; with an estimated baseline that of a ratio of two shares (see `residual`)."""
         if self.n_baseline is not None:
-            first, last = wilson(self.baseline * self.n_baseline, self.n_baseline)
-            below = math.hypot(below, last - self.baseline)
-            above = math.hypot(above, self.baseline - first)
-        if left <= 0:
+            self._check_left()
+            sides = (self.rate, self.effective or self.n), (self.baseline, self.effective_baseline or self.n_baseline)
+            inside, outside = (Success(round(n), rate, wilson(rate * n, n), 0.0) for rate, n in sides)
+            return residual(inside, outside)[1]
+        if self.baseline >= 1:
             return (0.0, 0.0)
-        return (difference - below) / left, min(1.0, (difference + above) / left)
+        low, high = self._of_rate
+        return (low - self.baseline) / (1 - self.baseline), min(1.0, (high - self.baseline) / (1 - self.baseline))
+
+    @property
+    def _of_rate(self) -> tuple[float, float]:
+        n = self.effective or self.n
+        return wilson(self.rate * n, n)
+
+    def _check_left(self) -> None:
+        """Refuse a share of nothing: what a few others would not have told is not known."""
+        if self.n_baseline is not None and self.baseline >= 1:
+            raise NotApplicable(
+                f"the same attack is right about all of the {counted(self.n_baseline, 'record')} of the holdout that it answers "
+                "for, so that nothing is left of which the release could add a share. Take a larger holdout, more keys, or "
+                "what='rate'."
+            )
 
     def choose(self, what: What) -> tuple[float, tuple[float, float]]:
         """Return the value that was asked for, and its interval."""
-        if what == "rate":
-            return self.rate, wilson(self.rate * self.n, self.n)
-        return self.value, self.interval
+        return (self.rate, self._of_rate) if what == "rate" else (self.value, self.interval)
 
     @property
     def details(self) -> dict[str, float]:

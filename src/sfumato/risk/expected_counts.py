@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,7 +115,7 @@ class MainEffects:
         if every is None:
             return None
         observed = np.zeros(len(every))
-        observed[find_rows(list(every.T), list(full.T))] = self.table.sizes[self.table.complete]
+        observed[find_cells(every, full, self.table.levels)] = self.table.sizes[self.table.complete]
         size = 1_000_000
         return ((observed[i : i + size], self._product(every[i : i + size])) for i in range(0, len(every), size))
 
@@ -179,7 +180,7 @@ class Interactions:
 
     def _places(self) -> NDArray[np.int64]:
         full = self.table.codes[self.table.complete]
-        return find_rows(list(self.every.T), list(full.T))
+        return find_cells(self.every, full, self.table.levels)
 
     def _incomplete(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]]:
         """Yield for each set of known keys: classes that lack the others, places of cells and classes in its margin, its size."""
@@ -191,6 +192,14 @@ class Interactions:
             both = np.vstack([self.every[:, keys], self.table.codes[np.ix_(mine, keys)]])
             place, sizes = classes(list(both.T), len(both))
             yield mine, place[None, : len(self.every)].astype(np.int32), place[len(self.every) :], len(sizes)
+
+
+def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.int64]:
+    """Return the rows of `every`, cells in lexical order, that hold the cells asked for; shapes (k, keys), (c, keys) to (c,)."""
+    if math.prod(levels) >= 2**62:
+        return find_rows(list(every.T), list(asked.T))
+    here, wanted = (np.ravel_multi_index(tuple(codes.T), tuple(levels)) for codes in (every, asked))
+    return np.asarray(np.searchsorted(here, wanted), np.int64)
 
 
 def associated(table: Table) -> list[tuple[int, int]]:

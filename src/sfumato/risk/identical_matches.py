@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.controlled import holdout_of
 from sfumato.attacks.points import comparable, exact_tables
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.errors import out_of
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.schema import Schema
 
@@ -48,7 +49,7 @@ class IMS(DirectMeasure):
         )
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
-        """Count the copies; the interval of the difference is Newcombe's (1998, method 10)."""
+        """Count the copies; the interval of the difference is Newcombe's (1998, method 10), of so many different records."""
         held = holdout_of(outcome)
         files = outcome.masked, outcome.original, held
         released, original, other = same_records(exact_tables(comparable(outcome, self.using, held), *files))
@@ -57,8 +58,13 @@ class IMS(DirectMeasure):
         copies = np.bincount(original, minlength=size)[released] > 0
         chance = any_of(np.bincount(other, minlength=size), m, min(n, m))[released]
         a, b, count = float(copies.mean()), float(chance.mean()), len(released)
-        (low, high), (lower, upper) = wilson(a * count, count), wilson(b * count, count)
-        words = f"{int(copies.sum()):,} of {count:,} released records are exact copies of an original record, "
+        (low, high), (lower, upper) = (
+            wilson(share * free, free)
+            for share, free in ((a, independent(copies, released)), (b, independent(chance, released)))
+        )
+        words = (
+            f"{out_of(int(copies.sum()), count, ('is', 'are'), 'released record')} exact copies of an original record, "
+        )
         words += f"{100 * b:.3g} % would be by chance"
         return self.result(
             a - b,
@@ -74,6 +80,20 @@ def same_records(tables: tuple[Numbers, ...]) -> list[NDArray[np.int64]]:
     every = np.vstack(tables)
     labels, _ = classes([number_codes(column) for column in every.T], len(every))
     return np.split(np.asarray(labels, np.int64), np.cumsum([len(t) for t in tables])[:-1])
+
+
+def independent(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
+    """Return how many released records there are in effect: those that are the same are copies together or not at all.
+
+    Their number over the design effect of clusters: the variance of a mean of clusters over that of single records.
+
+    >>> independent(np.array([1, 1, 0, 0]), np.array([0, 1, 2, 3])), independent(np.array([1, 1, 0, 0]), np.array([0, 0, 1, 1]))
+    (4.0, 2.0)
+    """
+    errors = hits - hits.mean()
+    sums = np.bincount(labels, errors)
+    total = float(sums @ sums)
+    return len(hits) * min(float(errors @ errors) / total, 1.0) if total > 0 else float(len(hits))
 
 
 def any_of(counts: NDArray[np.int64], people: int, size: int) -> Numbers:

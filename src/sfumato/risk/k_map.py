@@ -8,6 +8,7 @@ import numpy as np
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
+from sfumato.errors import out_of
 from sfumato.risk.delta_presence import population_matches
 from sfumato.risk.keys import RULES, key_names, missing_rule, of_original
 from sfumato.schema import Schema
@@ -46,7 +47,7 @@ class KMap(DirectMeasure):
         below, fewest = int(found.sizes[persons < self.k].sum()), float(persons.min())
         return self.result(
             below / n,
-            f"{below:,} of {n:,} records match fewer than {self.k} persons of the population on "
+            f"{out_of(below, n, ('matches', 'match'))} fewer than {self.k} persons of the population on "
             f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {fewest:,.6g}",
             details={
                 "records below k": float(below),

@@ -12,7 +12,15 @@ from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable, SfumatoError, unknown_name
 from sfumato.microdata import Microdata
 
-__all__ = ["RULES", "key_names", "missing_rule", "of_original", "population_classes", "released_classes"]
+__all__ = [
+    "RULES",
+    "key_names",
+    "missing_rule",
+    "nothing_in_common",
+    "of_original",
+    "population_classes",
+    "released_classes",
+]
 
 
 def released_classes(
@@ -50,13 +58,13 @@ def population_classes(population: Microdata, found: Classes, snooper: Snooper) 
         raise NotApplicable(f"the population table cannot be used: {reason}") from None
     if not len(people):
         raise NotApplicable("the population table has nobody in it, or a missing key for everybody.")
-    for name, ours, theirs in zip(found.names, _values(found), _values(people), strict=True):
-        if ours and theirs and ours.isdisjoint(theirs):
-            raise NotApplicable(
-                f"no value of key '{name}' in the release is in the population table. Code it there as it is released: "
-                "recoded in the same way, with the same labels, numbers as numbers and text as text."
-            )
     return people
+
+
+def nothing_in_common(found: Classes, people: Classes) -> str | None:
+    """Return the first key that takes no value in both files, as if it were coded otherwise in one of them."""
+    pairs = zip(found.names, _values(found), _values(people), strict=True)
+    return next((name for name, ours, theirs in pairs if ours and theirs and ours.isdisjoint(theirs)), None)
 
 
 def _values(found: Classes) -> list[set[Any]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, out_of
 from sfumato.risk.distributions import ROUNDING, Cells, distributions, keys_beside
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
@@ -40,7 +40,8 @@ def recursive_diversity(cells: Cells, c: float) -> Numbers:
     before = np.cumsum(counts) - counts
     tail = np.repeat(before[first] + cells.totals, cells.distinct) - before
     most = np.repeat(counts[first], cells.distinct)
-    return np.add.reduceat((most < c * tail).astype(np.float64), first)  # tails fall, so the first l hold
+    holds = most < c * tail * (1 - ROUNDING)  # the bound is strict, and 1.1 * 10 is above 11 by rounding alone
+    return np.add.reduceat(holds.astype(np.float64), first)  # tails fall, so the first l hold
 
 
 class LDiversity(DirectMeasure):
@@ -127,7 +128,7 @@ class LDiversity(DirectMeasure):
             details |= {f"smallest l of {c}": float(d.min()) for c, d in zip(self.over, diversity, strict=True)}
         return self.result(
             below / n,
-            f"{below:,} of {n:,} records are in classes of {', '.join(keys)} without {self._asked}; "
+            f"{out_of(below, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self._asked}; "
             f"the least diverse class has {_amount(self.kind, least)}",
             details=details,
             find_records=(lambda: np.asarray(of_original(outcome, fine, each))) if outcome.aligned else None,

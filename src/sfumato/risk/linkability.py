@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from sfumato.attacks.controlled import ControlledAttack
 from sfumato.attacks.linkability import LinkColumns, TwoFiles
+from sfumato.errors import some
 from sfumato.risk.controlled import ControlledRisk
 
 
@@ -30,4 +31,4 @@ class Linkability(ControlledRisk, TwoFiles):
     @property
     def variant(self) -> str:
         """How many records are looked at."""
-        return f"{self.k} closest released records; {super().variant}"
+        return f"{some(self.k, 'closest released record')}; {super().variant}"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.membership import Telling, TellMembers
 from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.errors import some
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -68,9 +69,9 @@ class Membership(DirectMeasure, Telling):
         members, others = len(curve.members), len(curve.others)
         return self.result(
             value,
-            f"{100 * tpr:.3g} % of {members:,} members are found when {100 * self.false_positives:.3g} % of {others:,} others "
-            f"are taken for members too; of a member and another person the right one is picked in {100 * auc:.3g} % of the "
-            "cases (50 % is chance)",
+            f"{100 * tpr:.3g} % of {some(members, 'member')} are found when {100 * self.false_positives:.3g} % of "
+            f"{some(others, 'other')} are taken for members too; of a member and another person the right one is picked in "
+            f"{100 * auc:.3g} % of the cases (50 % is chance)",
             interval=(min(low, value), max(high, value)),
             details={
                 "AUC": auc, "AUC, lower limit": auc_ends[0], "AUC, upper limit": auc_ends[1],

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.model import MODELS, Model, PredictByModel, Predicted
+from sfumato.charts.words import counted
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.errors import NotApplicable
+from sfumato.risk.attribution import own_file, seed_rule, snoopers_draws
 from sfumato.risk.excess import AGAINST, Against, Excess, What, against_rule, holdout_of, share, what_rule
 from sfumato.schema import Schema
 
@@ -47,6 +49,7 @@ class RAPID(DirectMeasure):
     )
     against: Against = against_rule()
     what: What = what_rule()
+    seed: int = seed_rule()
 
     def label(self) -> str:
         """Return a few words for a legend."""
@@ -67,7 +70,8 @@ class RAPID(DirectMeasure):
         """Fit, predict, count and compare."""
         attack = PredictByModel(column=self.column, model=self.model, tolerance=self.tolerance)
         holdout = holdout_of(outcome, self.label()) if self.against == "holdout" else None
-        found = attack.predicted(outcome, snooper)
+        draws = snoopers_draws(self.seed)
+        found = attack.predicted(outcome, snooper, draws)
         if not len(found.truth):
             raise NotApplicable(
                 f"no original record has a value of '{self.column}', so that there is nothing to disclose."
@@ -78,7 +82,7 @@ class RAPID(DirectMeasure):
         if holdout is None:
             excess = Excess(rate, n, float(self._by_column(found, shares).mean()))
         else:
-            others = attack.predicted(outcome, snooper, holdout)
+            others = attack.predicted(outcome, snooper, draws, holdout)
             if not len(others.truth):
                 raise NotApplicable(
                     f"no record of the holdout has a value of '{self.column}', so that nothing can be compared."
@@ -97,8 +101,8 @@ class RAPID(DirectMeasure):
             details = {"share predicted rightly": float(right.mean())}
         return self.result(
             value,
-            f"with {MODELS[self.model]} a snooper predicts {self.column} {how} for {int(at_risk.sum()):,} of {n:,} "
-            f"records; {where} it is {share(excess.baseline)}",
+            f"with {MODELS[self.model]} a snooper predicts {self.column} {how} for {int(at_risk.sum()):,} of "
+            f"{counted(n, 'record')}; {where} it is {share(excess.baseline)}{own_file(snooper)}",
             interval=interval,
             details={**excess.details, "records at risk": float(at_risk.sum()), **details},
             find_records=lambda: self._per_record(found, at_risk),
@@ -107,8 +111,7 @@ class RAPID(DirectMeasure):
     def _at_risk(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
         if found.values is None:
             return self._errors(found.guess, found.truth, shares) < self.tolerance
-        assert found.probability is not None  # noqa: S101 - categories have one
-        return shares.gains(found.probability, found.truth) > self.gain
+        return shares.gains(found) > self.gain
 
     def _by_column(self, found: Predicted, shares: _Shares) -> NDArray[np.bool_]:
         """Whether each target is at risk from somebody who knows the column's distribution alone: he gains nothing on it."""
@@ -134,17 +137,20 @@ class RAPID(DirectMeasure):
 
 
 class _Shares:
-    """How the column is distributed in the original: the share of each code, or the standard deviation."""
+    """How the column is distributed in the original: the share of each value, or the standard deviation."""
 
     def __init__(self, original: Predicted) -> None:
         self.sd = float(original.truth.std()) if original.values is None else 0.0
         counts = np.zeros(0) if original.values is None else np.bincount(original.truth.astype(np.int64))
-        self.of = counts / max(counts.sum(), 1)
+        # by value, since others' codes may stand for other values
+        self.of = dict(zip(original.values or (), counts / max(counts.sum(), 1), strict=False))
 
-    def gains(self, probability: Numbers, truth: Numbers) -> Numbers:
+    def gains(self, found: Predicted) -> Numbers:
         """Return (g - b) / (1 - b), shape (m,); 0 where everybody has the value."""
-        inside = truth < len(self.of)
-        b = np.zeros(len(truth))
-        b[inside] = self.of[truth[inside].astype(np.int64)]
+        assert found.probability is not None  # noqa: S101 - categories have one
+        values = found.values or ()
+        # codes past the values are of values that the release does not have, so that g is 0 whatever b is
+        table = np.array([self.of.get(v, 0.0) for v in values] + [0.0])
+        b = table[np.minimum(found.truth.astype(np.int64), len(values))]
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(b >= 1, 0.0, (probability - b) / (1 - b))
+            return np.where(b >= 1, 0.0, (found.probability - b) / (1 - b))

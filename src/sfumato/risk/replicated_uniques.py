@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attribution import check_alike
+from sfumato.attacks.people import check_in_common, check_keys, people_of
+from sfumato.charts.words import counted
 from sfumato.classes import Classes, Missing, classes_of
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper
 from sfumato.errors import NotApplicable
@@ -20,8 +22,8 @@ class ReplicatedUniques(DirectMeasure):
     """The share of original records that are unique on the keys, and match exactly one released record (repU).
 
     Whoever looks such a person up finds one record, and takes it for the person's: in a synthetic file too, where it is
-    nobody's. No alignment is needed. It is about identity; what the record then says is for `Disco`. Per record: 1 if
-    replicated, else 0.
+    nobody's. No alignment is needed. It is about identity; what the record then says is for `Disco`. The snooper knows
+    everybody's keys. Per record: 1 if replicated, else 0.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -44,13 +46,15 @@ class ReplicatedUniques(DirectMeasure):
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records that are unique in both files."""
         names = key_names(outcome, snooper)
-        check_alike(outcome, names)
+        check_keys(outcome, snooper, names)
         released = released_classes(outcome, snooper, self.missing)
         original = self._original(outcome, snooper, names)
         n = int(original.sizes.sum())
         if not n:
             raise NotApplicable("the original file has no record with the keys, so that nobody can be looked up.")
-        found = original.counts_in(released)
+        for i, name in enumerate(names):
+            check_in_common(name, *((side.codes[i], side.values[i]) for side in (original, released)))
+        found = original.counts_in(replace(released, weights=None))  # records, not what they stand for
         unique = original.matches == 1
         both = unique & (found == 1)
 
@@ -59,7 +63,8 @@ class ReplicatedUniques(DirectMeasure):
 
         return self.result(
             count(both) / n,
-            f"{count(both):,} of {n:,} original records are unique on {', '.join(names)}, and match one released record alone",
+            f"unique on {', '.join(names)} and found in one released record alone: {count(both):,} of "
+            f"{counted(n, 'original record')}",
             details={
                 "UiO": count(unique) / n,
                 "UiOiS": count(unique & (found > 0)) / n,
@@ -73,6 +78,7 @@ class ReplicatedUniques(DirectMeasure):
     def _original(self, outcome: Release, snooper: Snooper, names: tuple[str, ...]) -> Classes:
         key = ("original classes", names, self.missing, tuple(sorted(snooper.precision.items())))
         if key not in outcome.memory:
-            outcome.memory[key] = classes_of(outcome.original, names, self.missing, None, snooper.precision)
+            people = people_of(outcome, snooper, outcome.original, names, None, None)
+            outcome.memory[key] = classes_of(people, names, self.missing, None, snooper.precision)
         found: Classes = outcome.memory[key]
         return found

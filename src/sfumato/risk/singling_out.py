@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from sfumato.attacks.controlled import ControlledAttack
 from sfumato.attacks.singling_out import Describing, SingleOut
+from sfumato.errors import some
 from sfumato.risk.controlled import ControlledRisk
 
 
@@ -30,5 +31,5 @@ class SinglingOut(ControlledRisk, Describing):
     @property
     def variant(self) -> str:
         """What a description is."""
-        what = "one column" if self.describe == "one column" else f"{self.width} columns"
+        what = "one column" if self.describe == "one column" else some(self.width, "column")
         return f"descriptions by {what}; {super().variant}"

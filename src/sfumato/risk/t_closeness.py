@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.engines import Kind
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, out_of
 from sfumato.microdata import Microdata
 from sfumato.risk.distributions import ROUNDING, Cells, Distributions, distributions, keys_beside
 from sfumato.risk.keys import RULES, missing_rule
@@ -69,7 +69,7 @@ class TCloseness(DirectMeasure):
         score = self.result(
             largest,
             f"the class of {', '.join(keys)} that is least like the whole file is {largest:.3g} away from it in "
-            f"'{self.column}'; {beyond:,} of {n:,} records are in classes more than {self.t:g} away",
+            f"'{self.column}'; {out_of(beyond, n, ('is', 'are'))} in classes more than {self.t:g} away",
             details={
                 "records in classes beyond t": float(beyond),
                 "mean distance": float(found.sizes @ apart) / n,

@@ -52,9 +52,9 @@ class WEAP(KeyedMeasure):
         attack = self.attack()
         found = attack.between(outcome, snooper, outcome.masked, outcome.masked)
         counts, within = found.targets.count, found.drawn
-        plain = attack.marginal(outcome, snooper, outcome.masked, outcome.masked).drawn
-        rate, n = average(self._summed(within), counts, nobody(self.column))
-        excess = Excess(rate, n, average(self._summed(plain), counts, nobody(self.column))[0])
+        plain = attack.marginal(outcome, snooper, found.targets, outcome.masked).drawn
+        rate, n = average(self._summed(within), counts, nobody(found, self.column, "the release"))
+        excess = Excess(rate, n, average(self._summed(plain), counts, "")[0])
         value, interval = excess.choose(self.what)
         certain = int(counts[within >= self.threshold].sum())
         return self.result(
