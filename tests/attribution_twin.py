@@ -31,6 +31,15 @@ def release(original: Sequence[Person], released: Sequence[Person], holdout: Seq
     return Release(made.original, made.implicates, holdout=microdata(holdout) if holdout else None, aligned=False)
 
 
+def apart(original: Sequence[Person], released: Sequence[Person]) -> bool:
+    """Whether the files have no value of some key in common, though both have some: nobody is looked up by such a key."""
+    for i in range(len(KEYS)):
+        here, there_ = ({p[0][i] for p in part} - {None} for part in (original, released))
+        if here and there_ and not here & there_:
+            return True
+    return False
+
+
 def differ(one: tuple[Any, ...], two: tuple[Any, ...], rule: str) -> int:
     """In how many keys two people differ under a rule for missing keys."""
     if rule == "wildcard":

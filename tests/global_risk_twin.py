@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 Record = Sequence[object]
 Weight = Callable[[int, int], float]
@@ -90,5 +91,55 @@ def zip_factor(x: Sequence[str | None], y: Sequence[str | None], length: int) ->
         while k < length and a[k] == b[k] and a[k] != "*":
             k += 1
         return (length - k) / length
+
+    return sum(one(a, b) for a, b in zip(x, y, strict=True)) / len(x) if x else 0.0
+
+
+def span(value: object) -> tuple[float, float, bool] | None:
+    """Where a number or the label of an interval begins and ends, and whether its end is not in it; None for a missing value."""
+    if value is None or value == "*":
+        return None
+    text = str(value)
+    if text.startswith("["):
+        low, high = text[1:-1].split(",")
+        return float(low), float(high), True
+    if text.startswith("<"):
+        return -math.inf, float(text[1:]), True
+    if text.startswith("≥"):
+        return float(text[1:]), math.inf, True
+    return float(text), float(text), False
+
+
+def interval_factor(x: Sequence[object], y: Sequence[object]) -> float:
+    """(2.3) and (2.5) by a double loop where released values may be intervals: one is above another if all of it is."""
+
+    def above(p: tuple[float, float, bool], q: tuple[float, float, bool]) -> bool:
+        return p[0] >= q[1] if q[2] else p[0] > q[1]
+
+    spans = [(span(a), span(b)) for a, b in zip(x, y, strict=True)]
+    both = [(a[0], b) for a, b in spans if a and b]
+    lost = sum((a is None) != (b is None) for a, b in spans)
+    r = len(both)
+    inv = sum(a < b and above(p, q) for a, p in both for b, q in both)
+    factor = 0.0 if r <= 1 else min(1.0, 4 * inv / (r * (r - 1)))
+    return (lost + r * factor) / len(x) if x else 0.0
+
+
+def tree_factor(x: Sequence[str | None], y: Sequence[str | None], above: Mapping[str, str]) -> float:
+    """(2.8) for a tree whose leaves are all on level 0, given by the label above each label: level where two meet / height."""
+
+    def chain(label: str | None) -> list[str]:
+        path = [label or "*"]
+        while path[-1] in above:
+            path.append(above[path[-1]])
+        return path
+
+    height = max(len(chain(label)) for label in above) - 1
+
+    def one(a: str | None, b: str | None) -> float:
+        if (a or "*") == (b or "*"):
+            return 0.0
+        shared = [label for label in chain(a) if label in chain(b)]
+        return (height + 1 - len(chain(shared[0]))) / height
 
     return sum(one(a, b) for a, b in zip(x, y, strict=True)) / len(x) if x else 0.0

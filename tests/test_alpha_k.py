@@ -53,6 +53,15 @@ def test_a_named_value_that_was_masked_away_is_no_danger_but_one_that_never_was_
         AlphaK("s0", values=("HIV",)).score(release)
 
 
+def test_a_value_of_a_column_that_only_the_release_has_may_be_misspelt_too() -> None:
+    rows = [("a", 1, "flu"), ("a", 1, "hiv")]
+    original = file([row[:2] for row in rows])
+    release = Release.of(original, file(rows), align="rows")
+    assert AlphaK("s0", k=1, values=["flu"]).score(release).details["largest share"] == 0.5
+    with pytest.raises(NotApplicable, match="no record has the value 'flue' in 's0'"):
+        AlphaK("s0", values=["flue"]).score(release)
+
+
 def test_numbers_are_named_as_people_write_them() -> None:
     data = file([("a", 1, 7.0), ("a", 1, 8.0), ("a", 1, 7.0)])
     assert AlphaK("s0", alpha=0.4, values=(8,)).score(as_it_is(data)).value == 0  # type: ignore[arg-type]

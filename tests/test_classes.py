@@ -288,6 +288,29 @@ def test_weights_that_stand_for_nobody_are_refused(weight: float, says: str) -> 
             classes_of(data, ["x"], weight="w")
 
 
+def test_lists_are_no_keys_and_that_is_a_sentence() -> None:
+    table = pa.table({"x": [[1], [2]]})
+    connection = duckdb.connect()
+    connection.from_arrow(table).create("t")
+    for frame_ in (table, connection.table("t")):
+        data = Microdata(frame_, Schema((Attribute("x", "key"),)))  # type: ignore[arg-type]
+        with pytest.raises(DataError, match="column 'x' holds lists or the like, which cannot be told apart as keys"):
+            classes_of(data, ["x"])
+
+
+def test_a_table_of_counts_may_have_cells_of_nobody() -> None:
+    table = pa.table({"x": ["a", "b", "b"], "n": [5.0, 0.0, 0.0]})
+    schema = Schema((Attribute("x", "key", "unordered"), Attribute("n", "weight")))  # type: ignore[arg-type]
+    connection = duckdb.connect()
+    connection.from_arrow(table).create("t")
+    for frame_ in (table, connection.table("t")):
+        found = classes_of(Microdata(frame_, schema), ["x"], weight="n", counts=True)
+        assert [found.values[0][c] for c in found.codes[0]] == ["a"]
+        assert found.labels.tolist() == [0, -1, -1]
+        with pytest.raises(DataError, match="2 records have a weight of zero"):
+            classes_of(Microdata(frame_, schema), ["x"], weight="n")
+
+
 def test_a_precision_is_for_numbers() -> None:
     with pytest.raises(ParameterError, match="'x' holds text"):
         classes_of(Microdata(people(), PEOPLE), ["x"], widths={"x": 5})

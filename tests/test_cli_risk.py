@@ -221,3 +221,88 @@ def test_a_population_file_gives_the_share_of_right_matches(tmp_path: Path) -> N
     sizes = people.groupby(keys).size()
     expected = np.mean([1 / sizes[tuple(row)] for row in sample[keys].itertuples(index=False)])
     assert found["scores"][0]["value"] == pytest.approx(expected)
+
+
+# -- how the page reads, and what is refused before anything takes long
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    pd.DataFrame({"sex": ["m", "m", "f", "f"], "age": [1, 1, 2, 3], "zip": [7, 7, 7, 8]}).to_csv(
+        tmp_path / "r.csv", index=False
+    )
+    return tmp_path
+
+
+def test_options_of_the_page_hold_for_a_single_measure_or_are_refused(small: Path) -> None:
+    by_option = document(
+        run("risk", small / "r.csv", "--keys", "sex", "--measure", "k_anonymity", "--k", "2", "--json")
+    )
+    assert by_option["scores"][0]["parameters"]["k"] == 2
+    for args, says in {
+        ("--measure", "suda", "--k", "5"): "suda has no parameter k, so --k would change nothing",
+        ("--measure", "k_anonymity", "--k", "5", "--set", "k=4"): "give --k or --set k=..., not both",
+        ("--measure", "suda", "--riskiest", "5"): "--riskiest is for the page of all measures",
+        ("--measure", "suda", "--by", "sex"): "--by is for the page of all measures",
+        ("--population-count", "n"): "--population-count names a column of the population's table",
+    }.items():
+        done = run("risk", small / "r.csv", *args)
+        assert done.exit_code == 2
+        assert says in done.stderr
+
+
+def test_a_wrong_subgroup_and_a_list_that_cannot_be_are_told_before_measuring(small: Path) -> None:
+    for args, says in {
+        ("--by", "sx"): "column 'sx' is not in the data. Did you mean 'sex'?",
+        (
+            small / "r.csv",
+            "--riskiest",
+            "2",
+        ): "which released record came from which original record. Give it with --align.",
+    }.items():
+        done = run("risk", small / "r.csv", *args)
+        assert done.exit_code == 1
+        assert says in done.stderr
+        assert not done.stdout
+        assert "Measuring" not in done.stderr
+
+
+def test_the_column_that_counts_the_population_is_named(small: Path) -> None:
+    pd.DataFrame({"sex": ["m", "f", "m"], "age": [1, 2, 9], "n": [50, 20, 0]}).to_csv(small / "p.csv", index=False)
+    args = ("risk", small / "r.csv", "--keys", "sex", "--population", small / "p.csv", "--measure", "reidentification")
+    counted = run(*args, "--set", "attacker=journalist", "--population-count", "n", "--json")
+    assert document(counted)["scores"][0]["value"] == pytest.approx((2 / 50 + 2 / 20) / 4)
+    assert "counted by column 'n'" in counted.stderr
+    assert "counts as one person of the population" in run(*args).stderr
+
+
+def test_duckdb_prints_the_same_page(small: Path) -> None:
+    args = ("risk", small / "r.csv", "--keys", "sex,age", "--json")
+    there = document(run(*args, "--engine", "duckdb"))
+    assert there == document(run(*args))
+    assert there["scores"][0]["details"]["unique records"] == 2
+    both = run("risk", small / "r.csv", small / "r.csv", "--engine", "duckdb")
+    assert "--engine duckdb is for one file" in both.stderr
+
+
+def test_the_page_tells_each_measure_in_a_sentence_below_it_that_fits_the_screen(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = run("risk", small / "r.csv", "--keys", "sex,age,zip").stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("records below 3-anonymity"))
+    assert lines[at + 1] == (
+        "    4 of 4 records match fewer than 3 records on the keys; the fewest that any record matches is 1"
+    )
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", run("risk", small / "r.csv", "--keys", "sex,age,zip").stdout)
+    told = [line for line in plain.splitlines() if line.startswith("    ")]
+    assert told[:2] == [
+        "    4 of 4 records match fewer than 3 records on the keys;",
+        "    the fewest that any record matches is 1",
+    ]
+
+
+def test_a_measure_of_keys_says_how_records_are_found(small: Path) -> None:
+    done = run("risk", small / "r.csv", "--keys", "sex", "--measure", "k_anonymity")
+    assert "The snooper knows sex of a person. 4 records." in done.stdout

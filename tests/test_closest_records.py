@@ -58,7 +58,7 @@ def slow_distances(names: tuple[str, ...], one: Microdata, two: Microdata, scale
                     if np.isnan(u) and np.isnan(v):
                         continue
                     mean = s[~np.isnan(s)].mean()
-                    if np.isnan(u) or np.isnan(v):
+                    if np.isnan(u) or np.isnan(v):  # a missing number: 1 away, and at the mean besides
                         out[i, j] += 1 + ((u if np.isnan(v) else v) - mean) ** 2 / sd**2
                     else:
                         out[i, j] += ((u - v) / sd) ** 2
@@ -145,11 +145,27 @@ def test_a_column_of_another_kind_is_left_out_or_refused_by_name() -> None:
         DCR(using=("salry",)).score(made)
 
 
+def test_a_column_that_only_the_release_has_is_refused_by_name() -> None:
+    data, more = microdata(c=["a", "b"]), microdata(c=["a", "b"], d=["u", "v"])
+    with pytest.raises(NotApplicable, match="column 'd' is not in the original"):
+        DCR(using=("d",)).score(released(data, microdata(c=["a", "c"]), more))
+
+
 @pytest.mark.parametrize("value", [np.inf, 1e300])
 def test_values_that_cannot_be_compared_are_refused(value: float) -> None:
     data = microdata(FACTS, x=[1.0, 2.0, value, -value], c=list("abab"))
     with pytest.raises(DataError, match="column 'x' holds infinite or very large values"):
         DCR().score(released(data, people(5, 1).local(["x", "c"]), data))
+
+
+def test_one_number_so_large_that_no_distance_from_it_is_finite_is_refused_wherever_it_stands() -> None:
+    usual = [cloud(20, seed, 1) for seed in range(3)]
+    beyond = amounts(x0=[*np.linspace(-1, 1, 19), 1e200])
+    for place in range(3):
+        files = [beyond if i == place else data for i, data in enumerate(usual)]
+        for measure in (DCR(), NNDR()):
+            with pytest.raises(DataError, match="column 'x0' holds infinite or very large values"):
+                measure.score(released(*files))
 
 
 # -- DCR
@@ -171,15 +187,16 @@ def test_dcr_is_the_share_of_nearest_records_that_are_original(seed: int, levels
 def test_an_exact_copy_is_the_worst_and_independent_data_are_at_the_baseline() -> None:
     for sizes in ((300, 300), (400, 100), (100, 400)):
         original, held = people(sizes[0], 1), people(sizes[1], 2)
-        copy = {m: m().score(released(original, held, original)) for m in (DCR, NNDR, IMS)}
-        assert copy[DCR].value == 0.5
-        assert copy[NNDR].value == copy[IMS].value == 1
-        fresh = {m: m().score(released(original, held, people(1_000, 3))) for m in (DCR, NNDR, IMS)}
+        measures = (DCR, NNDR, IMS) if sizes[0] <= sizes[1] else (DCR, IMS)
+        copy = {m: m().score(released(original, held, original)) for m in measures}
+        assert copy.pop(DCR).value == 0.5
+        assert all(score.value == 1 for score in copy.values())
+        fresh = {m: m().score(released(original, held, people(1_000, 3))) for m in measures}
         for score in fresh.values():
             low, high = score.interval  # type: ignore[misc]
             assert low - 0.02 <= 0 <= high + 0.02
         assert abs(fresh[DCR].value) < 0.06
-        assert abs(fresh[NNDR].value) < 0.1
+        assert NNDR not in fresh or abs(fresh[NNDR].value) < 0.1
         assert fresh[IMS].value == 0
 
 
@@ -239,7 +256,7 @@ def test_a_sample_of_the_released_records_is_drawn_by_the_seed() -> None:
 
 
 def test_nndr_compares_mean_ratios() -> None:
-    original, held, masked = people(50, 1), people(40, 2), people(30, 3)
+    original, held, masked = people(50, 1), people(50, 2), people(30, 3)
     names = ("x", "y", "c", "d")
     means = []
     for other in (original, held):
@@ -260,10 +277,46 @@ def test_nndr_of_numbers_in_p_columns_is_p_over_p_plus_one() -> None:
         assert (d[:, 0] / d[:, 1]).mean() == pytest.approx(p / (p + 1), abs=0.02)
 
 
+def categories(n: int, g: np.random.Generator, columns: int = 4) -> Microdata:
+    """Columns of three values each, the third three times as frequent as the first."""
+    return microdata(**{f"c{j}": g.choice(["a", "b", "c"], n, p=[1 / 6, 2 / 6, 3 / 6]) for j in range(columns)})
+
+
+def test_nndr_of_categories_favours_nobody_when_the_holdout_is_larger() -> None:
+    """Of 300 records more are equally close than of 100: compared as they are, the ratios differ by a sixth."""
+    g = np.random.default_rng(1)
+    values = [NNDR().score(released(*(categories(n, g) for n in (100, 300, 300)))).value for _ in range(60)]
+    assert np.mean(values) == pytest.approx(0, abs=4 * np.std(values) / math.sqrt(60))
+    assert np.std(values) < 0.12
+
+
+def test_nndr_of_categories_refuses_a_smaller_holdout_but_numbers_do_not_care() -> None:
+    g = np.random.default_rng(1)
+    with pytest.raises(NotApplicable, match="the holdout must have as many records as the original"):
+        NNDR().score(released(categories(300, g), categories(100, g), categories(300, g)))
+    values = [NNDR().score(released(cloud(300, s), cloud(80, s + 1), cloud(200, s + 2))).value for s in range(0, 90, 3)]
+    assert np.mean(values) == pytest.approx(0, abs=4 * np.std(values) / math.sqrt(30))
+
+
 def test_one_record_is_too_few_for_a_ratio() -> None:
     one = people(1, 1)
-    with pytest.raises(NotApplicable, match="at least two records"):
-        NNDR().score(released(people(9, 2), one, people(9, 3)))
+    for files in (
+        (people(9, 2), one, people(9, 3)),
+        (one, people(9, 2), people(9, 3)),
+        (people(9, 3), people(9, 2), one),
+    ):
+        with pytest.raises(NotApplicable, match="at least two records"):
+            NNDR().score(released(*files))
+
+
+def test_the_interval_of_a_few_ratios_is_as_wide_as_so_few_allow() -> None:
+    """Student's factor for five released records is 2.78, not 1.96."""
+    missed = 0
+    for seed in range(200):
+        files = [cloud(n, 5_000 + 3 * seed + i, 2) for i, n in enumerate((40, 40, 5))]
+        low, high = NNDR().score(released(*files)).interval  # type: ignore[misc]
+        missed += not low <= 0 <= high
+    assert missed <= 22  # as above
 
 
 # -- IMS
@@ -294,6 +347,32 @@ def test_a_larger_holdout_counts_as_a_part_of_it_would_on_average() -> None:
         parts = list(combinations(range(7), 3))
         some = np.mean([any(i < count for i in part) for part in parts])
         assert any_of(np.array([count]), 7, 3)[0] == pytest.approx(some)
+    assert any_of(np.array([0]), 457, 225)[0] == 0  # not almost
+
+
+@pytest.mark.parametrize(("columns", "sizes"), [(4, (200, 200, 200)), (2, (60, 60, 500)), (4, (100, 300, 400))])
+def test_the_interval_of_copies_by_chance_covers_no_difference(columns: int, sizes: tuple[int, int, int]) -> None:
+    """Released records that are the same are copies together: 12 to 14 of 100 intervals missed when each counted as one."""
+    g = np.random.default_rng(7)
+    missed = 0
+    for _ in range(150):
+        low, high = IMS().score(released(*(categories(n, g, columns) for n in sizes))).interval  # type: ignore[misc]
+        missed += not low <= 0 <= high
+    assert missed <= 15  # 95 % nominal; more than 15 of 150 misses have probability 0.005 if it holds
+
+
+def test_one_copy_is_told_in_the_singular() -> None:
+    data = microdata(c=["a", "b"])
+    score = IMS().score(released(data, microdata(c=["z", "y"]), microdata(c=["a", "q"])))
+    assert score.words.startswith("1 of 2 released records is an exact copy of an original record")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_an_infinite_number_is_not_taken_for_a_missing_one(value: float) -> None:
+    data = microdata(FACTS, x=[1.0, 2.0, value], c=list("abb"))
+    gap = microdata(FACTS, x=pa.array([1.0, 2.0, None]), c=list("abb"))
+    with pytest.raises(DataError, match="column 'x' holds infinite values"):
+        IMS().score(released(data, people(5, 1).local(["x", "c"]), gap))
 
 
 def test_missing_values_are_copied_too_and_a_small_holdout_is_named() -> None:

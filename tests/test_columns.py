@@ -311,3 +311,26 @@ def test_a_column_that_is_worked_out_later_travels_without_what_it_is_made_from(
     packed = pickle.dumps(lazy)
     assert secret.tobytes() not in packed
     assert pickle.loads(packed).numbers.tolist() == [1.5]
+
+
+@pytest.mark.parametrize("make", [
+    lambda g, n: g.standard_normal(n),
+    lambda g, n: np.where(g.random(n) < 0.1, np.nan, g.standard_normal(n)),
+    lambda g, n: np.where(g.random(n) < 0.1, -0.0, g.standard_normal(n)).astype(np.float32),
+    lambda g, n: g.permutation(n),
+    lambda g, n: 2**60 + g.permutation(n),
+], ids=["floats", "some missing", "short floats", "whole", "whole past 53 bits"])  # fmt: skip
+def test_many_distinct_numbers_have_the_codes_and_values_that_sorting_them_gives(make: Any) -> None:
+    x = make(np.random.default_rng(1), 20_000)
+    codes, values = Column(pa.array(x)).codes
+    known = x[~np.isnan(x)] if x.dtype.kind == "f" else x
+    expected = sorted(set(known.tolist()))
+    place = {v: i for i, v in enumerate(expected)}
+    assert isinstance(values, list)
+    assert values == expected
+    assert [type(v) for v in values[:3]] == [type(v) for v in expected[:3]]
+    assert codes.dtype == np.int32
+    assert codes.tolist() == [place.get(v, -1) for v in x.tolist()]
+    lazy = Column(pa.array(x)).ranks
+    assert lazy[0].tolist() == codes.tolist()
+    assert (list(lazy[1]), len(lazy[1]), lazy[1][3], list(lazy[1][2:4])) == (values, len(values), values[3], values[2:4])

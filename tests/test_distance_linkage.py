@@ -12,16 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import microdata
 
+import sfumato.kernels.nearest_by_class as by_class_module
 from sfumato import Draws, Release, Snooper
 from sfumato.attacks import LinkByDistance
 from sfumato.attacks.known import known_keys
 from sfumato.contract import success
 from sfumato.errors import SfumatoError
+from sfumato.kernels.nearest_by_class import nearest_by_class
 from sfumato.kernels.nearest_rows import GAP, Metric, distances, nearest_rows
-from sfumato.masks import AddSimulatedRecords, KimNoise, Recode, Sample
+from sfumato.masks import MDAV, AddSimulatedRecords, KimNoise, Recode, Sample
 from sfumato.microdata import Microdata
-from sfumato.risk import DistanceLinkage
+from sfumato.risk import DistanceLinkage, RankLinkage
 from sfumato.schema import Attribute, Schema
+from sfumato.schema.hierarchy import TreeHierarchy
 
 # -- the search
 
@@ -77,6 +80,56 @@ def test_many_rows_in_many_columns_are_searched_exactly() -> None:
     metric = Metric(*(np.full(5, v) for v in (1.0, -1.0, 0.0, 0.0, 0.0)))
     apart = ((rows[None] - targets[:, None]) ** 2).sum(axis=2)
     np.testing.assert_array_equal(nearest_rows(rows, targets, metric).row, apart.argmin(axis=1))
+
+
+@given(
+    st.integers(0, 10_000), st.integers(1, 60), st.integers(2, 5), st.integers(0, 2), st.sampled_from([0, 0.05, 0.3]),
+    st.booleans(), st.sampled_from([0, 0.2]), st.sampled_from([3, 200]),
+)  # fmt: skip
+def test_a_search_class_by_class_finds_what_a_full_scan_finds(
+    seed: int, n: int, codes: int, p: int, gaps: float, limited: bool, few: float, most: int
+) -> None:
+    g = np.random.default_rng(seed)
+    m, k = 30, codes + p
+    rows, targets = (g.integers(0, 3, (size, k)).astype(float) for size in (n, m))
+    for side in (rows, targets):
+        side[g.random(side.shape) < gaps] = GAP
+    coded = g.permutation(np.arange(k) < codes)  # in any order among the numbers
+    # powers of two, so that sums are exact and ties are ties; costs like the distances of numbers, so that they tie often
+    cost, one, two = (2.0 ** g.integers(-1, 2, k) * g.choice([1, 0], k, p=[1 - none, none]) for none in (0.1, 0.4, 0.8))
+    metric = Metric(2.0 ** g.integers(-1, 2, k), np.where(coded, 0.0, -1.0), cost, one, two)
+    sizes, own = g.integers(1, 4, n).astype(float), g.integers(-1, n, m)
+    low = np.where(coded & (g.random(k) < 0.7), -np.inf, g.integers(-1, 2, (m, k)))
+    reach = (low, np.where(np.isneginf(low), np.inf, low + g.integers(0, 3, (m, k)))) if limited else None
+    with pytest.MonkeyPatch.context() as patch:  # every way to the end: few are left, or many sets were looked through
+        patch.setattr(by_class_module, "_FEW", few)
+        patch.setattr(by_class_module, "_MOST", most)
+        found = nearest_by_class(rows, targets, metric, sizes, own, reach)
+    for t, q in enumerate(targets):
+        apart = np.array([slow_distance(row, q, metric) for row in rows])
+        if reach is not None:
+            out = (rows != GAP) & ((rows < reach[0][t]) | (rows > reach[1][t]))
+            apart[out.any(axis=1)] = math.inf
+        near = np.flatnonzero((apart == apart.min()) & np.isfinite(apart))
+        assert found.distance[t] == apart.min()
+        assert found.ties[t] == sizes[near].sum()
+        assert found.row[t] == (near[0] if len(near) else -1)
+
+
+def test_costs_that_no_number_holds_exactly_tie_as_the_sum_of_every_column_says() -> None:
+    g = np.random.default_rng(1)
+    rows = np.column_stack([g.integers(0, 4, (3000, 5)), g.integers(0, 9, (3000, 2)) / 10])
+    targets = np.column_stack([g.integers(0, 4, (300, 5)), g.integers(0, 9, (300, 2)) / 10])
+    metric = Metric(
+        np.full(7, 0.7), np.array([0.0] * 5 + [-1.0] * 2), np.array([0.1, 0.7, 0.3, 0.2, 1.1, 0, 0]), *np.zeros((2, 7))
+    )
+    sizes, own = np.ones(3000), np.full(300, -1)
+    fast, full = nearest_by_class(rows, targets, metric, sizes, own), nearest_rows(rows, targets, metric)
+    for a, b in zip(fast, full, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for i in range(0, 300, 30):
+        apart = [distances(row[None], targets[i : i + 1], metric)[0] for row in rows]
+        assert full.ties[i] == sum(d == min(apart) for d in apart)
 
 
 def test_there_may_be_no_rows_and_no_targets() -> None:
@@ -212,7 +265,7 @@ def test_persons_who_were_not_released_cannot_be_found_and_simulated_records_lea
     part = Sample(fraction=0.5).apply(data, Draws(1))
     score = DistanceLinkage().score(part)
     assert score.value == pytest.approx(len(part.masked) / 200)  # each who is there is found
-    assert score.details["targets not released"] == 200 - len(part.masked)
+    assert score.details["targets without a record to find"] == 200 - len(part.masked)
     decoys = (KimNoise(columns=("x", "y"), lambda2=0.05) >> AddSimulatedRecords(count=2000)).apply(data, Draws(1))
     alone = KimNoise(columns=("x", "y"), lambda2=0.05).apply(data, Draws(1))
     assert DistanceLinkage().score(decoys).value < DistanceLinkage().score(alone).value
@@ -225,6 +278,135 @@ def test_a_recoded_key_is_compared_as_it_was_recoded() -> None:
     # classes by (age group, town): {20, 21}, {34}, {36, 38}, {60}
     score = DistanceLinkage().score(recoded, Snooper(keys=("age", "town")))
     assert score.records.tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1]  # type: ignore[union-attr]
+
+
+def test_whoever_knows_the_cutpoints_puts_each_number_into_its_own_interval() -> None:
+    """The number that stands for the next interval may be nearer: 48 is nearer to 52 than to the middle of 20 to 50."""
+    ages = [*range(20, 50), *range(50, 54)]
+    data = microdata({"age": NUMBER}, age=ages)
+    for recoded in (
+        Recode(rules={"age": [50]}).apply(data, Draws(1)),
+        (Recode(rules={"age": [50]}) >> Sample(fraction=1.0)).apply(data, Draws(1)),
+    ):
+        score = DistanceLinkage().score(recoded)
+        assert score.records.tolist() == pytest.approx([1 / 30] * 30 + [1 / 4] * 4)  # type: ignore[union-attr]
+        assert RankLinkage().score(recoded).value == pytest.approx(2 / 34)
+        known = known_keys(recoded, Snooper(precision={"age": 7}), Draws(1), "wildcard")  # 49 to 55: 52.5
+        assert (known.keys[0].known == known.keys[0].known[-1]).sum() == 1 + 4
+
+
+def test_a_recoding_after_noise_does_not_tell_the_snooper_what_the_noise_did() -> None:
+    g = np.random.default_rng(4)
+    data = microdata({"x": NUMBER}, x=g.normal(size=600))
+    values = {f"g{i}": float(i) for i in range(-9, 10)}
+    labels = [f"g{int(v)}" for v in np.clip((data.numbers("x") + 3 * g.normal(size=600)).round(), -9, 9)]
+    intervals = microdata({"x": {"scale": "ordered", "values": values}}, x=labels)
+    # a snooper who was told each person's interval would be right as often as there are intervals
+    assert DistanceLinkage().score(Release.of(data, intervals, "rows")).details["linked rightly"] < len(set(labels)) / 2
+    codes = microdata(x=g.permutation(10**6)[:300])
+    lost = microdata(x=10**6 + g.permutation(10**6)[:300])
+    assert DistanceLinkage().score(Release.of(codes, lost, "rows")).value == pytest.approx(1 / 300)  # new codes say nothing
+
+
+def test_labels_that_the_schema_gives_no_number_are_compared_as_categories() -> None:
+    grades = {"e": {"scale": "ordered", "values": {"low": 1, "mid": 2, "high": 3}}}
+    before, after = microdata(grades, e=["low", "mid", "high", "mid"]), microdata(grades, e=["low"] + ["mid or more"] * 3)
+    score = DistanceLinkage().score(Release.of(before, after, "rows"))
+    assert score.records.tolist() == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_microaggregation_of_groups_far_apart_links_one_in_k(k: int) -> None:
+    g = np.random.default_rng(k)
+    x, y = (100.0 * np.repeat(np.arange(40), k) * sign + g.normal(size=40 * k) for sign in (1, -1))
+    data = microdata(dict.fromkeys("xy", NUMBER), x=x, y=y)
+    score = DistanceLinkage().score(MDAV(columns=("x", "y"), k=k).apply(data, Draws(1)))
+    assert score.value == pytest.approx(1 / k)
+    assert score.details["linked rightly without a tie"] == 0
+
+
+def test_of_links_that_are_equally_near_he_is_surest_where_nobody_else_is() -> None:
+    """Recoded: every link has distance 0, but he sees how many records share it."""
+    groups = [*range(10), *[99] * 90]
+    data = microdata(x=[str(v) for v in groups])
+    score = DistanceLinkage().score(Release.of(data, data, "rows"))
+    assert score.value == pytest.approx(11 / 100)
+    assert score.details["right among the surest 10 %"] == 1
+
+
+def test_values_next_to_zero_and_values_out_of_all_proportion_are_compared() -> None:
+    for values in ([0.0, 5e-324, 1e-320], [1e-200, 2e-200, 3e-200], [1e308, -1e308, 1.7e308], [0.0, 1e-300, 1e300]):
+        data = microdata({"x": NUMBER}, x=values)
+        for unit in ("sd", "range", "robust"):
+            score = DistanceLinkage(unit=unit).score(Release.of(data, data, "rows"))  # type: ignore[arg-type]
+            # squares of what is too small beside the rest are 0: then records tie
+            assert score.value == 1 or (values[-1] == 1e300 and score.value == pytest.approx(2 / 3))
+
+
+def test_keys_that_cost_the_same_where_they_are_missing_tie() -> None:
+    """In standard deviations two random records differ by 2 on average, whatever the column."""
+    g = np.random.default_rng(0)
+    for _ in range(20):
+        x, y = g.normal(size=9) * 10.0 ** g.integers(-3, 4), g.gamma(2, 1, 9)
+        before = microdata(dict.fromkeys("xy", NUMBER), x=[x[0]] * 9, y=[y[1]] * 9)
+        after = microdata(dict.fromkeys("xy", NUMBER), x=[x[0], None, *x[2:]], y=[None, y[1], *y[2:]])
+        guesses = LinkByDistance(missing="value").run(Release.of(before, after, "rows"), Snooper(), Draws(1))
+        near = ((x[2:] - x[0]) / np.delete(x, 1).std()) ** 2 + ((y[2:] - y[1]) / y[1:].std()) ** 2
+        assert guesses.right[:2].tolist() == ([0.5, 0.5] if near.min() > 2 else [0, 0])
+
+
+# -- categories in a hierarchy
+
+
+TREE = TreeHierarchy.from_levels({t: [t[:2], t[0]] for t in ("n11", "n12", "n21", "s11", "s12")})
+
+
+def test_categories_differ_by_the_levels_that_they_do_not_share() -> None:
+    place = {"place": {"scale": "partially ordered", "hierarchy": TREE}}
+    before = microdata(place, place=["n11", "n12", "s11", "n21"], sex=["f", "f", "m", None])
+    after = microdata(place, place=["n12", "s12", "s11", "n1"], sex=["f", "f", "f", "f"])
+    # thirds of levels, and 1 for sex: n11 is 1/3 from n12, 1/3 from n1 (only the lowest level), 1 from s11 and s12
+    guesses = LinkByDistance(categories="hierarchy").run(Release.of(before, after, "rows"), Snooper(), Draws(1))
+    np.testing.assert_allclose(guesses.right, [0.5, 0, 1, 0.5])  # n21 is 2/3 from n12 and from n1: its own is one of two
+    plain = LinkByDistance().run(Release.of(before, before, "rows"), Snooper(), Draws(1))
+    np.testing.assert_allclose(plain.right, 1)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 25), st.sampled_from(["wildcard", "value"]))
+def test_a_hierarchy_gives_the_links_of_every_pair_compared(seed: int, n: int, missing: Any) -> None:
+    g = np.random.default_rng(seed)
+    labels = np.array(["n11", "n12", "n21", "s11", "s12", None], object)
+    facts = {"place": {"scale": "partially ordered", "hierarchy": TREE}, "x": NUMBER}
+    here, there = (labels[g.integers(0, 6, n)] for _ in range(2))
+    there[~np.isin(there.astype(str), here.astype(str))] = None  # what was never there would be taken for a recoding
+    files = [
+        microdata(facts, place=pa.array(places, pa.string()), x=g.integers(0, 4, n) / 2) for places in (here, there)
+    ]
+    before, after = (list(zip(places, d.numbers("x"), strict=True)) for places, d in zip((here, there), files, strict=True))
+    sd = np.std([x for _, x in after])
+    random = [[TREE.path(p)[level] for p, _ in after if p is not None] for level in range(TREE.height)]
+    apart = np.mean([np.mean([a != b for a in level for b in level]) if level else 0.0 for level in random])
+    guesses = LinkByDistance(categories="hierarchy", missing=missing).run(Release.of(*files, "rows"), Snooper(), Draws(1))
+    for i, (p, x) in enumerate(before):
+        distance = []
+        for q, y in after:
+            if p is None or q is None:
+                place = apart if missing == "value" and p is not q else 0.0
+            else:
+                place = (TREE.path(p).index(TREE.common(p, q))) / TREE.height
+            distance.append(place + (((x - y) / sd) ** 2 if sd else 0.0))
+        near = [k for k, d in enumerate(distance) if d <= min(distance) + 1e-9]
+        assert guesses.right[i] == pytest.approx(1 / len(near) if i in near else 0.0)
+
+
+def test_a_hierarchy_is_asked_for_where_no_key_has_one_and_named_in_the_score() -> None:
+    data = people(5)
+    with pytest.raises(SfumatoError, match="has a hierarchy of several levels"):
+        DistanceLinkage(categories="hierarchy").score(Release.of(data, data, "rows"))
+    place = microdata({"place": {"scale": "partially ordered", "hierarchy": TREE}}, place=["n11", "elsewhere"])
+    score = DistanceLinkage(categories="hierarchy").score(Release.of(place, place, "rows"))
+    assert score.value == 1
+    assert "by the levels of their hierarchy" in score.variant
 
 
 # -- what the snooper has
@@ -285,6 +467,38 @@ def test_a_file_of_his_own_is_linked_by_a_column_that_both_have() -> None:
     assert DistanceLinkage(link="tag").score(outcome, Snooper(keys=("x",), external=his)) == score
     same_order = microdata({"x": NUMBER}, x=[1.0, 2.0, 3.0])
     assert DistanceLinkage(link="rows").score(outcome, Snooper(keys=("x",), external=same_order)).value == 1
+
+
+def test_his_own_file_too_covers_a_share_of_the_persons_and_holds_errors() -> None:
+    data = people(1000)
+    strangers = microdata(
+        {"x": NUMBER, "tag": {"role": "identifier"}}, tag=[f"q{i}" for i in range(500)], x=np.zeros(500), y=["a"] * 500
+    )
+    table = pa.concat_tables([strangers.batch().rows.to_arrow(), data.batch().rows.to_arrow()])
+    his = Microdata(table.drop_columns([c for c in table.column_names if c not in ("tag", "x", "y")]), data.schema)
+    outcome = Release.of(data, data, "rows")
+    half = DistanceLinkage().score(outcome, Snooper(external=his, coverage=0.5))
+    assert half.details["targets"] == 500  # of the persons who are there, not of the strangers
+    lost = DistanceLinkage().score(outcome, Snooper(external=his, errors=1.0))
+    assert lost.details["linked rightly"] < 10
+
+
+def test_his_own_file_may_be_written_as_the_original_or_as_the_release() -> None:
+    data = people(60)
+    recoded = Recode(rules={"x": [45, 55]}).apply(data, Draws(1))
+    names = {"tag": data.batch(["tag"]).column("tag").arrow.to_pylist()}
+    facts = {"tag": {"role": "identifier"}}
+    labels = microdata(facts, x=recoded.masked.batch(["x"]).column("x").arrow.to_pylist(), **names)
+    numbers = microdata({**facts, "x": NUMBER}, x=data.numbers("x") + 1e-7, **names)
+    right = DistanceLinkage().score(recoded, Snooper(keys=("x",))).value
+    for his in (labels, numbers):
+        assert DistanceLinkage().score(recoded, Snooper(keys=("x",), external=his)).value == pytest.approx(right)
+    text = microdata(facts, x=[str(v) for v in data.numbers("x")], **names)
+    with pytest.raises(SfumatoError, match="holds text or categories in the snooper's own file, but numbers in the original"):
+        DistanceLinkage().score(Release.of(data, data, "rows"), Snooper(keys=("x",), external=text))
+    flags, ones = microdata(b=[True, False]), microdata(b=[1, 0])
+    link = DistanceLinkage(link="rows")
+    assert link.score(Release.of(flags, flags, "rows"), Snooper(external=ones)).value == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import combinations
 
@@ -37,7 +38,8 @@ def people(n: int, seed: int, levels: int = 4) -> Microdata:
 
 
 def released(original: Microdata, held: Microdata, masked: Microdata) -> Release:
-    return Release.of(original, masked).with_holdout(Holdout.of(held))
+    """Here the holdout may be the original itself, where a test does not look at it."""
+    return dataclasses.replace(Release.of(original, masked), holdout=Holdout.of(held))
 
 
 def rows(data: Microdata) -> list[dict[str, object]]:
@@ -299,6 +301,29 @@ def test_the_two_files_are_the_keys_and_the_rest_unless_they_are_named() -> None
         Linkability().score(released(one, one, one))
     with pytest.raises(NotApplicable, match="tell nothing"):
         Linkability(k=5).score(released(people(9, 1), people(9, 2), people(5, 3)))
+
+
+def test_files_that_are_linked_hold_numbers_to_within_the_precision() -> None:
+    """Ages 30 and 34 are both known as 30, the middle of 20 to 40: the second person's halves part."""
+    data = microdata({"age": {"scale": "ordered"}}, age=[30.0, 34.0], c=["a", "b"])
+    outcome = released(data, data, data)
+    for width, right in ((1.0, [1, 1]), (20.0, [1, 0])):
+        guesses = LinkColumns().run(outcome, Snooper(keys=("age",), precision={"age": width}), Draws(1))
+        np.testing.assert_array_equal(guesses.right, right)
+
+
+def test_a_key_that_is_not_there_is_no_column_of_a_file() -> None:
+    data = microdata(a=["u", "v"], b=["v", "w"])
+    with pytest.raises(NotApplicable, match="key 'aa' is not in the released file"):
+        Linkability().score(released(data, data, data), Snooper(keys=("aa", "b")))
+
+
+def test_one_closest_record_is_told_in_the_singular() -> None:
+    assert Linkability().variant.startswith("1 closest released record;")
+    assert SinglingOut(width=1).variant.startswith("descriptions by 1 column;")
+    one = microdata(a=["u"], b=["v"])
+    with pytest.raises(NotApplicable, match="no more than 1 record,"):
+        Linkability().score(released(one, microdata(a=["x"], b=["y"]), one))
 
 
 # -- inference

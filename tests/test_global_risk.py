@@ -250,12 +250,6 @@ def test_methods_that_keep_the_order_have_no_inversions(mask: Any, key: str) -> 
     assert GlobalRisk().score(mask.apply(billing(500), Draws(1))).details[f"change of {key}"] == 0
 
 
-def test_an_ordered_key_released_as_labels_without_order_is_compared_over_its_hierarchy() -> None:
-    """Ages cut two levels up where they are rare: [30, 40) is on level 2 of 4."""
-    release = RecodeRare(("age",), least=10_000).apply(billing(200), Draws(1))
-    assert GlobalRisk().score(release).details["change of age"] == pytest.approx(2 / 4)
-
-
 def test_the_more_often_a_category_changes_the_larger_its_factor() -> None:
     """Each sex is kept with probability k, so the factor is 1 - k but for chance (three standard errors)."""
     data = billing(5_000)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from small_files import amounts, microdata
 
-from sfumato.contract import Draws, Holdout, Release, hold_out
+from sfumato.contract import DirectMeasure, Draws, Holdout, Release, Snooper, hold_out
 from sfumato.datasets import census, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import KimNoise
 from sfumato.microdata import Microdata
-from sfumato.risk import DCR, IMS
+from sfumato.risk import DCR, IMS, Inference, LDiversity, Linkability, Membership, SinglingOut
 
 
 def ids(data: Microdata) -> list[int]:
@@ -111,6 +111,24 @@ def test_records_that_the_mask_has_seen_are_refused() -> None:
         KimNoise().apply(data, Draws(2)).with_holdout(held)
 
 
+def test_one_record_that_the_mask_has_seen_is_told_in_the_singular() -> None:
+    data = amounts(a=[1.0, 2.0])
+    _, held = hold_out(data, 0.5, Draws(1))
+    with pytest.raises(DataError, match="1 record of the holdout is in the original as well, so the mask has seen it"):
+        KimNoise().apply(data, Draws(2)).with_holdout(held)
+
+
+def test_the_original_read_again_is_no_holdout() -> None:
+    """Its rows get other numbers, but they are the same people: an exact copy would get a perfect score."""
+    data, again, others = teachers(80, seed=1), teachers(80, seed=1), teachers(80, seed=2)
+    made = KimNoise().apply(data, Draws(1))
+    with pytest.raises(DataError, match="the holdout is the original itself"):
+        made.with_holdout(Holdout.of(again))
+    assert made.with_holdout(Holdout.of(others)).holdout is not None
+    kept, held = hold_out(microdata(c=["a", "a"]), 0.5, Draws(1))  # two people who are alike are two people
+    assert Release.of(kept, kept).with_holdout(held).holdout is held
+
+
 def test_masked_records_are_refused() -> None:
     kept, held = hold_out(teachers(200), 0.5, Draws(1))
     made = KimNoise().apply(kept, Draws(2))
@@ -163,3 +181,21 @@ def test_splitting_after_masking_gives_a_perfect_score_to_an_exact_copy() -> Non
     right = Release.of(part, part).with_holdout(rest)
     assert abs(DCR().score(wrong).value) < 0.06
     assert DCR().score(right).value > 0.49
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [DCR(), IMS(using=("sex", "age")), Membership(), Membership(targets=40), SinglingOut(attacks=80),
+     Linkability(attacks=80), Inference("salary", attacks=80), LDiversity(["occupation"])],
+    ids=lambda m: m.name,
+)  # fmt: skip
+def test_records_are_told_in_the_order_of_their_ids_whatever_the_order_of_the_original(measure: DirectMeasure) -> None:
+    kept, held = hold_out(census(300, 0.5).sample, 0.5, Draws(1))
+    made = KimNoise(lambda2=0.1).apply(kept, Draws(2))
+    rows = kept.batch().rows
+    mixed = Microdata(kept.engine.hold(rows.take(np.random.default_rng(1).permutation(len(rows)))), kept.schema)
+    sorted_file, mixed_file = made.with_holdout(held), Release(mixed, made.implicates).with_holdout(held)
+    one, two = (measure.score(r, Snooper(keys=("sex", "marital"))) for r in (sorted_file, mixed_file))
+    assert one.value == pytest.approx(two.value)
+    assert one.records is not None
+    np.testing.assert_allclose(one.records, two.records)

@@ -312,6 +312,15 @@ def test_weights_that_add_up_to_fewer_persons_than_records_are_a_sentence() -> N
         IndividualRisk().score(as_it_is(data))
 
 
+def test_a_few_weights_below_one_give_the_largest_risk_instead_of_a_refusal() -> None:
+    data = microdata(WEIGHT, x=[*range(40)], w=[0.8, *[2.0] * 39])
+    score = IndividualRisk().score(as_it_is(data))
+    assert score.records is not None
+    np.testing.assert_allclose(score.records, [1.0, *[np.log(2)] * 39])  # p / (1 - p) ln(1 / p) at p = 1/2
+    assert score.details["records with weights below 1 on average"] == 1
+    assert IndividualRisk(fraction=0.5).score(as_it_is(data)).details["records with weights below 1 on average"] == 0
+
+
 @pytest.mark.parametrize(("bad", "says"), [(0.0, "a weight of zero"), (-2.0, "a negative weight"), (None, "no weight")])
 def test_weights_that_are_none_are_a_sentence(bad: float | None, says: str) -> None:
     data = microdata(WEIGHT, x=["a", "b"], w=pa.array([2.0, bad]))
@@ -329,6 +338,18 @@ def test_a_fraction_must_be_one() -> None:
     for wrong in (0, 1.5, -0.1):
         with pytest.raises(ParameterError, match="fraction of individual_risk must be"):
             IndividualRisk(fraction=wrong)
+
+
+def test_a_warning_says_that_the_risk_is_too_low_where_many_records_are_unique() -> None:
+    """21 of 200 records unique, then 20: more than a tenth, and not."""
+    for unique, warned in ((21, True), (20, False)):
+        keys = [*range(unique), *([-1] * (200 - unique))]
+        data = microdata(HOUSES, x=keys, w=[5.0] * 200, home=list(range(200)))
+        for per in ("person", "household"):
+            words = IndividualRisk(per=per).score(Release.as_it_is(data), Snooper(keys=("x",))).words  # type: ignore[arg-type]
+            assert ("too low where many records are unique, as 21 are here: compare log_linear_risk" in words) is warned
+        counted = IndividualRisk(fraction=1.0).score(Release.as_it_is(data), Snooper(keys=("x",)))
+        assert "too low" not in counted.words  # nothing is estimated where everybody is in the file
 
 
 def test_one_record_and_no_record() -> None:

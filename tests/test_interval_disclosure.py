@@ -15,7 +15,7 @@ from small_files import amounts
 from sfumato import Draws, Release
 from sfumato.errors import SfumatoError
 from sfumato.kernels.robust import robust_location_scatter
-from sfumato.masks import RankSwap, Sample, TopCode
+from sfumato.masks import RandomOrder, RankSwap, Sample, TopCode
 from sfumato.microdata import Microdata
 from sfumato.risk import IntervalDisclosure
 
@@ -154,6 +154,44 @@ def test_records_that_are_not_released_have_no_interval() -> None:
     assert score.details["compared"] == len(part.masked)
     assert score.records is not None
     assert np.isnan(score.records).sum() == 100 - len(part.masked)
+
+
+def test_simulated_records_are_part_of_the_released_column() -> None:
+    """10 records moved by 0.4, and two decoys: the released column's standard deviation is that of all twelve."""
+    data, released = amounts(x=np.arange(10.0)), amounts(x=[*np.arange(10.0) + 0.4, 1000.0, -1000.0])
+    decoys = Release.of(data, released, [*range(10), -1, -1])
+    sd = np.std([*np.arange(10.0) + 0.4, 1000.0, -1000.0], ddof=1)
+    assert IntervalDisclosure(width=0.41 / sd).score(decoys).value == 1
+    assert IntervalDisclosure(width=0.39 / sd).score(decoys).value == 0
+    # the first true value, 0, lies between the decoy below and 0.4: one rank; a window of 1/12 is one rank
+    assert IntervalDisclosure(kind="rank", width=0.09).score(decoys).value == 1
+    without = Release.of(data, amounts(x=np.arange(10.0) + 0.4), "rows")
+    assert IntervalDisclosure(kind="rank", width=0.1).score(without).records.tolist() == [0] + [1] * 9  # type: ignore[union-attr]
+    wild = Release.of(data, amounts(x=[*np.arange(10.0), np.inf]), [*range(10), -1])
+    with pytest.raises(SfumatoError, match="infinite"):
+        IntervalDisclosure().score(wild)
+
+
+def test_each_record_has_its_place_whatever_the_order_of_the_files() -> None:
+    g = np.random.default_rng(3)
+    data = amounts(x=g.normal(size=50))
+    shuffled = RandomOrder().apply(data, Draws(1)).masked
+    near = data.numbers("x") > 0  # these keep their value
+    for original in (data, shuffled):
+        after = RandomOrder().apply(original, Draws(2)).masked
+        ids = after.batch([]).ids
+        moved = amounts(x=np.where(near[ids], data.numbers("x")[ids], 99.0))
+        where = {int(i): row for row, i in enumerate(original.batch([]).ids)}
+        outcome = Release.of(original, moved, [where[int(i)] for i in ids])
+        score = IntervalDisclosure(width=1e-9).score(outcome)
+        assert score.records.tolist() == near.astype(float).tolist()  # type: ignore[union-attr]
+
+
+def test_one_record_is_spoken_of_in_the_singular() -> None:
+    one = amounts(x=[1.0])
+    for kind in ("sd", "rank", "robust"):
+        words = IntervalDisclosure(kind=kind).score(Release.of(one, one, "rows")).words  # type: ignore[arg-type]
+        assert words == "1 of 1 record is released within the interval around the true one"
 
 
 def test_top_coded_values_leave_their_interval() -> None:

@@ -76,3 +76,21 @@ def test_no_record_and_one_record_have_no_inversions() -> None:
     for n in (0, 1):
         assert inversions(np.ones(n), np.ones(n)) == 0
         assert inversions_of_table(np.zeros(n, int), np.zeros(n, int), np.ones(n, int)) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_codes_have_the_inversions_of_the_double_loop_too(pairs: list[tuple[int, int]]) -> None:
+    x, y = [p[0] for p in pairs], [p[1] for p in pairs]
+    for kind in (np.int32, np.int64):
+        assert inversions(np.array(x, kind), np.array(y, kind)) == slow(x, y)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3), st.integers(1, 3)), max_size=15))
+@settings(max_examples=200, deadline=None)
+def test_of_intervals_only_those_count_that_lie_wholly_in_the_opposite_order(cells: list[tuple[int, ...]]) -> None:
+    x, low, length, counts = (np.array([c[k] for c in cells], np.int64) for k in range(4))
+    high = low + length
+    each = [(a, b, c) for a, b, c, many in zip(x, low, high, counts, strict=True) for _ in range(many)]
+    expected = sum(i[0] < j[0] and i[1] > j[2] for i in each for j in each)
+    assert inversions_of_table(x, low, counts, high) == expected

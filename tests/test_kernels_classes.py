@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,3 +41,15 @@ def test_without_columns_all_records_are_one_class() -> None:
 
 def test_numbers_are_coded_by_value_and_missing_is_its_own_code() -> None:
     assert number_codes(np.array([2.0, np.nan, 1.0, 2.0, np.nan, -0.0, 0.0])).tolist() == [2, -1, 1, 2, -1, 0, 0]
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_records_that_are_alone_by_the_first_column_have_the_classes_of_all_columns(gaps: bool) -> None:
+    g = np.random.default_rng(1)
+    first = g.permutation(50) - (1 if gaps else 0)  # with -1: one missing value is alone as well
+    others = [g.integers(-1, 3, 50) for _ in range(2)]
+    for columns in ([first, *others], [first + 3 * (first > 9), *others], [*others, first]):
+        labels, sizes = classes(columns, 50)
+        _, slow, counts = np.unique(np.column_stack(columns), axis=0, return_inverse=True, return_counts=True)
+        assert labels.tolist() == slow.ravel().tolist()
+        assert sizes.tolist() == counts.tolist()

@@ -176,3 +176,21 @@ def test_among_persons_of_a_census_age_comes_first_though_tracts_are_more() -> N
 def test_the_keys_that_serve_best_may_differ_between_minimal_and_maximal_risk(found: KeyExperiments) -> None:
     best = found.frame.pivot(index=["file", "experiment", "setting"], columns="kind", values="keys")
     assert (best["minimal"] != best["maximal"]).any()
+
+
+def test_a_snooper_with_keys_of_his_own_has_experiments_with_those_alone() -> None:
+    found = key_experiments(billing(100), shares=[0, 0.5], least=[1, 10], snooper=Snooper(keys=("sex", "zip")))
+    assert found.frame["key"].unique().tolist() == ["sex", "zip"]
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ({"ordered": "amount_billed"}, "'amount_billed' is not in the keys that the snooper looks for"),
+        ({"ordered": "aeg"}, "Did you mean 'age'"),
+        ({"noise": [], "shares": [], "least": []}, "at least one setting"),
+    ],
+)
+def test_an_experiment_on_what_is_no_key_or_without_settings_is_refused_in_a_sentence(named: Any, says: str) -> None:
+    with pytest.raises(ParameterError, match=says):
+        key_experiments(billing(50), **named)

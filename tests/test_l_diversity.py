@@ -81,6 +81,19 @@ def test_the_recursive_bound_is_strict(c: float, holds: bool) -> None:
     assert (score.value == 0) is holds
 
 
+def test_the_recursive_bound_is_strict_though_the_product_is_rounded_up() -> None:
+    """Counts 11 and 10: not (1.1, 2)-diverse, since 11 < 1.1 · 10 is false; in floating point 1.1 * 10 is above 11."""
+    rows = [("a", 1, "flu")] * 11 + [("a", 1, "hiv")] * 10
+    assert LDiversity(["s0"], l=2, kind="recursive", c=1.1).score(as_it_is(file(rows))).value == 1
+    assert LDiversity(["s0"], l=2, kind="recursive", c=1.11).score(as_it_is(file(rows))).value == 0
+
+
+def test_one_record_is_told_in_the_singular() -> None:
+    rows = [("a", 1, "flu"), ("b", 1, "flu"), ("b", 1, "hiv")]
+    score = LDiversity(["s0"]).score(as_it_is(file(rows)))
+    assert score.words.startswith("1 of 3 records is in classes of k0, k1 without 2-diversity")
+
+
 @given(
     people,
     st.sampled_from(RULES),

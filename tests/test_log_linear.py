@@ -16,13 +16,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, poisson
 
-from sfumato import Release, Snooper
+from sfumato import Release
 from sfumato.classes import classes_of
 from sfumato.datasets import census
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.kernels.loglinear import feasible_cells, gather, layout, places_of, spread
+from sfumato.kernels.loglinear import (
+    feasible_cells,
+    gather,
+    layout,
+    places_of,
+    slopes_of_exponential,
+    slopes_of_mean_exponential,
+    spread,
+)
 from sfumato.microdata import Microdata
-from sfumato.risk import LogLinearRisk, expected_counts, log_linear
+from sfumato.risk import LogLinearRisk, blocks, expected_counts, log_linear
 from sfumato.risk.expected_counts import Interactions, MainEffects, Table, associated, with_main_effects
 from sfumato.risk.log_linear import bias, forward, right, right_square
 from sfumato.schema import Attribute, Schema
@@ -43,15 +51,17 @@ def table_of_counts(seed: int, low: int = 0) -> Table:
     return Table(CELLS[counts > 0], counts[counts > 0], LEVELS)
 
 
-def design(margins: list[tuple[int, ...]]) -> NDArray[Any]:
+def design(
+    margins: list[tuple[int, ...]], cells: NDArray[Any] = CELLS, counts_of: tuple[int, ...] = LEVELS
+) -> NDArray[Any]:
     """Dummies of the interactions and of everything below them, of full rank."""
     effects = sorted({s for m in margins for r in range(1, len(m) + 1) for s in combinations(m, r)})
     columns = [
-        np.prod([CELLS[:, k] == v for k, v in zip(keys, levels, strict=True)], axis=0)
+        np.prod([cells[:, k] == v for k, v in zip(keys, levels, strict=True)], axis=0)
         for keys in effects
-        for levels in product(*(range(1, LEVELS[k]) for k in keys))
+        for levels in product(*(range(1, counts_of[k]) for k in keys))
     ]
-    return np.column_stack([np.ones(len(CELLS)), *columns])
+    return np.column_stack([np.ones(len(cells)), *columns])
 
 
 def glm(table: Table, margins: list[tuple[int, ...]]) -> Any:
@@ -74,7 +84,7 @@ def release(weights: Any = None, **keys: Any) -> Release:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fitted_counts_are_those_of_a_poisson_regression(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expected_counts, "TOLERANCE", 1e-10)
+    monkeypatch.setattr(blocks, "TOLERANCE", 1e-10)
     for seed in range(5):
         table = table_of_counts(seed, low=int(name == "a triple"))
         theirs = glm(table, MODELS[name]).fittedvalues
@@ -84,7 +94,7 @@ def test_fitted_counts_are_those_of_a_poisson_regression(name: str, monkeypatch:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_variance_of_the_fit_is_that_of_a_poisson_regression(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expected_counts, "TOLERANCE", 1e-10)
+    monkeypatch.setattr(blocks, "TOLERANCE", 1e-10)
     for seed in range(5):
         table = table_of_counts(seed, low=int(name == "a triple"))
         slopes = np.random.default_rng(seed).normal(size=len(table.codes))
@@ -100,6 +110,47 @@ def test_main_effects_are_also_what_proportional_fitting_gives() -> None:
     np.testing.assert_allclose(closed.expected(), iterated.expected(), rtol=1e-9)
     slopes = np.linspace(-1, 2, len(table.codes))
     assert closed.variance(slopes) == pytest.approx(iterated.variance(slopes), rel=1e-6)
+
+
+FIVE = (2, 3, 2, 3, 2)
+BLOCKS: dict[str, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {
+    "a chain": ([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (2, 3), (3, 4)]),
+    "a star": ([(0, 3), (1, 3), (2, 3), (3, 4)], [(0, 3), (1, 3), (2, 3), (3, 4)]),
+    "a triangle with a tail": ([(0, 1), (1, 2), (0, 2), (2, 3), (4,)], [(0, 1, 2), (2, 3), (4,)]),
+    "a triple and a pair": ([(0, 1, 4), (2, 3)], [(0, 1, 4), (2, 3)]),
+    "two triangles at a key": ([(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (3, 4)], [(0, 1, 2), (2, 3, 4)]),
+    "a ring": ([(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)], [(0, 1, 2, 3, 4)]),
+}
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_models_fitted_block_by_block_are_poisson_regressions_on_the_whole_table(
+    name: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "TOLERANCE", 1e-10)
+    if listed:
+        monkeypatch.setattr(expected_counts, "CELLS", 5)  # so that cells are listed and not laid out by axes
+    margins, parts = BLOCKS[name]
+    assert blocks.blocks_of(margins, len(FIVE)) == sorted(parts)
+    g = np.random.default_rng(21)
+    cells = np.array(list(product(*map(range, FIVE))), np.int32)
+    counts = g.poisson(6.0, len(cells)) + 1
+    theirs = sm.GLM(counts, design(margins, cells, FIVE), family=sm.families.Poisson()).fit(tol=1e-12)
+    some = np.array([[1, -1, 0, -1, 1], [-1, 2, -1, -1, -1], [-1] * 5], np.int32)
+    matching = [(cells[:, 0] == 1) & (cells[:, 2] == 0) & (cells[:, 4] == 1), cells[:, 1] == 2, cells[:, 0] >= 0]
+    table = Table(np.vstack([cells, some]), np.append(counts, [1, 1, 1]), FIVE)
+    model = Interactions(table, margins, (1000, 100_000))
+    mu = theirs.fittedvalues
+    expected = np.append(mu, [mu[which].sum() for which in matching]) * table.scale
+    np.testing.assert_allclose(model.expected(), expected, rtol=1e-6)
+    observed, fit = next(iter(model.cells() or []))
+    np.testing.assert_allclose(fit, mu, rtol=1e-6)
+    np.testing.assert_array_equal(observed, counts)
+    slopes = g.normal(size=len(cells) + 3)
+    flat = slopes[:-3] + sum(s * mu * which / mu[which].sum() for s, which in zip(slopes[-3:], matching, strict=True))
+    gradient = design(margins, cells, FIVE).T @ flat
+    assert model.variance(slopes) == pytest.approx(gradient @ theirs.cov_params() @ gradient, rel=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -124,7 +175,7 @@ def test_feasible_cells_are_those_whose_margins_all_occur(seen: list[tuple[int, 
 def test_cells_are_found_where_they_stand_even_where_there_are_more_combinations_than_numbers() -> None:
     asked = CELLS[[3, 17, 0]]
     for levels in (LEVELS, (2**40, 2**40, 4)):
-        assert expected_counts.find_cells(CELLS, asked, levels).tolist() == [3, 17, 0]
+        assert blocks.find_cells(CELLS, asked, levels).tolist() == [3, 17, 0]
 
 
 def test_margins_gathered_and_spread_are_sums_over_cells() -> None:
@@ -180,20 +231,19 @@ def test_a_missing_key_matches_all_cells_that_agree_with_the_others() -> None:
     shares = np.zeros(len(codes))
     inside = (codes[: len(CELLS), 0] == 1) & (codes[: len(CELLS), 2] == 2)
     model = Interactions(table, MODELS["all pairs"])
-    shares[: len(CELLS)][inside] = model.fitted[inside] / model.fitted[inside].sum()
+    counts = model.expected()[: len(CELLS)]
+    shares[: len(CELLS)][inside] = counts[inside] / counts[inside].sum()
     assert model.variance(slopes) == pytest.approx(model.variance(shares), rel=1e-6)
 
 
-@pytest.mark.parametrize("slopes", [log_linear._unique_slopes, log_linear._match_slopes])
+@pytest.mark.parametrize("slopes", [slopes_of_exponential, slopes_of_mean_exponential])
 def test_slopes_of_the_risk_are_its_derivatives(slopes: Any) -> None:
-    risk = right if slopes is log_linear._match_slopes else lambda g: np.exp(-g)
-    g, step = np.array([0.02, 0.3, 2.0, 9.0]), 1e-3
-    first = (risk(g + step) - risk(g - step)) / (2 * step)
-    second = (risk(g + step) - 2 * risk(g) + risk(g - step)) / step**2
-    np.testing.assert_allclose(slopes(g)[0], first, rtol=1e-4)
-    np.testing.assert_allclose(slopes(g)[1], second, rtol=1e-3)
-    near, far = slopes(np.array([0.00999])), slopes(np.array([0.01001]))  # where the series takes over
-    np.testing.assert_allclose(near, far, rtol=1e-4)
+    risk = right if slopes is slopes_of_mean_exponential else lambda g: np.exp(-g)
+    step = 1e-3
+    for g in (0.02, 0.3, 2.0, 9.0):
+        low, at, high = risk(np.array([g - step, g, g + step]))
+        assert slopes(g) == pytest.approx(((high - low) / (2 * step), (high - 2 * at + low) / step**2), rel=1e-3)
+    assert slopes(0.00999) == pytest.approx(slopes(0.01001), rel=1e-4)  # where the series takes over
 
 
 class Known:
@@ -313,12 +363,15 @@ def test_chosen_interactions_need_not_name_every_key() -> None:
 
 def test_too_many_cells_are_refused_in_words_and_the_choice_makes_do(monkeypatch: pytest.MonkeyPatch) -> None:
     made = release(x=list("abcdabcd"), y=list("uvwxxwvu"))
-    monkeypatch.setattr(expected_counts, "CELLS", 5)
+    monkeypatch.setattr(expected_counts, "PLACES", 5)
     with pytest.raises(NotApplicable, match="more than 5 cells"):
         LogLinearRisk(interactions="pairs", fraction=0.1).score(made)
+    monkeypatch.setattr(expected_counts, "CELLS", 5)
+    monkeypatch.setattr(log_linear, "BUDGET", (5, 5))
     score = LogLinearRisk(fraction=0.1).score(made)
     assert "main effects" in score.variant
     assert "estimated bias of tau" not in score.details
+    assert "how far the model is off could not be told" in score.words
 
 
 def test_without_unique_records_nobody_is_at_risk() -> None:
@@ -336,5 +389,45 @@ def test_what_cannot_be_told_is_refused_in_a_sentence() -> None:
         LogLinearRisk().score(release(x=["a", "b"]))
     with pytest.raises(NotApplicable, match="missing key"):
         LogLinearRisk(fraction=0.1).score(release(x=["a", None], y=[None, "u"]))
-    one = LogLinearRisk(fraction=0.1).score(release(x=["a"]), Snooper(keys=("x",)))
-    assert 0 < one.value <= 1
+
+
+@pytest.mark.parametrize(
+    ("made", "interactions"),
+    [
+        (release(x=["a"]), "auto"),
+        (release(x=list("aab")), "auto"),
+        (release(x=list("aab"), y=list("uuu")), "auto"),  # a key of one value is no key
+        (release(x=list("aabb"), y=list("uvvv")), "pairs"),
+        (release(x=list("aabbcc"), y=list("uvuvuv"), z=list("pqrssr")), (("x", "y", "z"),)),
+    ],
+)
+def test_a_model_that_repeats_the_counts_of_the_file_is_refused(made: Release, interactions: Any) -> None:
+    with pytest.raises(NotApplicable, match="repeats the counts of the file"):
+        LogLinearRisk(interactions=interactions, fraction=0.1).score(made)
+
+
+def test_a_model_that_repeats_the_counts_is_never_chosen() -> None:
+    g = np.random.default_rng(6)
+    x = g.integers(0, 30, 300)
+    y = np.where(
+        g.random(300) < 0.8, x, g.integers(0, 30, 300)
+    )  # far from independent, but two keys have one pair only
+    score = LogLinearRisk(fraction=0.1).score(release(x=x, y=y))
+    assert score.variant.endswith(": main effects")
+    assert "too simple, and this probably too high" in score.words
+
+
+def test_all_records_missing_one_key_or_another_do_not_stop_the_choice() -> None:
+    g = np.random.default_rng(7)
+    columns = {name: [None if g.random() < 0.1 else int(v) for v in g.integers(0, 6, 400)] for name in "uvwxy"}
+    score = LogLinearRisk(fraction=0.2).score(release(**columns))
+    assert score.interval is not None
+    assert 0 <= score.interval[0] <= score.value <= score.interval[1] <= 1
+
+
+def test_large_numbers_are_written_out_and_one_record_is_one() -> None:
+    g = np.random.default_rng(8)
+    made = release(**{name: g.integers(0, 60, 4000) for name in "xyz"})
+    assert "e+" not in LogLinearRisk(fraction=0.99).score(made).words
+    single = release(x=list("aaab"), y=list("uuvv"), z=list("ppqq"))
+    assert "1 records" not in LogLinearRisk(interactions="main", fraction=0.5).score(single).words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.stats import binom
+from small_files import in_pieces, microdata
 
-from sfumato import Release
-from sfumato.classes import Classes
+from sfumato import Release, Snooper
+from sfumato.classes import Classes, classes_of
 from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Microdata
-from sfumato.risk import MatchRisk
+from sfumato.risk import LogLinearRisk, MatchRisk, PopulationUniques
 from sfumato.risk.frequencies import Frequencies, frequencies_of
 from sfumato.risk.match_risk import outside, outside_by_weight, outside_interval
 from sfumato.schema import Attribute, Schema
@@ -80,6 +82,101 @@ def test_with_unequal_weights_the_estimate_is_unbiased_and_its_variance_not_too_
     assert variance >= square * (1 - 1e-12)
     if len(set(chances)) == 1:
         assert variance == pytest.approx(square)
+
+
+def test_with_missing_keys_the_estimate_is_unbiased_for_persons_counted_as_they_would_be_recorded() -> None:
+    """By enumeration: (a, ?) matches both (a, 1) and (a, 2), which do not match each other, so that pairs are not mutual."""
+    x, y = ["a", "a", "a", "b", "b"], [1, 2, None, 1, None]
+    match = [[x[i] == x[j] and (None in (y[i], y[j]) or y[i] == y[j]) for j in range(5)] for i in range(5)]
+    for chances in ([0.5] * 5, [0.2, 0.7, 0.4, 0.9, 0.3]):
+        bias = 0.0
+        for drawn in product((False, True), repeat=5):
+            chance = float(np.prod([p if d else 1 - p for p, d in zip(chances, drawn, strict=True)]))
+            rows = [i for i in range(5) if drawn[i]]
+            true = sum(sum(match[i]) - 1 for i in rows if sum(match[i][j] for j in rows) == 1)
+            if not rows:
+                continue
+            made = release(
+                [1 / chances[i] for i in rows], x=[x[i] for i in rows], y=pa.array([y[i] for i in rows], pa.int64())
+            )
+            found = classes_of(made.masked, ("x", "y"), "wildcard", "w")
+            bias += chance * (outside_by_weight(found)[0] - true)
+            if len(set(chances)) == 1:
+                assert outside(frequencies_of(found), 0.5)[0] == pytest.approx(outside_by_weight(found)[0])
+        assert bias == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("pi", [0.01, 0.05])
+def test_intervals_hold_theta_of_small_files_too(pi: float) -> None:
+    """150 classes, most of them small: two or three keys are shared by two records."""
+    g = np.random.default_rng(77)
+    F = np.ceil(g.lognormal(1, 1.2, 150)).astype(int)
+    held = []
+    for _ in range(1500):
+        f = g.binomial(F, pi)
+        low, high = outside_interval(*outside(seen(f), pi), pi) if f.any() else (0, 0)
+        held.append(low <= (F[f == 1] - 1).sum() <= high)
+    assert np.mean(held) > 0.92
+
+
+def test_keys_shared_by_three_widen_the_interval_even_where_none_is_shared_by_two() -> None:
+    without = outside_interval(*outside(seen(np.array([1, 1])), 0.01), 0.01)
+    many = outside_interval(*outside(seen(np.array([1, 1, *[3] * 20])), 0.01), 0.01)
+    assert many[0] == 0
+    assert many[1] >= 1.95 * np.sqrt(6 * 0.99**2 / 0.01**2 * 20) > without[1]
+
+
+def test_where_whole_households_are_drawn_the_estimate_is_far_too_low_and_the_score_warns() -> None:
+    """Households of two who look alike: pairs in the file tell nothing of the persons outside."""
+    g = np.random.default_rng(20)
+    household = g.integers(0, 2000, 1000)  # what the members of each of 1,000 households look like
+    alone = g.integers(0, 2000, 1000)  # and of 1,000 households of one
+    F = np.bincount(np.concatenate([household, household, alone]), minlength=2000)
+    drawn = g.random(1000) < 0.1
+    f = np.bincount(np.concatenate([household[drawn], household[drawn], alone[:100]]), minlength=2000)
+    true = (f == 1).sum() / F[f == 1].sum()
+    data = microdata(
+        {"home": {"role": "household", "scale": "unordered"}}, x=np.repeat(np.arange(2000), f), home=np.arange(f.sum())
+    )
+    for measure in (MatchRisk(fraction=0.1), PopulationUniques(fraction=0.1)):
+        score = measure.score(Release.as_it_is(data), Snooper(keys=("x",)))
+        assert score.words.endswith("; far too low if whole households were drawn and their members look alike")
+        everybody = replace(measure, fraction=1.0).score(Release.as_it_is(data), Snooper(keys=("x",)))
+        assert "households" not in everybody.words
+    assert MatchRisk(fraction=0.1).score(Release.as_it_is(data), Snooper(keys=("x",))).value < true / 2
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [MatchRisk(), MatchRisk(weights="mean"), PopulationUniques(), PopulationUniques("snb"), LogLinearRisk("unique")],
+)
+@pytest.mark.parametrize("missing", ["wildcard", "value", "ignored"])
+def test_duckdb_gives_the_same_and_so_does_another_order_of_the_records(
+    measure: Any, missing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g = np.random.default_rng(4)
+    columns = {name: pa.array(g.integers(0, 5, 200), mask=g.random(200) < 0.03) for name in "xyz"}
+    columns["w"] = pa.array(g.uniform(2, 9, 200))
+    data = microdata({"w": {"role": "weight", "scale": "ordered"}}, **columns)
+    order = g.permutation(200)
+    moved = microdata(
+        {"w": {"role": "weight", "scale": "ordered"}},
+        **{name: column.take(pa.array(order)) for name, column in columns.items()},
+    )
+    chosen = replace(measure, missing=missing)
+    here, there, turned = (chosen.score(Release(d, (d,))) for d in (data, in_pieces(data, monkeypatch, 50), moved))
+    for other in (there, turned):
+        assert other.value == pytest.approx(here.value, rel=1e-6)
+        assert other.interval == pytest.approx(here.interval, rel=1e-3)
+        assert other.variant == here.variant
+    if here.records is not None:
+        np.testing.assert_allclose(there.records, here.records, rtol=1e-6)
+        np.testing.assert_allclose(turned.records, here.records[order], rtol=1e-6)
+
+
+def test_one_record_is_called_one_record() -> None:
+    words = MatchRisk(fraction=0.5).score(release(x=["a"])).words
+    assert words.startswith("1 of 1 record is unique; in the population about 1 person matches it")
 
 
 @pytest.mark.parametrize("pi", [0.02, 0.1, 0.4])

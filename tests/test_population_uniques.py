@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sfumato.microdata import Microdata
 from sfumato.risk import PopulationUniques
 from sfumato.risk.frequencies import Frequencies
 from sfumato.risk.population_uniques import chosen
-from sfumato.risk.superpopulation import Estimate, pitman, poisson_gamma, slide_negative_binomial, zayatz
+from sfumato.risk.superpopulation import Estimate, _seen_once, pitman, poisson_gamma, slide_negative_binomial, zayatz
 from sfumato.schema import Attribute, Schema
 
 FIXED = Frequencies(np.array([1.0, 2.0, 3.0, 5.0, 9.0]), np.array([400.0, 120.0, 40.0, 10.0, 2.0]))
@@ -66,6 +67,38 @@ def test_the_estimate_of_zayatz_is_bayes_rule_with_hypergeometric_samples() -> N
 def test_classes_too_large_to_be_seen_once_do_not_disturb_zayatz() -> None:
     file = Frequencies(np.array([1.0, 50.0]), np.array([5.0, 1.0]))
     assert zayatz(file, 0.99).share == pytest.approx(5 / 55, rel=0.05)
+
+
+@pytest.mark.parametrize(("n", "total"), [(1000, 10**9), (10**6, 10**12), (50, 100), (50, 60), (3000, 4000)])
+def test_the_chance_to_be_seen_once_is_exact_however_large_the_population(n: int, total: int) -> None:
+    sizes = [1, 2, 3, 7, 20, 40]
+    exact = [
+        Fraction(i * n, total)
+        * math.prod((Fraction(total - n - k, total - 1 - k) for k in range(i - 1)), start=Fraction(1))
+        for i in sizes
+    ]
+    np.testing.assert_allclose(_seen_once(np.array(sizes, float), n, total), [float(e) for e in exact], rtol=1e-11)
+
+
+@pytest.mark.parametrize("pi", [1e-6, 0.05, 0.5, 0.9])
+def test_where_all_records_are_unique_zayatz_is_not_sure(pi: float) -> None:
+    """Up to 3.69 pairs could have been expected though none was seen (rule of three, two-sided)."""
+    n = 200
+    found = zayatz(Frequencies(np.array([1.0]), np.array([float(n)])), pi)
+    assert found.share == 1
+    assert found.interval[1] == 1
+    pairs = 3.689 * 2 * (1 - pi)  # a pair is seen once with probability 2π(1-π), a person alone with π
+    assert found.interval[0] == pytest.approx(n / (n + pairs), rel=1e-2)
+
+
+def test_no_share_is_above_one_and_one_record_is_called_one_record() -> None:
+    for pi in (1e-6, 0.05, 0.5, 0.999, 1.0):
+        score = PopulationUniques(fraction=pi).score(release(x=["a"]))
+        assert score.value <= 1
+        assert score.interval is not None
+        assert score.interval[1] <= 1
+        assert score.words.startswith("1 of 1 record is unique in the file; about 1 of them would be unique among the ")
+        assert "1 persons of" not in score.words.replace(",", "")
 
 
 def test_pitmans_parameters_solve_the_likelihood_equations() -> None:

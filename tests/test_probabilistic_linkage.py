@@ -20,7 +20,7 @@ from sfumato.contract import success
 from sfumato.errors import SfumatoError
 from sfumato.kernels.agreement import LEAST, Model, exact_patterns, fit, near_patterns, true_model
 from sfumato.kernels.nearest_rows import GAP
-from sfumato.masks import PRAM, KimNoise
+from sfumato.masks import PRAM, KimNoise, Sample
 from sfumato.microdata import Microdata
 from sfumato.risk import DistanceLinkage, ProbabilisticLinkage
 
@@ -231,7 +231,7 @@ def test_the_record_of_the_greatest_weight_is_the_one_found_by_weighing_every_pa
         near = [k for k, w in weights.items() if w > best - 1e-9]
         assert right == pytest.approx(1 / len(near) if target in near else 0.0)
         odds = model.share / (1 - model.share) * np.exp(best)
-        assert sure == pytest.approx(odds / (1 + odds))
+        assert sure == pytest.approx(min(odds / (1 + odds), 1 / max(len(near), 1)))
 
 
 def independent_keys(n: int, levels: int, errors: float) -> Release:
@@ -282,6 +282,25 @@ def test_weights_are_learnt_from_some_of_the_pairs_where_there_are_too_many(monk
     assert some.value == pytest.approx(everyone.value, rel=0.2)
 
 
+def test_where_fewer_are_released_than_he_knows_only_so_many_matches_are_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = microdata({"x": NUMBER, "y": NUMBER}, x=np.arange(1000.0), y=np.arange(1000.0) ** 2 % 97)
+    outcome = Sample(fraction=0.1).apply(data, Draws(1))
+    share = len(outcome.masked) / 1000
+    expected: list[tuple[float, float]] = []
+    monkeypatch.setattr(
+        "sfumato.kernels.agreement.fit", lambda p, c, m: expected.append((c.sum(), m)) or fit(p, c, m)
+    )
+    ProbabilisticLinkage().score(outcome)
+    monkeypatch.setattr(attack_module, "MOST_PAIRS", 5_000)
+    ProbabilisticLinkage().score(outcome)
+    for pairs, matches in expected:  # each target has a tenth of a chance to be there, whichever part of them is looked at
+        targets = pairs / len(outcome.masked)
+        assert matches == pytest.approx(targets * share)
+    assert expected[1][0] < expected[0][0]
+
+
 def test_more_keys_than_can_be_joined_give_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = independent_keys(200, 4, 0.1)
     joined = LinkByWeight().run(outcome, Snooper(), Draws(1))
@@ -319,7 +338,9 @@ def test_what_cannot_be_weighed_is_refused_in_a_sentence(measure: Any, keys: Any
 
 def test_one_record_is_linked_and_so_is_nobody_in_an_empty_block() -> None:
     data = microdata(x=["a"])
-    assert ProbabilisticLinkage().score(Release.of(data, data, "rows")).value == 1
+    one = ProbabilisticLinkage().score(Release.of(data, data, "rows"))
+    assert one.value == 1
+    assert one.words == "1 of 1 target linked to its own record, 1 by chance"
     before, after = microdata(x=["a", "b"], y=["p", "q"]), microdata(x=["a", "b"], y=["q", "p"])
     score = ProbabilisticLinkage(block=("y",)).score(Release.of(before, after, "rows"))
     assert score.value == 0  # each looks in the other's block

@@ -79,7 +79,7 @@ def test_a_sample_is_ranked_by_itself() -> None:
     x = np.arange(1000.0)
     outcome = Release.of(numbers(x=x), numbers(x=np.exp(x[::2] / 100)), np.arange(0, 1000, 2))
     score = RankLinkage().score(outcome)
-    assert score.details["targets not released"] == 500
+    assert score.details["targets without a record to find"] == 500
     # the 500 who are there stand at the middle of every second rank: none is nearer, their neighbours tie with them
     assert score.value == pytest.approx(0.5, abs=0.01)
 

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.stats import binom
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sfumato import Draws, Microdata, Release, Snooper
 from sfumato.attacks import PredictByModel
 from sfumato.contract import success
-from sfumato.errors import NotApplicable
+from sfumato.errors import NotApplicable, ParameterError
 from sfumato.kernels.forest import best_split, grow_forest, predict_forest
 from sfumato.kernels.linear_models import multinomial, probabilities, ridge
 from sfumato.risk import RAPID
@@ -169,12 +170,31 @@ def test_the_marginal_baseline_of_a_number_predicts_the_median() -> None:
 @pytest.mark.parametrize("model", ["forest", "linear", "classes"])
 @pytest.mark.parametrize("column", ["ill", "pay"])
 def test_a_fresh_file_predicts_members_no_better_than_strangers(model: str, column: str) -> None:
-    made = release(frame(1500, 1), frame(1500, 2), frame(1500, 5))
-    score = RAPID(column, model=model, against="holdout").score(made)  # type: ignore[arg-type]
-    assert score.interval is not None
-    assert score.interval[0] < 0 < score.interval[1]
-    plain = RAPID(column, model=model).score(made).value  # type: ignore[arg-type]
+    """Over many fresh files the mean is 0 within four standard errors, and intervals miss 0 no more often than they may."""
+    tries, values, missed = 20, [], 0
+    for seed in range(tries):
+        made = release(frame(250, 3 * seed), frame(250, 3 * seed + 1), frame(250, 3 * seed + 2))
+        score = RAPID(column, model=model, against="holdout").score(made)  # type: ignore[arg-type]
+        assert score.interval is not None
+        values.append(score.value)
+        missed += not score.interval[0] <= 0 <= score.interval[1]
+    assert abs(np.mean(values)) < 4 * np.std(values, ddof=1) / np.sqrt(tries)
+    assert missed <= binom.ppf(0.999, tries, 0.05)
+    plain = RAPID(column, model=model).score(release(frame(1500, 1), frame(1500, 2))).value  # type: ignore[arg-type]
     assert plain > 0.05  # science, not disclosure
+
+
+@pytest.mark.parametrize("model", ["forest", "linear", "classes"])
+def test_a_holdout_that_lacks_a_value_is_compared_by_values_and_not_by_codes(model: str) -> None:
+    """Of the holdout everybody has 'b', whose share in the original is .2: a probability of about .5 is a gain of .375."""
+    alike: dict[str, Any] = {"sex": "f", "town": "A", "pay": 1.0}
+    original = pd.DataFrame({"age": [1] * 80 + [2] * 20, "ill": ["a"] * 80 + ["b"] * 20, **alike})
+    released = pd.DataFrame({"age": [1] * 20 + [2] * 40, "ill": ["a"] * 20 + ["a", "b"] * 20, **alike})
+    strangers = pd.DataFrame({"age": [2] * 5, "ill": "b", **alike})
+    measure = RAPID("ill", model=model, against="holdout", gain=0.2)  # type: ignore[arg-type]
+    with pytest.raises(NotApplicable, match="right about all of the 5 records"):  # each of them is at risk
+        measure.score(release(original, released, strangers))
+    assert measure.with_(what="rate").score(release(original, released, strangers)).details["baseline"] == 1
 
 
 def test_a_copy_is_predicted_better_than_strangers_are() -> None:
@@ -247,7 +267,35 @@ def test_nothing_to_learn_or_to_disclose_is_refused() -> None:
     for model in ("forest", "linear", "classes"):
         with pytest.raises(NotApplicable, match="nothing to learn from"):
             RAPID("ill", model=model).score(release(full, empty))  # type: ignore[arg-type]
-    with pytest.raises(NotApplicable, match="nothing to disclose"):
-        RAPID("ill").score(release(empty, full))
+        with pytest.raises(NotApplicable, match="no original record has a value of 'ill'"):
+            RAPID("ill", model=model).score(release(empty, full))  # type: ignore[arg-type]
+        with pytest.raises(NotApplicable, match="no record of the holdout has a value of 'ill'"):
+            RAPID("ill", model=model, against="holdout").score(release(full, full, empty))  # type: ignore[arg-type]
+        with pytest.raises(NotApplicable, match="key 'sex' has no value that is in both"):
+            RAPID("ill", model=model).score(release(full, full.assign(sex="diverse")))  # type: ignore[arg-type]
+        with pytest.raises(
+            ParameterError, match="precision is the width of intervals of numbers, but 'sex' holds text"
+        ):
+            RAPID("ill", model=model).score(release(full, full), Snooper(keys=("sex",), precision={"sex": 5}))  # type: ignore[arg-type]
     with pytest.raises(NotApplicable, match="compared with a holdout, but the release has none"):
         RAPID("ill", against="holdout").score(release(full, full))
+
+
+def test_a_column_of_too_many_values_is_refused_by_the_models_and_not_by_the_classes() -> None:
+    many = frame(1200, 1).assign(ill=[f"v{i}" for i in range(1200)])
+    for model in ("forest", "linear"):
+        with pytest.raises(NotApplicable, match=r"1,200 different values, and a model tells at most 1,000 apart"):
+            RAPID("ill", model=model).score(release(many, many))  # type: ignore[arg-type]
+    assert RAPID("ill", model="classes").score(release(many, many)).value > 0.5
+
+
+def test_wrong_keys_make_the_model_predict_less() -> None:
+    """With every key that of a random person, the model knows no more than the column: gains vanish."""
+    made = release(frame(800, 1), frame(800, 2))
+    values = [RAPID("ill", model="linear").score(made, Snooper(errors=e)).value for e in (0.0, 0.5, 1.0)]
+    assert values[0] > values[1] > values[2]
+    shuffled = frame(800, 1)
+    for name, seed in (("age", 5), ("sex", 6), ("town", 7)):
+        shuffled[name] = shuffled[name].sample(800, replace=True, random_state=seed).to_numpy()
+    alike = RAPID("ill", model="linear").score(release(shuffled, frame(800, 2))).value
+    assert abs(values[2] - alike) < 4 * np.sqrt(2 * alike * (1 - alike) / 800)

@@ -164,7 +164,17 @@ REFUSALS: dict[str, tuple[Reidentification, Snooper, str]] = {
     "a table that counts nobody": (
         Reidentification("journalist"),
         Snooper(population=microdata(COUNTS, x=["a"], n=[0.0])),
-        "a weight of zero",
+        "the population table has nobody in it",
+    ),
+    "a table with a negative count": (
+        Reidentification("journalist"),
+        Snooper(population=microdata(COUNTS, x=["a"], n=[-1.0])),
+        "the population table cannot be used: 1 record has a negative weight",
+    ),
+    "a table that is coded otherwise": (
+        Reidentification("journalist"),
+        Snooper(population=microdata(x=[1, 2])),
+        "no value of key 'x' in the release is in the population table. Code it there as it is released",
     ),
     "a key that is not there": (Reidentification(), Snooper(keys=("z",)), "key 'z' is not in the released file"),
 }

@@ -112,8 +112,8 @@ def file(**columns: list[object]) -> Microdata:
 
 
 VERDICTS = {
-    "unique": (file(x=["a", "b", "b"]), "1 of 3 records is unique on x: who knows these of a person finds one record."),
-    "rare": (file(x=["a", "a", "b", "b"]), "No record is unique on x, but 4 of 4 match fewer than 3 records."),
+    "unique": (file(x=["a", "b", "b"]), "1 of 3 records is unique on x: who knows this of a person finds one record."),
+    "rare": (file(x=["a", "a", "b", "b"]), "No record is unique on x, but 4 of 4 records match fewer than 3 records."),
     "safe": (file(x=["a"] * 5), "Every record matches at least 5 records on x, itself included."),
 }
 
@@ -155,6 +155,49 @@ def test_a_population_table_is_used_where_the_snooper_has_one() -> None:
     profile = risk_profile(Release.as_it_is(data), Snooper(population=people))
     assert profile.in_population
     assert profile.risks.expected == pytest.approx(1 / 3 + 1)
+
+
+def test_a_table_that_is_refused_is_not_said_to_have_been_counted_in() -> None:
+    data = file(x=["a", "b", "b"])
+    profile = risk_profile(Release.as_it_is(data), Snooper(population=file(x=["b", "b"])))
+    assert profile.among == "file"
+    assert profile.verdict[1].startswith("If the file is everybody there is, or the snooper knows who is in it, 2 of 3")
+    assert "fewer persons than the release" in profile.refused["journalist risk, mean"]
+    as_sample = risk_profile(Release.as_it_is(data), Snooper(population=file(x=["b", "b"])), fraction=0.5)
+    assert as_sample.among == "sample"
+
+
+def test_a_file_of_everybody_is_not_told_to_find_out_what_part_it_is() -> None:
+    profile = risk_profile(Release.as_it_is(file(x=["a", "b", "b"])), fraction=1.0)
+    assert profile.verdict[1] == (
+        "The file is everybody there is, by its survey weights or the sampling fraction: "
+        "2 of 3 records are expected to be identified."
+    )
+
+
+def test_one_is_told_as_one() -> None:
+    profile = risk_profile(Release.as_it_is(file(x=["a"])))
+    said = " ".join([*profile.verdict, *(s.words for s in profile.scores)])
+    assert "1 of 1 record is unique on x: who knows this of a person finds one record." in profile.verdict
+    assert "1 of 1 record is expected to be identified" in said
+    assert "1 of 1 record matches fewer than 3 records on x" in said
+    assert "1 records" not in said
+    assert "for the reason below" in profile.verdict[-1]
+
+
+def test_the_estimates_that_are_compared_are_of_the_unique_records() -> None:
+    """20 of 40 records are unique; p = 1/4 gives them ln(4)/3 each, and those of two 1/3 - ln(4)/9."""
+    data = file(x=[*range(20), *np.repeat(np.arange(20, 30), 2).tolist()])
+    said = " ".join(risk_profile(Release.as_it_is(data), fraction=0.25).verdict)
+    assert "How many of the 20 unique records would be identified" in said
+    assert f"{20 * np.log(4) / 3:.3g} (individual risk)" in said
+    everybody = 20 * np.log(4) / 3 + 20 * (1 / 3 - np.log(4) / 9)
+    assert f"By individual risk, which counts the other records too, {everybody:.3g} of 40 records" in said
+
+
+def test_without_its_only_key_a_file_of_fewer_than_k_still_has_records_below_k() -> None:
+    profile = risk_profile(Release.as_it_is(file(x=["a", "b"])), k=3)
+    assert profile.contributions.to_dict("list") == {"key": ["x"], "without": [2], "less": [0]}
 
 
 def test_a_masked_file_is_also_compared_with_the_original() -> None:

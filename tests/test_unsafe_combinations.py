@@ -122,7 +122,7 @@ def test_keys_without_a_level_are_left_out() -> None:
 def test_words_say_what_was_counted() -> None:
     data = microdata({"w": {"role": "weight", "scale": "ordered"}}, a=[1, 1, 2], b=[1, 1, 1], w=[3.0, 4.0, 90.0])
     assert UnsafeCombinations(threshold=1).score(as_it_is(data)).words == (
-        "1 of 3 records have a combination of up to 3 keys that at most 1 record has"
+        "1 of 3 records has a combination of up to 3 keys that at most 1 record has"
     )
     weighted = UnsafeCombinations(dimension=1, threshold=50, weighted=True).score(as_it_is(data))
     assert weighted.words == "2 of 3 records have a combination of 1 key that at most 50 persons are estimated to have"

@@ -218,7 +218,7 @@ def _coded(
             f"column '{attribute.name}' holds lists or the like, which cannot be told apart as keys. "
             "Turn them into text or numbers, or leave the column out of the keys."
         )
-    codes, values = column.codes
+    codes, values = column.ranks
     if grouped or not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
         return codes, values
     return np.where(missing_of(column, attribute), np.int32(-1), codes), values

@@ -12,6 +12,8 @@ from sfumato.attacks.known import Key, known_keys, link_column
 from sfumato.classes import Missing
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
+from sfumato.errors import NotApplicable, SchemaError
+from sfumato.schema import Hierarchy, Schema
 
 Numbers = NDArray[np.float64]
 Unit = Literal["sd", "range", "robust"]
@@ -26,6 +28,11 @@ class Nearness(Parametric, abstract=True):
         "standard deviation (from the median absolute deviation)",
         choices=("sd", "range", "robust"),
     )
+    categories: Literal["equal", "hierarchy"] = param(
+        default="equal",
+        doc="what categories add if they differ: 1, or where a key has a hierarchy the share of its levels on which they do",
+        choices=("equal", "hierarchy"),
+    )
     missing: Missing = missing_rule()
     link: str | None = link_column()
 
@@ -34,7 +41,7 @@ class LinkByDistance(Attack, Nearness):
     """The snooper takes each target for the nearest released record, or one of the nearest.
 
     The squared distance adds up over the keys: of numbers the squared difference, in units of the released column; of
-    categories 1 if they differ. A missing key adds nothing ("wildcard"), or as much as two random records differ on average,
+    categories 1 if they differ, or the share of the levels of their hierarchy on which they do. A missing key adds nothing ("wildcard"), or as much as two random records differ on average,
     unless it is missing in both ("value"). The search is exact.
     """
 
@@ -44,36 +51,68 @@ class LinkByDistance(Attack, Nearness):
         from sfumato.kernels.nearest_rows import Metric
 
         known = known_keys(outcome, snooper, draws, self.missing, self.link)
-        units = np.array([_per_unit(key, self.unit) for key in known.keys])
-        ordered = np.array([key.ordered for key in known.keys])
-        gaps = np.array([apart(key, unit) for key, unit in zip(known.keys, units, strict=True)])
+        keys, cost = known.keys, np.ones(len(known.keys))
+        if self.categories == "hierarchy":
+            keys, cost = _by_level(keys, outcome.original.schema)
+        units = np.array([_per_unit(key, self.unit) for key in keys])
+        ordered = np.array([key.ordered for key in keys])
+        gaps = np.array([apart(key, unit) for key, unit in zip(keys, units, strict=True)]) * cost
         if self.missing == "wildcard":
             gaps = np.zeros(len(gaps))
-        metric = Metric(units, np.where(ordered, -1.0, 0.0), np.ones(len(units)), gaps, np.zeros(len(units)))
-        guesses, _ = link(known, known.keys, metric)
-        return guesses
+        metric = Metric(units, np.where(ordered, -1.0, 0.0), cost, gaps, np.zeros(len(units)))
+        return link(known, keys, metric)[0]
+
+
+def _by_level(keys: tuple[Key, ...], schema: Schema) -> tuple[tuple[Key, ...], Numbers]:
+    """Return keys that have a hierarchy as one key for each of its levels below the root, and what each key costs, (k,)."""
+    out: list[tuple[Key, float]] = []
+    for key in keys:
+        hierarchy = None if key.ordered else schema[key.name].hierarchy
+        if hierarchy is None:
+            out.append((key, 1.0))
+            continue
+        paths = [_levels(hierarchy, value) for value in key.values]
+        for labels in zip(*paths, strict=True):
+            numbering = {label: float(i) for i, label in enumerate(dict.fromkeys(labels))}
+            table = np.array([*(numbering[label] for label in labels), np.nan])
+            known, released = (
+                table[np.where(np.isnan(s), -1, s).astype(np.int64)] for s in (key.known, key.released)
+            )
+            out.append((Key(key.name, False, known, released), 1 / hierarchy.height))
+    if len(out) == len(keys) and all(cost == 1 for _, cost in out):
+        raise NotApplicable(
+            "none of the snooper's keys that are categories has a hierarchy of several levels. Give it one in the schema, or "
+            "say categories='equal'."
+        )
+    return tuple(key for key, _ in out), np.array([cost for _, cost in out])
+
+
+def _levels(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
+    """Return the label of a value on each level below the root; one that is not there is like no other on any level."""
+    try:
+        path = hierarchy.path(value)
+    except SchemaError:
+        return (f"outside: {value}",) * hierarchy.height
+    return (path[0],) * (hierarchy.height + 1 - len(path)) + path[:-1]
 
 
 def _per_unit(key: Key, unit: Unit) -> float:
     """Return one over the unit of a key; 0 where the released column does not vary, and so tells nobody apart."""
-    known = key.released[~np.isnan(key.released)]
-    if not key.ordered or not len(known):
-        return 0.0
-    size = _size(known, unit)
-    return 1 / size if size > 0 else 0.0
-
-
-def _size(known: Numbers, unit: Unit) -> float:
     from sfumato.kernels.robust import MAD
 
-    largest = float(np.abs(known).max())
-    if largest == 0 or known.min() == known.max():
+    known = key.released[~np.isnan(key.released)]
+    if not key.ordered or not len(known) or known.min() == known.max():
         return 0.0
-    known = known / largest  # squares of huge numbers would not be finite
+    scale = int(np.frexp(np.abs(known).max())[1])
+    known = np.ldexp(known, -scale)  # exact; squares of huge numbers would not be finite
     size = float(np.ptp(known)) if unit == "range" else 0.0
     if unit == "robust":
         size = MAD * float(np.median(np.abs(known - np.median(known))))
-    return largest * (size or float(known.std()))  # more than half of the records may have one value
+    size = size or float(known.std())  # more than half of the records may have one value
+    if size == 0:
+        return 0.0
+    with np.errstate(over="ignore"):
+        return min(float(np.ldexp(1 / size, -scale)), float(np.finfo(float).max))
 
 
 def apart(key: Key, per_unit: float) -> float:
@@ -82,5 +121,7 @@ def apart(key: Key, per_unit: float) -> float:
     if not len(known):
         return 0.0
     if key.ordered:
-        return float(2 * (known * per_unit).var())
-    return 1 - float(((np.unique(known, return_counts=True)[1] / len(known)) ** 2).sum())
+        mean = float(2 * (known * per_unit).var())
+    else:
+        mean = 1 - float(((np.unique(known, return_counts=True)[1] / len(known)) ** 2).sum())
+    return float(f"{mean:.12g}")  # 2 for every key in standard deviations, and so it ties

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.controlled import ControlledAttack, some_of
+from sfumato.attacks.keys import key_names
 from sfumato.attacks.points import Points, as_points, comparable
 from sfumato.contract import Draws, Guesses, Release, Snooper, param
 from sfumato.contract.parameters import Parametric
@@ -43,7 +44,8 @@ class LinkColumns(ControlledAttack, TwoFiles):
     def split(self, outcome: Release, snooper: Snooper, people: Microdata) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the columns of the two files."""
         every = comparable(outcome, (), people)
-        left = self.left or tuple(n for n in snooper.keys or outcome.original.schema.names(role="key") if n in every)
+        keys = key_names(outcome, snooper) if snooper.keys else outcome.original.schema.names(role="key")
+        left = self.left or tuple(n for n in keys if n in every or snooper.keys)  # what he names must be there
         left = left or tuple(n for n in every if n not in self.right)[: max(len(every) // 2, 1)]
         left = tuple(n for n in left if n not in self.right)
         right = self.right or tuple(n for n in every if n not in left)

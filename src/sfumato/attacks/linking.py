@@ -17,10 +17,10 @@ Rows = NDArray[np.int64]
 
 def link(
     known: Known, keys: tuple[Key, ...], metric: Metric, reach: tuple[Numbers, Numbers] | None = None
-) -> tuple[Guesses, Numbers]:
-    """Link every target to the nearest released record; return the guesses and the distance of each link, (m,).
+) -> tuple[Guesses, Numbers, Numbers]:
+    """Link every target to the nearest released record; return the guesses, the distance of each link, and the ties, (m,).
 
-    Records that tie share the probability of being right; a target that has no record within reach is not linked (guess -1),
+    The snooper is surest of the shortest links, of equally short ones where he sees the fewest ties. Records that tie share the probability of being right; a target that has no record within reach is not linked (guess -1),
     and neither that nor the link of a person who was not released can be right. Records and targets that are the same are
     looked for once.
     """
@@ -41,7 +41,16 @@ def link(
     hit = np.isfinite(true) & (true == distance[inside])
     right[inside[hit]] = 1 / ties[inside[hit]]
     chance = np.where(own >= 0, 1 / max(count, 1), 0.0)
-    return Guesses(known.targets, guess, known.targets, right, chance, -distance), distance
+    return Guesses(known.targets, guess, known.targets, right, chance, -_order(distance, ties)), distance, ties
+
+
+def _order(distance: Numbers, ties: Numbers) -> Numbers:
+    """Return the places of the links by distance, then by ties; equal ones have one place."""
+    order = np.lexsort([ties, distance])
+    changes = (distance[order][1:] != distance[order][:-1]) | (ties[order][1:] != ties[order][:-1])
+    place = np.zeros(len(order))
+    place[order[1:]] = np.cumsum(changes)
+    return place
 
 
 def _matrix(columns: list[Numbers]) -> Numbers:

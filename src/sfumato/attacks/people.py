@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.keys import key_names
+from sfumato.classes import classes_of
 from sfumato.contract import Draws, Release, Snooper
 from sfumato.engines import Column, Kind
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
@@ -125,16 +126,20 @@ def _recoding(outcome: Release, name: str) -> Mapping[Any, Any] | None:
         return None
     key = ("recoding", name)
     if key not in outcome.memory:
-        before, after = _coded(outcome.original.batch([name]), name), _coded(outcome.masked.batch([name]), name)
-        labels = {after[1][c] for c in np.unique(after[0]) if c >= 0}
-        outcome.memory[key] = None if labels <= set(before[1]) else _most_frequent(outcome, before, after)
+        before, after = (_labels(data, name) for data in (outcome.original, outcome.masked))
+        outcome.memory[key] = None if after <= before else _most_frequent(outcome, name)
     found: Mapping[Any, Any] | None = outcome.memory[key]
     return found
 
 
-def _most_frequent(
-    outcome: Release, before: tuple[Codes, Sequence[Any]], after: tuple[Codes, Sequence[Any]]
-) -> Mapping[Any, Any]:
+def _labels(data: Microdata, name: str) -> set[Any]:
+    """Return the values of a key that occur, found where the data live."""
+    found = classes_of(data, [name], "ignored")
+    return {found.values[0][code] for code in found.codes[0]}
+
+
+def _most_frequent(outcome: Release, name: str) -> Mapping[Any, Any]:
+    before, after = (_coded(data.batch([name]), name) for data in (outcome.original, outcome.masked))
     left, right = outcome.matched
     old, new = (before[0], after[0]) if left is None else (before[0][left], after[0][right])
     both, width = (old >= 0) & (new >= 0), len(after[1])

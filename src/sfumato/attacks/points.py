@@ -20,6 +20,9 @@ Rows = NDArray[np.int64]
 _SPREAD = 2.0
 """How far apart the codes of a category lie in the tree; distances do not depend on it."""
 
+_FURTHEST = 1e100
+"""Standard deviations beyond which a number is not compared: the square of a distance must stay finite."""
+
 
 class Closest(NamedTuple):
     """The k closest records of another file, nearest first: rows and distances, shape (n, k), or fewer if there are no k."""
@@ -93,6 +96,8 @@ def comparable(outcome: Release, names: Sequence[str] = (), *files: Microdata) -
         if name not in released:
             where = "the released file" if name not in schema else "the released file any more"
             raise NotApplicable(unknown_name("column", name, released, where))
+        if name not in outcome.original.engine.kinds:
+            raise NotApplicable(f"column '{name}' is not in the original, so that records cannot be compared by it.")
         if not _alike(outcome, name, others):
             raise NotApplicable(
                 f"column '{name}' holds another kind of values in the release than in the original, or values of no plain kind, "
@@ -161,11 +166,13 @@ def _scaled(name: str, files: Sequence[Microdata], width: float | None) -> list[
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else 0.0
-    if not np.isfinite([mean, spread]).all() or any(np.isinf(part).any() for part in parts):
+    constant = spread <= 1e-13 * abs(mean)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = [(part - mean) / (1.0 if constant else spread) for part in parts]
+    far = any(np.isinf(part).any() or (np.abs(part) > _FURTHEST).any() for part in scaled)
+    if not np.isfinite([mean, spread]).all() or far:
         raise DataError(f"column '{name}' holds infinite or very large values, which cannot be compared. Leave it out.")
-    if spread <= 1e-13 * abs(mean):
-        return None
-    return [(part - mean) / spread for part in parts]
+    return None if constant else scaled
 
 
 def exact_tables(names: Sequence[str], *files: Microdata) -> tuple[Numbers, ...]:

@@ -54,7 +54,7 @@ class LinkByWeight(Attack, Weighing):
     The weight of a pair adds up over the keys: log(m/u) where they agree, log((1-m)/(1-u)) where they do not, where m and u
     are the probabilities of agreement of a person's two records and of two other records. He estimates both from the pairs
     themselves (EM): he knows no match, only that each target has one record there. Or he knows m (`weights="true"`).
-    `Guesses.sure` is the posterior probability that the pair is a match.
+    `Guesses.sure` is the posterior probability that the pair is a match, and at most 1/t where t records tie.
     """
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
@@ -79,8 +79,8 @@ class LinkByWeight(Attack, Weighing):
         limit, step, one_gap, two_gaps = (np.concatenate([none, column[order]]) for column in columns)
         metric = Metric(np.zeros(len(limit)), limit, step, one_gap, two_gaps)
         looked_at = (*map(_with_gaps, blocks), *(keys[i] for i in order))
-        guesses, missed = link(known, looked_at, metric, _same_block(known, len(keys), blocks))
-        return _sure(guesses, agree.sum() - missed, model.share)
+        guesses, missed, ties = link(known, looked_at, metric, _same_block(known, len(keys), blocks))
+        return _sure(guesses, agree.sum() - missed, ties, model.share)
 
     def _check(self, names: tuple[str, ...]) -> None:
         for name in self.block:
@@ -138,7 +138,8 @@ class LinkByWeight(Attack, Weighing):
             some, own = some[own >= 0], own[own >= 0]
             met = here[some] == there[own]
             return true_model(a[some[met]], b[own[met]], limits, patterns, counts, wild)
-        return fit(patterns, counts, min(len(some), t))  # each target has one record there, for all he knows
+        # each target has one record there, for all he knows, unless there are too few
+        return fit(patterns, counts, len(some) * min(1.0, t / m))
 
 
 def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> NDArray[np.int64]:
@@ -171,12 +172,12 @@ def _same_block(known: Known, free: int, blocks: tuple[Key, ...]) -> tuple[Numbe
     return np.hstack([own, -anything]), np.hstack([own, anything])
 
 
-def _sure(guesses: Guesses, weight: Numbers, share: float) -> Guesses:
-    """Return guesses with the posterior probability of a match of that weight."""
+def _sure(guesses: Guesses, weight: Numbers, ties: Numbers, share: float) -> Guesses:
+    """Return guesses with the posterior probability of a match of that weight: no more than 1/t, where t records tie."""
     from dataclasses import replace
 
     from scipy.special import expit
 
     if share <= 0:
         return guesses
-    return replace(guesses, sure=expit(weight + np.log(share / (1 - share))))
+    return replace(guesses, sure=np.minimum(expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1)))

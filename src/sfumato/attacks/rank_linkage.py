@@ -58,8 +58,7 @@ class LinkByRank(Attack, Ranking):
         nothing = np.zeros(len(ranked))
         metric = Metric(units, np.where(ordered, -1.0, 0.0), nothing + category, gaps, nothing)
         reach = None if self.window is None else (np.column_stack(low), np.column_stack(high))
-        guesses, _ = link(known, ranked, metric, reach)
-        return guesses
+        return link(known, ranked, metric, reach)[0]
 
     def _check(self, keys: tuple[Key, ...]) -> None:
         names = [key.name for key in keys if key.ordered]

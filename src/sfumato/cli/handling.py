@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
 
 FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
@@ -86,7 +87,7 @@ def _fail(error: Exception, debug: bool) -> NoReturn:
 def sentence(error: Exception, debug: bool = False) -> str:
     """Return what went wrong, in words that quote no data."""
     if isinstance(error, SfumatoError):
-        return " ".join(str(error).split())
+        return on_command_line(" ".join(str(error).split()))
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         return f"the operating system refused: {error.strerror.lower()}{where}."

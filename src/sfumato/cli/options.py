@@ -63,9 +63,7 @@ ReadMasked = Annotated[
 ]
 Engine = Annotated[
     Literal["memory", "duckdb"],
-    typer.Option(
-        "--engine", help="duckdb works on large CSV and Parquet files in pieces.", rich_help_panel=READING
-    ),
+    typer.Option("--engine", help="duckdb works on large CSV and Parquet files in pieces.", rich_help_panel=READING),
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout instead of text.", rich_help_panel=OUTPUT)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.cli.screen import Screen, percent, shown
-from sfumato.errors import NotApplicable
+from sfumato.cli.words import on_command_line
+from sfumato.errors import NotApplicable, some
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release, Score, Snooper
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | None) -> None:
     """Print the verdict, then every measure, then where the risk comes from."""
-    first, *rest = profile.verdict
+    first, *rest = map(on_command_line, profile.verdict)
     screen.say(first, strong=True)
     for sentence in rest:
         screen.say(sentence)
     screen.say()
-    screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {len(profile.outcome.masked):,} records.")
+    screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {some(len(profile.outcome.masked))}.")
     screen.say()
     rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
     words = [_short(s.words, profile.keys) for s in profile.scores]
@@ -52,7 +53,8 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
         )
     if profile.refused:
         screen.say()
-        screen.described(("not applicable",), [(label,) for label in profile.refused], list(profile.refused.values()))
+        reasons = list(map(on_command_line, profile.refused.values()))
+        screen.described(("not applicable",), [(label,) for label in profile.refused], reasons)
     screen.answer(answer)
 
 
@@ -72,25 +74,35 @@ def show_scores(screen: Screen, release: Release, snooper: Snooper, measures: li
         raise NotApplicable(" ".join(refused.values()))
     for _, score in scores:
         screen.say(f"{score.words[:1].upper()}{score.words[1:]}.", strong=True)
-    screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} records.")
+    knows = _knows(release, snooper, measures)
+    screen.say(f"The snooper {knows}. {some(len(release.masked))}.")
     screen.say()
-    rows = [(f"{s.measure} [{s.variant}]" if s.variant else s.measure, s.value, _interval(s)) for _, s in scores]
-    screen.table(("measure (lower is safer)", "value", "95 % interval"), rows, (1,))
+    rows = [(s.measure, s.value, _interval(s)) for _, s in scores]
+    screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, [s.variant for _, s in scores], (1,))
     for _, score in scores:
         for head, facts in ((f"beside {score.measure}", score.details), (f"{score.measure}, by group", score.groups)):
             if facts:
                 screen.say()
                 screen.table((head, "value"), list(facts.items()), (1,))
-    for label, reason in refused.items():
-        screen.note(f"{label}: {reason}")
+    for label, why in refused.items():
+        screen.note(f"{label}: {on_command_line(why)}")
     screen.answer(
         {
             "records": len(release.masked),
-            "snooper": {"words": snooper.describe(), **snooper.to_dict()},
+            "snooper": {"words": knows, **snooper.to_dict()},
             "scores": [{"name": m.name, "parameters": m.to_dict(), **s.to_dict()} for m, s in scores],
             "not_applicable": refused,
         }
     )
+
+
+def _knows(release: Release, snooper: Snooper, measures: list[Measure]) -> str:
+    """Return what matters of the snooper: how he finds records, for measures of keys, which all have a rule for missing ones."""
+    from sfumato.risk.keys import key_names
+
+    if all("missing" in measure.parameters() for measure in measures):
+        return snooper.looks_by(key_names(release, snooper))
+    return snooper.describe()
 
 
 def _short(words: str, keys: Sequence[str]) -> str:

@@ -33,6 +33,11 @@ class Holdout(Microdata):
         rows = data.batch().rows
         return cls(data.engine.hold(Rows(rows.ids + _APART, rows.columns)), data.schema)
 
+    @property
+    def from_another_file(self) -> bool:
+        """Whether its records were taken from another file, so that their ids say nothing of who is in the original."""
+        return bool((self.batch([]).ids >= _APART).all())
+
 
 def hold_out(data: Microdata, share: float, draws: Draws) -> tuple[Microdata, Holdout]:
     """Split a file at random, before masking: the part to be masked and released, and the part that is set aside.

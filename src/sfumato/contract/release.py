@@ -86,8 +86,13 @@ class Release:
         if shared := len(np.intersect1d(held.batch([]).ids, self.original.batch([]).ids)):
             raise DataError(
                 f"{some(shared)} of the holdout {'is' if shared == 1 else 'are'} in the original as well, so the mask has seen "
-                f"{'it' if shared == 1 else 'them'}. Split the file first: kept, held = hold_out(data, 0.5, draws); then mask `kept` "
-                "alone."
+                f"{'it' if shared == 1 else 'them'}. Split the file first: kept, held = hold_out(data, 0.5, draws); then mask "
+                "`kept` alone."
+            )
+        if held.from_another_file and _same_records(held, self.original):
+            raise DataError(
+                "the holdout is the original itself, record by record, so the mask has seen it. "
+                "Take other people of the same kind, or split the file first with hold_out."
             )
         return dataclasses.replace(self, holdout=held, memory={})
 
@@ -178,13 +183,14 @@ class Release:
         return found
 
     def per_original(self, values: Numbers) -> Numbers:
-        """Spread values of the matched records over all original ones, NaN for those not released; shape (n,)."""
+        """Spread values of the matched records over all original ones in id order, NaN for those not released; shape (n,)."""
         left, _ = self.matched
-        if left is None:
-            return values
-        spread = np.full(len(self.original), np.nan)
-        spread[left] = values
-        return spread
+        spread = values
+        if left is not None:
+            spread = np.full(len(self.original), np.nan)
+            spread[left] = values
+        ids = self.original.batch([]).ids
+        return spread if bool((ids[1:] >= ids[:-1]).all()) else spread[np.argsort(ids, kind="stable")]
 
     @property
     def changed(self) -> bool:
@@ -214,6 +220,21 @@ class Release:
         ids[positions >= 0] = original.batch([]).ids[positions[positions >= 0]]
         local = masked.engine.hold(Rows(ids, masked.batch().rows.columns))
         return cls(original, (Microdata(local, masked.schema),))
+
+
+def _same_records(one: Microdata, other: Microdata) -> bool:
+    """Whether two files hold the same records in the same order; columns are looked at until one differs."""
+    if len(one) != len(other) or not len(one):
+        return False
+    for name in one.engine.kinds:
+        if name in other.engine.kinds:
+            columns = [data.batch([name]).column(name) for data in (one, other)]
+            if any(column.kind is Kind.OTHER for column in columns):
+                continue
+            (codes, values), (others, known) = (column.codes for column in columns)
+            if list(values) != list(known) or not np.array_equal(codes, others):
+                return False
+    return True
 
 
 def _positions(original: Microdata, masked: Microdata, align: Any) -> NDArray[np.int64]:

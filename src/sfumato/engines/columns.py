@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,10 @@ from sfumato.kernels.digest import mix64
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_MANY = 10_000
+"""Below so many records it does not matter how distinct values are kept."""
 
 
 class Kind(StrEnum):
@@ -43,6 +47,24 @@ def kind_of(arrow_type: pa.DataType) -> Kind:
     if t.is_date(arrow_type) or t.is_timestamp(arrow_type):
         return Kind.DATE
     return Kind.OTHER
+
+
+class DistinctNumbers(Sequence[Any]):
+    """Distinct numbers from the smallest up, which become Python's when looked at."""
+
+    def __init__(self, numbers: NDArray[Any]) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self.numbers[at]
+        return found.item() if np.ndim(found) == 0 else DistinctNumbers(found)
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self.numbers), 65_536):
+            yield from self.numbers[start : start + 65_536].tolist()
 
 
 class Column:
@@ -150,6 +172,37 @@ class Column:
     @cached_property
     def codes(self) -> tuple[NDArray[np.int32], list[Any]]:
         """Codes and the distinct values they stand for; missing (null or NaN) is -1. Codes follow sorted values."""
+        codes, values = self.ranks
+        return codes, values if isinstance(values, list) else list(values)
+
+    @cached_property
+    def ranks(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """As `codes`, but where nearly all numbers differ, the values are kept as an array: a list of them takes four times more."""
+        if self.kind is Kind.NUMBER and self._mostly_distinct:
+            from sfumato.kernels.sorting import ranks
+
+            codes, values = ranks(self.numbers)
+            return codes, DistinctNumbers(values if self._fractional else values.astype(np.int64))
+        return self._encoded()
+
+    @property
+    def _fractional(self) -> bool:
+        import pyarrow as pa
+
+        return self._arrow is None or pa.types.is_floating(self._arrow.type)
+
+    @property
+    def _mostly_distinct(self) -> bool:
+        """Whether few of some numbers throughout the column recur, and floats hold them exactly."""
+        import pyarrow as pa
+
+        if len(self) < _MANY or not (self._fractional or pa.types.is_integer(self.arrow.type)):
+            return False
+        seen = self.numbers[:: len(self) // 1_000]
+        few_recur = len(np.unique(seen)) > 0.9 * len(seen)
+        return few_recur and (self._fractional or bool(np.nanmax(np.abs(self.numbers)) < 2.0**53))
+
+    def _encoded(self) -> tuple[NDArray[np.int32], list[Any]]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -297,6 +350,11 @@ class LazyColumn(Column):
     def null(self) -> NDArray[np.bool_]:
         """Which values are null."""
         return self._made.null
+
+    @cached_property
+    def ranks(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Codes and the distinct values they stand for."""
+        return self._made.ranks
 
     @cached_property
     def hashes(self) -> NDArray[np.int64]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.kernels.sorting import whole_number_runs
+
 _ROOM = 2**62
 
 
@@ -17,10 +19,15 @@ def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64],
     Exact: codes are packed into one whole number, and packed anew whenever there is no room for another column.
     """
     packed, room = np.zeros(n, np.int64), 1
-    for codes in columns:
+    for k, codes in enumerate(columns):
         levels = int(codes.max(initial=-1)) + 2
+        if k == 0 and n < levels <= 4 * n + 1024:  # each record may be alone by this column, so that the others change nothing
+            sizes = np.bincount(codes + 1, minlength=levels)
+            if sizes.max() == 1:
+                dense = levels == n + 1 and not sizes[0]
+                return codes.astype(np.int64) if dense else (np.cumsum(sizes) - 1)[codes + 1], np.ones(n, np.int64)
         if room > _ROOM // levels:
-            _, packed = np.unique(packed, return_inverse=True)
+            packed = whole_number_runs(packed)[1]
             room = int(packed.max(initial=0)) + 1
         packed = packed * levels + (codes + 1)
         room *= levels
@@ -30,8 +37,8 @@ def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64],
         place = np.full(room, -1, np.int64)
         place[used] = np.arange(len(used))
         return place[packed], sizes[used]
-    _, labels, sizes = np.unique(packed, return_inverse=True, return_counts=True)
-    return labels.astype(np.int64), sizes.astype(np.int64)
+    _, labels, sizes = whole_number_runs(packed)
+    return labels, sizes
 
 
 def find_rows(table: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:

@@ -76,6 +76,19 @@ def _along(order, begins, y, out):  # type: ignore[no-untyped-def]
             out[start:end] = np.sort(out[start:end])
 
 
+@numba.njit(cache=True, nogil=True)
+def _along_codes(x, y, begins, out):  # type: ignore[no-untyped-def]
+    """The same where x holds codes, and those of code k begin at begins[k]."""
+    at = begins[:-1].copy()
+    for i in range(x.size):
+        out[at[x[i]]] = y[i]
+        at[x[i]] += 1
+    for r in range(begins.size - 1):
+        start, end = begins[r], begins[r + 1]
+        if end - start > 1:
+            out[start:end] = np.sort(out[start:end])
+
+
 def inversions(x: NDArray[Any], y: NDArray[Any]) -> int:
     """Return how many pairs of records have x_i < x_j and y_i > y_j, exactly; shape (n,) each, no NaN, n < 2^31.
 
@@ -85,15 +98,27 @@ def inversions(x: NDArray[Any], y: NDArray[Any]) -> int:
     >>> inversions(np.array([1.0, 2.0, 2.0, 3.0]), np.array([9.0, 5.0, 7.0, 7.0]))
     3
     """
-    order, begins, _ = sorted_runs(np.asarray(x, np.float64))
-    along = np.empty(len(order), np.float64)
-    _along(order, begins, np.asarray(y, np.float64), along)
+    x, y = np.asarray(x), np.asarray(y)
+    if _are_codes(x) and _are_codes(y):  # which stand for their own place: there is nothing to sort by comparing
+        along = np.empty(len(x), np.int32)
+        begins = np.concatenate([[0], np.cumsum(np.bincount(x))])
+        _along_codes(x, y, begins, along)
+    else:
+        order, begins, _ = sorted_runs(x.astype(np.float64, copy=False))
+        along = np.empty(len(order), np.float64)
+        _along(order, begins, y.astype(np.float64, copy=False), along)
     return int(_count_sorting(along, np.empty_like(along)))
 
 
+def _are_codes(x: NDArray[Any]) -> bool:
+    """Whether they are whole numbers from 0 to not much more than there are records."""
+    whole = np.issubdtype(x.dtype, np.integer) and len(x) > 0
+    return bool(whole and x.min() >= 0 and x.max() < min(4 * len(x) + 1024, _SAFE))
+
+
 @numba.njit(cache=True, nogil=True)
-def _above_before(x, y, counts, levels, above):  # type: ignore[no-untyped-def]
-    """For cells sorted by x: how many records have a smaller x and a larger y (a tree of partial sums, Fenwick 1994)."""
+def _above_before(x, y, ends, counts, levels, above):  # type: ignore[no-untyped-def]
+    """For cells sorted by x: how many records have a smaller x and a y past its end (a tree of partial sums, Fenwick 1994)."""
     tree = np.zeros(levels + 1, np.int64)
     seen, waiting, start = np.int64(0), np.int64(0), 0
     for i in range(x.size + 1):
@@ -107,7 +132,7 @@ def _above_before(x, y, counts, levels, above):  # type: ignore[no-untyped-def]
             waiting, start = np.int64(0), i
         if i == x.size:
             break
-        not_above, at = np.int64(0), y[i] + 1
+        not_above, at = np.int64(0), ends[i] + 1
         while at > 0:
             not_above += tree[at]
             at -= at & -at
@@ -115,20 +140,22 @@ def _above_before(x, y, counts, levels, above):  # type: ignore[no-untyped-def]
         waiting += counts[i]
 
 
-def inversions_of_table(x: NDArray[Any], y: NDArray[Any], counts: NDArray[Any]) -> int:
+def inversions_of_table(
+    x: NDArray[Any], y: NDArray[Any], counts: NDArray[Any], ends: NDArray[Any] | None = None
+) -> int:
     """Return the inversions among records that are given as a table: so many `counts` have the codes x and y, shape (c,) each.
 
     Codes are whole numbers from 0 in the order of the values. Time in proportion to c log c, whatever the number of records;
-    exact for any number of them.
+    exact for any number of them. With `ends`, the second column holds intervals from y to ends: only those count that lie wholly
+    in the opposite order, x_i < x_j and y_i > ends_j.
 
     >>> inversions_of_table(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([10, 3, 5]))
     30
     """
-    x, y, counts = (np.asarray(part, np.int64) for part in (x, y, counts))
     order = np.argsort(x, kind="stable")
-    x, y, counts = x[order], y[order], counts[order]
+    x, y, last, counts = (np.asarray(part, np.int64)[order] for part in (x, y, y if ends is None else ends, counts))
     above = np.empty(len(x), np.int64)
-    _above_before(x, y, counts, int(y.max(initial=-1)) + 1, above)
+    _above_before(x, y, last, counts, int(last.max(initial=-1)) + 1, above)
     if counts.sum() < _SAFE:
         return int(counts @ above)
     return sum(a * b for a, b in zip(counts.tolist(), above.tolist(), strict=True))

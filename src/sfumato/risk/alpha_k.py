@@ -97,7 +97,8 @@ class AlphaK(DirectMeasure):
         known = [label_of(value) for value in found.values]
         if absent := set(self.values) - set(known):
             # one that was masked away is no danger, but one that never was is a slip of the pen
-            standing = outcome.original.engine.group([self.column]).columns[self.column].codes[1]
+            before = outcome.original.engine
+            standing = before.group([self.column]).columns[self.column].codes[1] if self.column in before.kinds else ()
             if never := sorted(absent - {label_of(value) for value in standing}):
                 raise NotApplicable(
                     f"no record has the value '{never[0]}' in '{self.column}', neither before nor after masking. "

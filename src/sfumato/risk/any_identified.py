@@ -12,6 +12,7 @@ from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
 from sfumato.errors import out_of
 from sfumato.risk.class_risks import in_population, in_release
+from sfumato.risk.fraction import fraction_parameter
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
 
@@ -31,13 +32,7 @@ class AnyIdentified(DirectMeasure):
         doc="whether he knows who is in the release (prosecutor: 1/f) or not (journalist: 1/F)",
         choices=("prosecutor", "journalist"),
     )
-    fraction: float | None = param(
-        default=None,
-        doc="share of the population that is in the sample; from the survey weights if not given",
-        low=0,
-        above=True,
-        high=1,
-    )
+    fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
     def label(self) -> str:

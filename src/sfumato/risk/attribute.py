@@ -14,7 +14,6 @@ from sfumato.contract import Measure, Need, NoiseModel, Release, Score, Side, Sn
 from sfumato.contract.score import digits
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.linear import mean_square_difference
 from sfumato.microdata import Microdata, check_numeric
 from sfumato.risk.prediction import candidates, joint_moments, model_error, naive, record_errors, spread_between
 from sfumato.schema import Schema
@@ -96,6 +95,8 @@ class AttributeRisk(Measure):
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the mean squared error, shape (1,); of some targets: their squared errors and number per record, (2,)."""
         if snooper.strategy == "naive" and snooper.match_probability == 1 and self.everyone:
+            from sfumato.kernels.linear import mean_square_difference
+
             mean = mean_square_difference(*outcome.pair(self.column))
             if not math.isnan(mean):
                 return np.array([mean])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, SchemaError
+from sfumato.risk.key_order import original_ranks, released_ranks
 from sfumato.schema import Attribute, Hierarchy, Scale
 from sfumato.schema.hierarchy import PrefixHierarchy
 from sfumato.schema.hierarchy.base import label_of
@@ -53,6 +54,8 @@ class KeyChange:
     """Inversions, where values are ordered; else records whose value changed, weakly or strongly."""
     strong: int
     """Records whose value changed strongly: beyond every label but the root, or to or from a missing one."""
+    foreign: bool = False
+    """Whether no released value is one of the original's, as if the key had been recoded; told for unordered keys."""
 
 
 def key_change(
@@ -61,14 +64,14 @@ def key_change(
     """Return how much a key was changed, by its scale (global-risk paper, (2.5), (2.7), (2.8)).
 
     `before` and `after` say what the column means in the original and in the release; `ordered` whether the codes of each follow
-    the order of the values, as those of numbers and dates do. An ordered key that is released as something without an order
-    (text of a hierarchy's labels) is compared over its hierarchy, or by plain changes if it has none.
+    the order of the values, as those of numbers and dates do. An ordered key that is released as intervals, or some of it, is
+    compared by their order; one that is released as other labels over its hierarchy, and refused if it has none.
 
     A missing value is the root of the tree: a value that masking suppressed, or put where there was none, is a strong change;
     missing in both files is no change.
     """
-    if before.scale is Scale.ORDERED and after.scale is Scale.ORDERED:
-        return _by_order(pairs, before, after, ordered)
+    if before.scale is Scale.ORDERED:
+        return _by_order(pairs, before, after, ordered) or _by_tree(pairs, before, _hierarchy(before), rule)
     if before.scale is Scale.UNORDERED or before.hierarchy is None:
         return _by_label(pairs, before.name)
     return _by_tree(pairs, before, before.hierarchy, rule)
@@ -86,38 +89,43 @@ def inversion_factor(inversions: int, records: int) -> float:
     return 0.0 if records <= 1 else min(1.0, 4 * inversions / (records * (records - 1)))
 
 
-def _by_order(pairs: Pairs, before: Attribute, after: Attribute, ordered: tuple[bool, bool]) -> KeyChange:
-    x = _ranks(pairs.before, pairs.before_values, before, ordered[0])
-    y = _ranks(pairs.after, pairs.after_values, after, ordered[1])
-    known, gone = (x >= 0) & (y >= 0), (x >= 0) != (y >= 0)
-    found = count_inversions(x[known], y[known], pairs.counts[known])
-    there, lost = int(pairs.counts[known].sum()), int(pairs.counts[gone].sum())
+def _by_order(pairs: Pairs, before: Attribute, after: Attribute, ordered: tuple[bool, bool]) -> KeyChange | None:
+    """Return the change by inversions, None if the released values have no order that is known."""
+    x = original_ranks(pairs.before, pairs.before_values, before, ordered[0])
+    if (released := released_ranks(pairs.after, pairs.after_values, before, after, ordered[1])) is None:
+        return None
+    low, high = released
+    known, gone = (x >= 0) & (low >= 0), (x >= 0) != (low >= 0)
+    counts = pairs.counts
+    if not known.all():
+        x, low, high, counts = x[known], low[known], high[known], counts[known]
+    found = count_inversions(x, low, counts, None if low is high or np.array_equal(low, high) else high)
+    there, lost = int(counts.sum()), int(pairs.counts[gone].sum())
     factor = (lost + there * inversion_factor(found, there)) / max(pairs.records, 1)
     return KeyChange(before.name, factor, "inversions", found, lost)
 
 
-def _ranks(codes: Codes, values: Sequence[Any], attribute: Attribute, ordered: bool) -> Codes:
-    """Return whole numbers in the order of the values; -1 where missing."""
-    if ordered:
-        return codes
-    numbers = [attribute.values.get(label_of(value), math.nan) for value in values]
-    used = np.unique(codes[codes >= 0])
-    if np.isnan(np.array(numbers, np.float64)[used]).any():
+def _hierarchy(attribute: Attribute) -> Hierarchy:
+    if attribute.hierarchy is None:
         raise DataError(
-            f"key '{attribute.name}' is ordered, but holds text whose order is not known. Give its values numbers in the schema "
-            "(values = {...}), or set its scale to 'unordered'."
+            f"key '{attribute.name}' is ordered, but was released as text whose order is not known. Write it as numbers or "
+            "intervals such as '[0, 10)', or give its labels numbers in the schema of the released file (values = {...})."
         )
-    table = np.append(np.unique(np.array(numbers, np.float64), return_inverse=True)[1], -1)
-    return np.asarray(table[codes])
+    return attribute.hierarchy
 
 
-def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64]) -> int:
-    """Return the inversions among records that are given as a table of codes: by the table where it is short, else by record."""
+def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64], ends: Codes | None = None) -> int:
+    """Return the inversions among records that are given as a table of codes: by the table where it is short, else by record.
+
+    Where released values are intervals, y is where they begin, and `ends` where they end.
+    """
     from sfumato.kernels.inversions import inversions, inversions_of_table
 
     records = int(counts.sum())
     if records < 2:
         return 0
+    if ends is not None:
+        return inversions_of_table(x, y, counts, ends)
     levels = int(y.max()) + 1
     room = (int(x.max()) + 1) * levels
     if room <= 4 * len(x) + 1024:
@@ -125,6 +133,8 @@ def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64]) -> int:
         table = np.bincount(packed, counts, room)
         cells = np.flatnonzero(table)
         return inversions_of_table(cells // levels, cells % levels, table[cells].astype(np.int64))
+    if records == len(x):
+        return inversions(x, y)
     if records <= 4 * len(x):
         return inversions(np.repeat(x, counts), np.repeat(y, counts))
     return inversions_of_table(x, y, counts)
@@ -136,7 +146,8 @@ def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64]) -> int:
 def _by_label(pairs: Pairs, name: str) -> KeyChange:
     before, after = _common_codes(pairs, label_of)
     changed = int(pairs.counts[before != after].sum())
-    return KeyChange(name, changed / max(pairs.records, 1), "changes", changed, changed)
+    foreign = bool((after >= 0).any()) and not np.isin(after[after >= 0], before).any()
+    return KeyChange(name, changed / max(pairs.records, 1), "changes", changed, changed, foreign)
 
 
 def _common_codes(pairs: Pairs, label: Callable[[Any], str]) -> tuple[Codes, Codes]:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from sfumato.classes import Classes, Missing
 from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable, some
-from sfumato.kernels.negative_binomial import reciprocal_moments
 from sfumato.risk.keys import nothing_in_common, population_classes, released_classes
 
 Numbers = NDArray[np.float64]
 
+_FEW = 0.05
+"""If no larger share of the records than this has weights that are too small, those are taken for 1."""
 _Z = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
@@ -33,6 +34,8 @@ class ClassRisks:
     """The largest that it can be, 1/f, shape (c,)."""
     source: str
     """Where the numbers come from, for the Score's variant."""
+    capped: int = 0
+    """Records whose survey weights add up to fewer persons than records match, so that the risk is the largest, 1/f."""
 
     @property
     def records(self) -> int:
@@ -75,7 +78,7 @@ class ClassRisks:
         if probability == 1:
             return self
         risk, variance, most = probability * self.risk, probability**2 * self.variance, probability * self.most
-        return ClassRisks(self.classes, risk, variance, most, self.source)
+        return ClassRisks(self.classes, risk, variance, most, self.source, self.capped)
 
 
 def in_release(outcome: Release, snooper: Snooper, missing: Missing) -> ClassRisks:
@@ -117,16 +120,17 @@ def expected_in_population(
     """Return E[1/F | f] for each class of a sample (Benedetti and Franconi 1998; Franconi and Polettini 2004).
 
     F is the number of trials up to the f-th success with probability p: p is `fraction` where it is given, else f over the sum
-    of the survey weights of the f records, so that F is expected to be that sum.
+    of the survey weights of the f records, so that F is expected to be that sum. F is at least f: where the weights add up to
+    less, as calibrated ones may here and there, p is 1. Where they often do, they are not counts of persons, and refused.
     """
     if fraction is None:
         check_weighted(outcome)
     found = released_classes(outcome, snooper, missing, weighted=fraction is None)
-    f = found.matches
+    f, below = found.matches, 0
     if fraction is None:
         p = f / found.matched_weights
         below = int(found.sizes[p > 1 + 1e-9].sum())
-        if below:
+        if below > _FEW * found.sizes.sum():
             raise NotApplicable(
                 f"for {below:,} of {some(int(found.sizes.sum()))} the survey weights of the matching records add up to "
                 "fewer persons than records. A weight must say how many persons of the population a record stands for, 1 or "
@@ -136,10 +140,12 @@ def expected_in_population(
     else:
         p = np.full(len(found), fraction)
         source = f"F expected from a sampling fraction of {fraction:g} under a negative binomial model"
+    from sfumato.kernels.negative_binomial import reciprocal_moments
+
     mean, square = reciprocal_moments(f, np.minimum(p, 1))
     # a variance that is 0 comes out as a rounding error of either sign
     variance = np.where(p < 1, np.maximum(square - mean**2, 0), 0.0)
-    return ClassRisks(found, mean, variance, 1 / f, source).times(snooper.match_probability)
+    return ClassRisks(found, mean, variance, 1 / f, source, below).times(snooper.match_probability)
 
 
 def check_weighted(outcome: Release) -> None:

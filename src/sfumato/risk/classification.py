@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from sfumato.classes import Classes, Missing, classes_of, gaps_of
 from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes
+from sfumato.kernels.sorting import whole_number_runs
 from sfumato.risk.changes import Pairs
 from sfumato.risk.keys import key_names, released_classes
 
@@ -51,6 +52,8 @@ class Crossed:
     """Class in the release, shape (c,)."""
     counts: Counts
     """Records that are in both, shape (c,)."""
+    widths: Mapping[str, float]
+    """Width of the intervals by which a numeric key is told apart."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,9 +80,13 @@ class Crossed:
         key = frozenset(names)
         if key not in self._matrices:
             # sizes are few, whatever the number of classes: t records have less than √(2t) different ones
-            rows, i = np.unique(_matches(self.after, names), return_inverse=True)
-            columns, j = np.unique(_matches(self.before, names), return_inverse=True)
-            cell, counts = _added(i[self.right] * len(columns) + j[self.left], self.counts, len(rows) * len(columns))
+            rows, i = _numbered(_matches(self.after, names))
+            columns, j = _numbered(_matches(self.before, names))
+            cells = np.zeros(len(self.counts), np.int64)
+            for place, sizes, at in ((i, rows, self.right), (j, columns, self.left)):
+                if len(sizes) > 1:
+                    cells = cells * len(sizes) + place[at]
+            cell, counts = _added(cells, self.counts, len(rows) * len(columns))
             self._matrices[key] = ClassificationMatrix(rows[cell // len(columns)], columns[cell % len(columns)], counts)
         return self._matrices[key]
 
@@ -88,15 +95,12 @@ class Crossed:
         return {}
 
     def pairs(self, name: str) -> Pairs:
-        """Return what became of the values of one key."""
+        """Return what became of the values of one key; an interval stands as the number where it begins."""
         k = self.names.index(name)
-        return Pairs(
-            self.before.codes[k][self.left],
-            self.after.codes[k][self.right],
-            self.counts,
-            self.before.values[k],
-            self.after.values[k],
-        )
+        before, after = self.before.values[k], self.after.values[k]
+        if width := self.widths.get(name):
+            before, after = ([number * width for number in values] for values in (before, after))
+        return Pairs(self.before.codes[k][self.left], self.after.codes[k][self.right], self.counts, before, after)
 
     def per_matched(self, outcome: Release, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Spread values of the rows over the records that are in both files, shape (r,); NaN for one that is left out."""
@@ -109,8 +113,20 @@ class Crossed:
 
 def _matches(side: Classes, names: Sequence[str]) -> Counts:
     """Return for each class by all keys how many records match it on some of them."""
-    joined, _ = classes([side.codes[side.names.index(name)] for name in names], len(side))
-    return np.asarray(side.among(names).matches[joined])
+    codes = [side.codes[side.names.index(name)] for name in names]
+    joined, count = classes(codes, len(side))
+    if side.rule == "wildcard" and any((c < 0).any() for c in codes):
+        return np.asarray(side.among(names).matches[joined])
+    if len(count) == len(side):  # no two classes by all keys agree on these
+        return side.sizes
+    return np.bincount(joined, side.sizes, len(count)).astype(np.int64)[joined]
+
+
+def _numbered(sizes: Counts) -> tuple[Counts, Counts]:
+    """Return the different sizes from the smallest up, and the place of each size among them."""
+    there = np.bincount(sizes) > 0  # sizes are at most the number of records
+    used = np.flatnonzero(there)
+    return used, (np.cumsum(there) - 1)[sizes] if len(used) > 1 else sizes
 
 
 def crossed(outcome: Release, snooper: Snooper, missing: Missing) -> Crossed:
@@ -139,7 +155,7 @@ def _crossed(outcome: Release, snooper: Snooper, names: tuple[str, ...], missing
         primed = {name: groups.columns[f"{name}′"] for name in names}
         at = before.find(groups.columns, outcome.original.schema, widths)
         to, counts = after.find(primed, outcome.masked.schema, widths), groups.counts
-    return Crossed(before, after, *_tallied(at, to, counts, len(after)))
+    return Crossed(before, after, *_tallied(at, to, counts, len(after)), widths)
 
 
 def _added(cells: Counts, amounts: Counts, room: int) -> tuple[Counts, Counts]:
@@ -162,7 +178,7 @@ def _tallied(at: Counts, to: Counts, counts: Counts | None, width: int) -> tuple
         at, to, counts = at[kept], to[kept], None if counts is None else counts[kept]
     packed = np.asarray(at, np.int64) * width + to
     if counts is None:
-        pairs, many = np.unique(packed, return_counts=True)
+        pairs, _, many = whole_number_runs(packed)
     else:
         pairs, many = _added(packed, counts, len(packed) ** 2)
     return pairs // width, pairs % width, many.astype(np.int64)

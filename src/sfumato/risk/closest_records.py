@@ -11,6 +11,7 @@ from sfumato.attacks.controlled import holdout_of
 from sfumato.attacks.points import Closest, Points, as_points, comparable
 from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import NotApplicable, some
+from sfumato.risk.per_record import in_id_order
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -102,7 +103,7 @@ class DCR(ClosestRecords):
 
     def _distances(self, outcome: Release) -> Numbers:
         original, _, released = outcome.memory[("closest records", self.using)]
-        return np.asarray(original.distances(released)[:, 0])
+        return in_id_order(outcome, np.asarray(original.distances(released)[:, 0]))
 
 
 class NNDR(ClosestRecords):
@@ -128,8 +129,10 @@ class NNDR(ClosestRecords):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare the ratios; the interval is that of a ratio of means (delta method), clustered by closest record."""
-        if min(len(outcome.original), len(holdout_of(outcome))) < 2:
-            raise NotApplicable("a ratio of distances needs at least two records in the original and in the holdout.")
+        if min(len(outcome.original), len(holdout_of(outcome)), len(outcome.masked)) < 2:
+            raise NotApplicable(
+                "ratios of distances need at least two records in the original, in the holdout and in the release."
+            )
         inside, outside = self.closest_of_equal_files(outcome)
         near, other = ratios(inside.distances), ratios(outside.distances)
         a, b, count = float(near.mean()), float(other.mean()), len(near)
@@ -137,7 +140,7 @@ class NNDR(ClosestRecords):
             raise NotApplicable(
                 "every released record is a copy of one record of the holdout, so there is nothing to compare."
             )
-        half = 1.959964 * np.sqrt(clustered(near - a / b * other, inside, outside)) / b
+        half = _t_quantile(inside, outside) * float(np.sqrt(clustered(near - a / b * other, inside, outside))) / b
         value = 1 - a / b
         return self.result(
             value,
@@ -190,6 +193,14 @@ def clustered(errors: Numbers, near: Closest, far: Closest) -> float:
     own = float(errors @ errors)
     total = sum(float(part @ part) for part in sums) - own
     return max(total, own) / len(errors) ** 2
+
+
+def _t_quantile(near: Closest, far: Closest) -> float:
+    """Return how many standard errors a 95 % interval reaches: Student's, for as many terms as there are closest records."""
+    from scipy.special import stdtrit
+
+    clusters = min(len(np.unique(found.rows[:, 0])) for found in (near, far))
+    return float(stdtrit(max(clusters - 1, 1), 0.975))
 
 
 def corrected(share: float, size: int, other: int) -> float:

@@ -6,11 +6,10 @@ import math
 from abc import abstractmethod
 from typing import ClassVar
 
-import numpy as np
-
 from sfumato.attacks.controlled import ControlledAttack, Repeated
-from sfumato.contract import DirectMeasure, Draws, Guesses, Need, Release, Score, Side, Snooper, Success, param, success
+from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, Success, param, success
 from sfumato.errors import NotApplicable
+from sfumato.risk.per_record import of_targets
 from sfumato.schema import Schema
 
 
@@ -71,7 +70,7 @@ class ControlledRisk(DirectMeasure, Repeated, abstract=True):
                 "informative": float(informative),
                 "guesses": float(inside.targets),
             },
-            find_records=lambda: _per_original(outcome, guesses),
+            find_records=lambda: of_targets(outcome, guesses.target, guesses.right),
         )
 
 
@@ -105,14 +104,3 @@ def residual(inside: Success, outside: Success) -> tuple[float, tuple[float, flo
 
 def _count(success: Success) -> str:
     return f"{success.rate * success.targets:,.4g} of {success.targets:,}"
-
-
-def _per_original(outcome: Release, guesses: Guesses) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return for each original record the probability that a guess about it was right; NaN where there was none."""
-    ids = outcome.original.batch([]).ids
-    order = np.argsort(ids, kind="stable")
-    inside = guesses.target >= 0
-    at = order[np.searchsorted(ids[order], guesses.target[inside])]
-    out = np.full(len(ids), np.nan)
-    np.fmax.at(out, at, guesses.right[inside])
-    return out

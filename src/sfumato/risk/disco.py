@@ -48,7 +48,8 @@ class Disco(AttributionMeasure):
         plain = np.where(self._disclosive(found), attack.marginal(outcome, snooper, found.targets).best, 0.0)
         excess = excess_of(found, disclosed, plain, rest, self.column)
         value, interval = excess.choose(self.what)
-        itself = attack.between(outcome, snooper, outcome.original, outcome.original)
+        truly = attack.people(outcome, snooper.with_(coverage=1.0, errors=0.0), self.draws)
+        itself = attack.between(outcome, snooper, attack.people(outcome, snooper, self.draws), truly)
         hit = disclosed > 0
 
         def of_all(which: NDArray[np.bool_]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,23 +15,13 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Classes
 from sfumato.errors import NotApplicable
-from sfumato.kernels.classes import classes, find_rows
-from sfumato.kernels.loglinear import (
-    feasible_cells,
-    fitted_variance,
-    gather,
-    layout,
-    places_of,
-    proportional_fit,
-    spread,
-)
+from sfumato.risk.blocks import Block, blocks_of
+from sfumato.risk.whole_table import Dense, Listed
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.int32]
 CELLS, PLACES = 10_000_000, 30_000_000
 """More cells than this are not gone through, nor more cells times margins fitted."""
-CYCLES, TOLERANCE = 200, 0.01
-"""Rounds of proportional fitting, and how far the margins may be off when it stops, in standard errors of a count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +78,9 @@ class Model(Protocol):
     def variance(self, slopes: Numbers) -> float:
         """Return the variance of Σ slopes × log(expected count), slopes of shape (c,)."""
 
+    def saturated(self) -> bool:
+        """Return whether just the counts that were observed are expected, so that nothing is learned from other records."""
+
 
 class MainEffects:
     """Independent keys: the expected count is n·Π(share of the key's value)."""
@@ -110,14 +104,17 @@ class MainEffects:
 
     def cells(self) -> Iterator[tuple[Numbers, Numbers]] | None:
         """Yield observed and expected counts of all cells."""
-        full = np.ascontiguousarray(self.table.codes[self.table.complete])
-        every = feasible_cells(self.table.levels, full, [(j,) for j in range(len(self.margins))], CELLS)
-        if every is None:
+        if math.prod(self.table.levels) > CELLS:
             return None
-        observed = np.zeros(len(every))
-        observed[find_cells(every, full, self.table.levels)] = self.table.sizes[self.table.complete]
-        size = 1_000_000
-        return ((observed[i : i + size], self._product(every[i : i + size])) for i in range(0, len(every), size))
+        value = np.full((), self.table.counted)
+        for margin in self.margins:
+            value = np.multiply.outer(value, margin / self.table.counted)
+        full = self.table.codes[self.table.complete]
+        return iter([Dense(value).counts(full, self.table.sizes[self.table.complete].astype(np.float64))])
+
+    def saturated(self) -> bool:
+        """Return whether just the observed counts are expected."""
+        return _repeats(self._product(self.table.codes[self.table.complete]), self.table)
 
     def variance(self, slopes: Numbers) -> float:
         """Return the variance of Σ slopes × log(expected count): multinomial margins that are independent of each other."""
@@ -132,74 +129,114 @@ class MainEffects:
 
 
 class Interactions:
-    """Main effects and interactions: the expected counts have the margins of the file, by proportional fitting."""
+    """Main effects and interactions: the expected counts have the margins of the file, by proportional fitting.
 
-    def __init__(self, table: Table, margins: Sequence[tuple[int, ...]]) -> None:
-        self.table = table
-        full = np.ascontiguousarray(table.codes[table.complete])
-        limit = min(CELLS, PLACES // len(margins))
-        every = feasible_cells(table.levels, full, margins, limit)
-        if every is None:
-            raise NotApplicable(
-                f"with these interactions the keys have more than {limit:,} cells to fit. Use fewer keys, coarser ones, or "
-                "interactions='main'."
-            )
-        self.every = every
-        shape = layout(table.levels, margins)
-        self.size = int(shape[2][-1])
-        self.places = places_of(every, *shape)
-        targets = gather(places_of(full, *shape), table.sizes[table.complete].astype(np.float64), self.size)
-        self.fitted, worst = proportional_fit(self.places, targets, shape[2], TOLERANCE, CYCLES)
-        if worst > 30 * TOLERANCE:
-            raise NotApplicable("the log-linear model did not settle. Use fewer interactions, or coarser keys.")
+    The model is fitted block by block: where blocks share a key they are independent given it, so that the count of a cell is the
+    product of the blocks' counts over the counts of the keys they share, and over n where they share none
+    (Lauritzen 1996, proposition 4.14).
+    """
+
+    def __init__(self, table: Table, margins: Sequence[tuple[int, ...]], budget: tuple[int, int] | None = None) -> None:
+        self.table, self.margins = table, margins
+        self.limit, places = budget or (CELLS, PLACES)
+        self.full = np.ascontiguousarray(table.codes[table.complete])
+        self.counts = table.sizes[table.complete].astype(np.float64)
+        self.blocks = [
+            Block.fit(self.full, self.counts, table.levels, keys, [m for m in margins if set(m) <= set(keys)], places)
+            for keys in blocks_of(margins, len(table.levels))
+        ]
+        times = Counter(key for block in self.blocks for key in block.keys)
+        self.shared = {key: count - 1 for key, count in times.items() if count > 1}
+        """Keys that blocks share, and in how many blocks but one they are."""
+        self.apart = len(self.blocks) - sum(self.shared.values())
+        """Parts of the model that share no key."""
+
+    def _at(self, codes: Codes) -> Numbers:
+        """Return the expected counts of cells, shape (k, keys) to (k,)."""
+        value = np.full(len(codes), self.table.counted ** (1 - self.apart))
+        for block in self.blocks:
+            value *= block.at(codes)
+        for key, times in self.shared.items():
+            value *= self._inverse(key, times)[codes[:, key]]
+        return value
+
+    def _inverse(self, key: int, times: int) -> Numbers:
+        margin = np.bincount(self.full[:, key], self.counts, self.table.levels[key])
+        return np.divide(1.0, margin, out=np.zeros(len(margin)), where=margin > 0) ** times
+
+    @cached_property
+    def whole(self) -> Dense | Listed | None:
+        """The expected counts of all cells; None where there are too many."""
+        from sfumato.kernels import loglinear
+
+        levels = self.table.levels
+        if math.prod(levels) <= CELLS:
+            axes = range(len(levels))
+            value = np.full(levels, self.table.counted ** (1 - self.apart))
+            for block in self.blocks:
+                value *= np.expand_dims(block.dense(), tuple(j for j in axes if j not in block.keys))
+            for key, times in self.shared.items():
+                value *= np.expand_dims(self._inverse(key, times), tuple(j for j in axes if j != key))
+            return Dense(value)
+        cells = loglinear.feasible_cells(levels, self.full, self.margins, self.limit)
+        return None if cells is None else Listed(cells, self._at(cells), levels)
 
     def expected(self) -> Numbers:
         """Return the expected counts of the classes, shape (c,)."""
         value = np.zeros(len(self.table.codes))
-        value[self.table.complete] = self.fitted[self._places()]
-        for rows, margin, at, size in self._incomplete():
-            value[rows] = gather(margin, self.fitted, size)[at]
+        value[self.table.complete] = self._at(self.full)
+        for rows, keys, codes in self._incomplete():
+            value[rows] = self._all().sums(keys, codes)
         return value * self.table.scale
 
     def cells(self) -> Iterator[tuple[Numbers, Numbers]] | None:
         """Yield observed and expected counts of all cells."""
-        observed = np.zeros(len(self.every))
-        observed[self._places()] = self.table.sizes[self.table.complete]
-        return iter([(observed, self.fitted)])
+        return None if self.whole is None else iter([self.whole.counts(self.full, self.counts)])
+
+    def saturated(self) -> bool:
+        """Return whether just the observed counts are expected."""
+        return _repeats(self._at(self.full), self.table)
 
     def variance(self, slopes: Numbers) -> float:
-        """Return the variance of Σ slopes × log(expected count) by the information matrix."""
-        spreadout = np.zeros(len(self.every))
-        spreadout[self._places()] = slopes[self.table.complete]
-        for rows, margin, at, size in self._incomplete():
-            sums = gather(margin, self.fitted, size)
-            shares = np.zeros(len(sums))
-            np.add.at(shares, at, np.divide(slopes[rows], sums[at], out=np.zeros(len(at)), where=sums[at] > 0))
-            spreadout += spread(margin, shares) * self.fitted
-        return fitted_variance(self.places, self.fitted, spreadout, self.size)
+        """Return the variance of Σ slopes × log(expected count) by the information matrix.
 
-    def _places(self) -> NDArray[np.int64]:
-        full = self.table.codes[self.table.complete]
-        return find_cells(self.every, full, self.table.levels)
+        Blocks that are independent given what they share add up, less what they share.
+        """
+        complete = slopes[self.table.complete]
+        each = [block.gathered(self.full, complete) for block in self.blocks]
+        for rows, keys, codes in self._incomplete():
+            whole = self._all()
+            amounts = whole.shared(keys, codes, slopes[rows])
+            each = [sums + whole.onto(block, amounts) for block, sums in zip(self.blocks, each, strict=True)]
+        variance = (1 - self.apart) * float(slopes.sum()) ** 2 / self.table.counted
+        for block, sums in zip(self.blocks, each, strict=True):
+            variance += block.variance(sums)
+        for key, times in self.shared.items():
+            block, sums = next((b, s) for b, s in zip(self.blocks, each, strict=True) if key in b.keys)
+            g = np.bincount(block.cells[:, block.keys.index(key)], sums, self.table.levels[key])
+            variance -= times * float(g**2 @ self._inverse(key, 1))
+        return variance
 
-    def _incomplete(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]]:
-        """Yield for each set of known keys: classes that lack the others, places of cells and classes in its margin, its size."""
+    def _all(self) -> Dense | Listed:
+        if self.whole is None:
+            raise NotApplicable(
+                f"with these interactions and missing keys there are more than {self.limit:,} cells to add up. Use fewer keys, "
+                "coarser ones, interactions='main', or missing='ignored'."
+            )
+        return self.whole
+
+    def _incomplete(self) -> Iterator[tuple[NDArray[np.int64], tuple[int, ...], Codes]]:
+        """Yield for each set of known keys: the classes that lack the others, the keys, the classes' codes of them."""
         rows = np.flatnonzero(~self.table.complete)
         known = self.table.codes[rows] >= 0
         for pattern in np.unique(known, axis=0):
-            mine = rows[(known == pattern).all(axis=1)]
-            keys = np.flatnonzero(pattern)
-            both = np.vstack([self.every[:, keys], self.table.codes[np.ix_(mine, keys)]])
-            place, sizes = classes(list(both.T), len(both))
-            yield mine, place[None, : len(self.every)].astype(np.int32), place[len(self.every) :], len(sizes)
+            mine, keys = rows[(known == pattern).all(axis=1)], tuple(np.flatnonzero(pattern).tolist())
+            yield mine, keys, self.table.codes[np.ix_(mine, keys)]
 
 
-def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.int64]:
-    """Return the rows of `every`, cells in lexical order, that hold the cells asked for; shapes (k, keys), (c, keys) to (c,)."""
-    if math.prod(levels) >= 2**62:
-        return find_rows(list(every.T), list(asked.T))
-    here, wanted = (np.ravel_multi_index(tuple(codes.T), tuple(levels)) for codes in (every, asked))
-    return np.asarray(np.searchsorted(here, wanted), np.int64)
+def _repeats(fitted: Numbers, table: Table) -> bool:
+    counts = table.sizes[table.complete]
+    return bool((np.abs(fitted - counts) <= 1e-6 * counts).all())
 
 
 def associated(table: Table) -> list[tuple[int, int]]:

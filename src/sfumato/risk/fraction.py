@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.classes import Classes
-from sfumato.contract import param
+from sfumato.contract import Release, param
 from sfumato.errors import NotApplicable
 
 
@@ -44,3 +44,13 @@ def sampling_fraction(found: Classes, given: float | None) -> float:
             "population is. Correct them, or give fraction=...."
         )
     return min(fraction, 1.0)
+
+
+def household_warning(outcome: Release) -> str:
+    """Return what a reader must know where whole households may have been drawn, which is not Bernoulli sampling of persons.
+
+    Members who look alike come into the file together, as if many persons outside it looked like a record.
+    """
+    if outcome.masked.schema.one("household") is None:
+        return ""
+    return "; far too low if whole households were drawn and their members look alike"

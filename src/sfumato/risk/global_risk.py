@@ -12,7 +12,7 @@ from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
 from sfumato.engines import Kind
-from sfumato.errors import NotApplicable, ParameterError, listing, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, listing, some, unknown_name
 from sfumato.microdata import Microdata
 from sfumato.risk.changes import KeyChange, WeakRule, key_change
 from sfumato.risk.classification import Crossed, crossed
@@ -115,7 +115,7 @@ class GlobalRisk(DirectMeasure):
         used = tuple(found.names[k] for k in best)
         return self.result(
             value,
-            self._say(value * found.originals, found, used),
+            self._say(value * found.originals, found, used, changes),
             details=details,
             find_records=lambda: self._records(outcome, found, used, subsets.kept(best)),
         )
@@ -134,13 +134,30 @@ class GlobalRisk(DirectMeasure):
         found, _, _, best = self._searched(outcome, snooper or Snooper())
         return tuple(found.names[k] for k in best)
 
-    def _say(self, expected: float, found: Crossed, used: tuple[str, ...]) -> str:
+    def _say(self, expected: float, found: Crossed, used: tuple[str, ...], changes: tuple[KeyChange, ...]) -> str:
+        recoded = [change.name for change in changes if change.foreign]
+        hint = ""
+        if recoded:
+            hint = (
+                f"; no released value of {listing(recoded)} is an original one: if it was recoded, give it a hierarchy"
+            )
         if not used:
-            return "every key was changed so much that none is of use: no record is expected to be found"
+            return self._nobody(found, changes) + hint
         left = [name for name in found.names if name not in used]
         without = f"; a snooper does best without {listing(left)}" if left else ""
-        share = f"{digits(expected, 4)} of {found.originals:,} records"
-        return f"{share} are expected to be found by {listing(used)}{self._which()}{without}"
+        shown = digits(expected, 4)
+        share = f"{shown} of {some(found.originals)} {'is' if shown == '1' else 'are'}"
+        return f"{share} expected to be found by {listing(used)}{self._which()}{without}{hint}"
+
+    def _nobody(self, found: Crossed, changes: tuple[KeyChange, ...]) -> str:
+        """Say why no record is expected to be found."""
+        nobody = "no record is expected to be found"
+        if not found.counts.sum():
+            return f"none of the original records was released: {nobody}"
+        if all(change.factor >= 1 for change in changes):
+            return f"every key was changed so much that none is of use: {nobody}"
+        why = {"min": "no record is unique in both files by keys that are of use", "max": ""}
+        return f"{why.get(self.kind) or 'every record is in classes whose weight is zero'}: {nobody}"
 
     def _records(self, outcome: Release, found: Crossed, used: tuple[str, ...], kept: float) -> NDArray[np.float64]:
         """Return the share that each original record contributes, NaN for one that was not released; shape (n,)."""

@@ -13,6 +13,7 @@ from sfumato.attacks.points import comparable, exact_tables
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import out_of
 from sfumato.kernels.classes import classes, number_codes
+from sfumato.risk.per_record import in_id_order
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -49,7 +50,7 @@ class IMS(DirectMeasure):
         )
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
-        """Count the copies; the interval of the difference is Newcombe's (1998, method 10), of so many different records."""
+        """Count the copies; the interval of the difference is Newcombe's (1998, method 10)."""
         held = holdout_of(outcome)
         files = outcome.masked, outcome.original, held
         released, original, other = same_records(exact_tables(comparable(outcome, self.using, held), *files))
@@ -58,20 +59,18 @@ class IMS(DirectMeasure):
         copies = np.bincount(original, minlength=size)[released] > 0
         chance = any_of(np.bincount(other, minlength=size), m, min(n, m))[released]
         a, b, count = float(copies.mean()), float(chance.mean()), len(released)
-        (low, high), (lower, upper) = (
-            wilson(share * free, free)
-            for share, free in ((a, independent(copies, released)), (b, independent(chance, released)))
-        )
-        words = (
-            f"{out_of(int(copies.sum()), count, ('is', 'are'), 'released record')} exact copies of an original record, "
-        )
-        words += f"{100 * b:.3g} % would be by chance"
+        free = min(independent(copies, released), independent(chance, released))
+        (low, high), (lower, upper) = wilson(a * free, free), wilson(b * free, free)
+        found = out_of(int(copies.sum()), count, ("is an exact copy", "are exact copies"), "released record")
+        words = f"{found} of an original record, {100 * b:.3g} % would be by chance"
         return self.result(
             a - b,
             words + ("; the holdout is smaller than the original, so chance is underrated" if m < n else ""),
             interval=(a - b - math.hypot(a - low, upper - b), a - b + math.hypot(high - a, b - lower)),
             details={"copies of original records": float(copies.sum()), "share": a, "share in the holdout": b},
-            find_records=lambda: np.bincount(released, minlength=size)[original].astype(np.float64),
+            find_records=lambda: in_id_order(
+                outcome, np.bincount(released, minlength=size)[original].astype(np.float64)
+            ),
         )
 
 
@@ -103,7 +102,7 @@ def any_of(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
     if size == people:
         return (counts > 0).astype(np.float64)
     left = people - np.asarray(counts, np.float64)
-    possible = left >= size
+    possible = (left >= size) & (counts > 0)
     left = np.where(possible, left, float(people))
     none = gammaln(left + 1) - gammaln(left - size + 1) - gammaln(people + 1.0) + gammaln(people - size + 1.0)
-    return np.where(possible, np.clip(-np.expm1(none), 0.0, 1.0), 1.0)
+    return np.where(possible, np.clip(-np.expm1(none), 0.0, 1.0), counts > 0)

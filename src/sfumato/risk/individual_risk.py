@@ -14,10 +14,13 @@ from sfumato.contract.score import digits
 from sfumato.errors import NotApplicable, out_of, some
 from sfumato.households import unit_ids
 from sfumato.risk.class_risks import ClassRisks, check_weighted, expected_in_population, lognormal_interval
+from sfumato.risk.fraction import fraction_parameter
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
+MANY = 0.1
+"""Share of records that are unique beyond which the risk is understated by a lot."""
 
 
 class IndividualRisk(DirectMeasure):
@@ -35,13 +38,7 @@ class IndividualRisk(DirectMeasure):
         doc="whether a person is identified, or anybody of a household",
         choices=("person", "household"),
     )
-    fraction: float | None = param(
-        default=None,
-        doc="share of the population that is in the sample; from the survey weights if not given",
-        low=0,
-        above=True,
-        high=1,
-    )
+    fraction: float | None = fraction_parameter()
     threshold: float = param(default=0.1, doc="risk above which records are counted", low=0, high=1)
     missing: Missing = missing_rule()
 
@@ -81,12 +78,14 @@ class IndividualRisk(DirectMeasure):
         return self.result(
             risks.mean,
             f"{out_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be identified; the largest risk of "
-            f"any record is {digits(risks.largest)}, and {above:,} {_have(above)} a risk above {self.threshold:g}",
+            f"any record is {digits(risks.largest)}, and {above:,} {_have(above)} a risk above {self.threshold:g}"
+            f"{_warning(risks)}",
             interval=risks.interval,
             details={
                 "expected number identified": risks.expected,
                 "largest risk": risks.largest,
                 "records above the threshold": float(above),
+                "records with weights below 1 on average": float(risks.capped),
                 "classes": float(len(found)),
                 "records left out": float(found.records - risks.records),
             },
@@ -100,7 +99,8 @@ class IndividualRisk(DirectMeasure):
         return self.result(
             expected / count,
             f"somebody is expected to be identified in {digits(expected)} of {some(count, 'household')}; the largest risk of "
-            f"any household is {digits(float(risk.max()))}, and {above:,} {_have(above)} a risk above {self.threshold:g}",
+            f"any household is {digits(float(risk.max()))}, and {above:,} {_have(above)} a risk above {self.threshold:g}"
+            f"{_warning(risks)}",
             interval=lognormal_interval(expected / count, variance / count**2, 1.0) if variance > 0 else None,
             details={
                 "expected number of households identified": expected,
@@ -109,6 +109,7 @@ class IndividualRisk(DirectMeasure):
                 "households above the threshold": float(above),
                 "expected number identified": risks.expected,
                 "largest risk": risks.largest,
+                "records with weights below 1 on average": float(risks.capped),
                 "records left out": float(risks.classes.records - risks.records),
             },
             find_records=_spread(outcome, home, risk) if outcome.aligned else None,
@@ -135,6 +136,14 @@ def household_risks(outcome: Release, risks: ClassRisks) -> tuple[NDArray[np.int
         slopes = np.exp(np.nan_to_num(logs[home[counted]] - safe[labels[counted]], nan=-np.inf))
     slope = np.bincount(labels[counted], slopes, len(risks.risk))
     return home, -np.expm1(logs), float(slope**2 @ risks.variance)
+
+
+def _warning(risks: ClassRisks) -> str:
+    """Return that the model understates the risk, where it is known to (docs/risk/calibration.md)."""
+    unique = int(risks.classes.sizes[risks.classes.matches == 1].sum())
+    if not risks.variance.any() or unique <= MANY * risks.records:
+        return ""
+    return f"; too low where many records are unique, as {unique:,} are here: compare log_linear_risk"
 
 
 def _have(count: int) -> str:

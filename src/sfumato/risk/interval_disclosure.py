@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.engines import Kind
-from sfumato.errors import DataError, NotApplicable
+from sfumato.errors import DataError, NotApplicable, out_of
 from sfumato.microdata import check_numeric
 from sfumato.schema import Schema
 
@@ -83,19 +83,24 @@ class IntervalDisclosure(DirectMeasure):
         names = self._names(outcome)
         pairs = [outcome.pair(name) for name in names]
         x, y = (np.column_stack([pair[side] for pair in pairs]) for side in (0, 1))
-        if np.isinf(y).any():
+        more = _unmatched(outcome, names)
+        if np.isinf(y).any() or np.isinf(more).any():
             raise DataError("some released values are infinite, which cannot be compared. Set them to missing.")
         known = ~(np.isnan(x) | np.isnan(y))
         usable = known.any(axis=1)
         if not usable.any():
             raise NotApplicable(f"no record has both a true and a released value of {', '.join(names)}.")
-        size = np.frexp(np.nanmax(np.abs([x, y]), axis=(0, 1), initial=0.0))[1]
-        x, y = np.ldexp(x, -size), np.ldexp(y, -size)  # exact; squares of huge numbers would not be finite
-        inside = known & (
-            np.abs(y - x) <= self.width * self._scale(x, y) if self.kind != "rank" else self._in_rank(x, y)
-        )
+        size = np.frexp(np.nanmax(np.abs(np.vstack([x, y, more])), axis=0, initial=0.0))[1]
+        x, y, more = (
+            np.ldexp(part, -size) for part in (x, y, more)
+        )  # exact; squares of huge numbers would not be finite
+        everybody = np.vstack([y, more])
+        if self.kind == "rank":
+            inside = known & self._in_rank(x, y, everybody)
+        else:
+            inside = known & (np.abs(y - x) <= self.width * self._scale(x, everybody))
         if self.crowd:
-            inside &= ~self._crowded(x, y, np.ldexp(_unmatched(outcome, names), -size))[:, None]
+            inside &= ~self._crowded(x, y, everybody)[:, None]
         counted = known.sum(axis=1) if self.within == "each" else usable.astype(np.int64)
         hits = inside.sum(axis=1)
         if self.within != "each":
@@ -103,14 +108,14 @@ class IntervalDisclosure(DirectMeasure):
                 np.int64
             )
         total, right = int(counted.sum()), int(hits.sum())
-        what = "values" if self.within == "each" else "records"
+        noun = "value" if self.within == "each" else "record"
         details = {f"{name}: share inside": float(inside[known[:, j], j].mean())
                    for j, name in enumerate(names) if known[:, j].any()}  # fmt: skip
         with np.errstate(invalid="ignore"):
             each = np.where(counted > 0, hits / counted, np.nan)
         return self.result(
             right / total,
-            f"{right:,} of {total:,} {what} are released within the interval around the true ones",
+            f"{out_of(right, total, ('is', 'are'), noun)} released within the interval around the true one{'s' if right != 1 else ''}",
             interval=wilson(right, total),
             details={"compared": float(total), "inside": float(right), **details},
             find_records=lambda: outcome.per_original(each),
@@ -129,21 +134,21 @@ class IntervalDisclosure(DirectMeasure):
             check_numeric(outcome.masked, name)
         return names
 
-    def _scale(self, x: Numbers, y: Numbers) -> Numbers:
+    def _scale(self, x: Numbers, released: Numbers) -> Numbers:
         """Return what the width is multiplied by, for each value, shape (r, p) or (1, p)."""
         if self.kind == "sd":
-            return _sd(y)[None, :]
+            return _sd(released)[None, :]
         unit, distance = _outlying(x)
         return distance[:, None] * unit
 
-    def _in_rank(self, x: Numbers, y: Numbers) -> Near:
+    def _in_rank(self, x: Numbers, y: Numbers, released: Numbers) -> Near:
         """Return which true values stand within the window of ranks around their released ones, in the released column.
 
         A value is as far off as there are ranks between those of the true value and those of the released one.
         """
         inside = np.zeros(x.shape, bool)
         for j in range(x.shape[1]):
-            column = np.sort(y[~np.isnan(y[:, j]), j])
+            column = np.sort(released[~np.isnan(released[:, j]), j])
             steps = int(np.floor(self.width * len(column) + 1e-9))  # 0.29 of 100 is 29, whatever the floats say
             below, upto = (np.searchsorted(column, y[:, j], side) for side in ("left", "right"))
             if len(column):
@@ -151,18 +156,15 @@ class IntervalDisclosure(DirectMeasure):
                 inside[:, j] = (low <= x[:, j]) & (x[:, j] <= high)
         return inside
 
-    def _crowded(self, x: Numbers, y: Numbers, more: Numbers) -> Near:
-        """Return which records have enough other released ones near their own; those with a missing value have not.
-
-        `more` are released records (s, p) that have no original.
-        """
+    def _crowded(self, x: Numbers, y: Numbers, released: Numbers) -> Near:
+        """Return which records have enough other released ones near their own; those with a missing value have not."""
         from scipy.spatial import cKDTree
 
-        unit = _outlying(x)[0] if self.kind == "robust" else _sd(y)
+        unit = _outlying(x)[0] if self.kind == "robust" else _sd(released)
         whole = ~np.isnan(y).any(axis=1)
         unit = np.where(unit > 0, unit, 1.0)
         points = y[whole] / unit
-        everybody = np.vstack([points, more[~np.isnan(more).any(axis=1)] / unit])
+        everybody = released[~np.isnan(released).any(axis=1)] / unit
         crowded = np.zeros(len(y), bool)
         if len(everybody) > self.crowd and len(points):
             # the nearest of them is the record itself, or one that is the same

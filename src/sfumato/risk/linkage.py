@@ -27,6 +27,7 @@ from sfumato.contract import (
     param,
     success,
 )
+from sfumato.errors import some
 from sfumato.schema import Schema
 
 _SUREST = 0.1
@@ -63,7 +64,8 @@ class Linkage(DirectMeasure, abstract=True):
         right, chance = float(guesses.right.sum()), float(guesses.baseline.sum())
         return self.result(
             found.rate,
-            f"{_count(right)} of {found.targets:,} targets linked to their own record, {_count(chance)} by chance",
+            f"{_count(right)} of {some(found.targets, 'target')} linked to {'its' if found.targets == 1 else 'their'} own record, "
+            f"{_count(chance)} by chance",
             interval=found.interval,
             details={
                 "targets": float(found.targets),
@@ -72,7 +74,7 @@ class Linkage(DirectMeasure, abstract=True):
                 "beyond chance": found.excess,
                 "linked rightly without a tie": float((guesses.right == 1).sum()),
                 f"right among the surest {100 * _SUREST:g} %": _among_surest(guesses),
-                "targets not released": float((guesses.baseline == 0).sum()),
+                "targets without a record to find": float((guesses.baseline == 0).sum()),
             },
             find_records=lambda: _per_original(outcome, guesses),
         )
@@ -89,9 +91,10 @@ class DistanceLinkage(Linkage, Nearness):
 
     @property
     def variant(self) -> str:
-        """The unit of numbers, and the rule for missing keys."""
+        """The unit of numbers, how categories differ, and the rule for missing keys."""
         units = {"sd": "standard deviations", "range": "the range", "robust": "robust standard deviations"}
-        return f"in units of {units[self.unit]}; {RULES[self.missing]}"
+        levels = "categories by the levels of their hierarchy; " if self.categories == "hierarchy" else ""
+        return f"in units of {units[self.unit]}; {levels}{RULES[self.missing]}"
 
 
 class ProbabilisticLinkage(Linkage, Weighing):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, Literal
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.contract.score import digits
+from sfumato.errors import NotApplicable, ParameterError, out_of, unknown_name
 from sfumato.risk.expected_counts import (
     Interactions,
     MainEffects,
@@ -31,6 +31,8 @@ from sfumato.schema import Schema
 Numbers = NDArray[np.float64]
 Target = Literal["unique", "match"]
 NAMES = {"main": "main effects", "pairs": "all pairs of keys"}
+BUDGET = 2_000_000, 4_000_000
+"""Cells gone through, and cells times margins fitted, for each model that is tried while choosing one: a second's work or so."""
 MEANING = {"unique": "are unique in the population (τ₁)", "match": "would be matched correctly (τ₂)"}
 
 
@@ -89,7 +91,7 @@ class LogLinearRisk(DirectMeasure):
 
     def words(self, value: float, schema: Schema) -> str:
         """Return the share in words."""
-        return f"about {100 * value:.3g} % of the records {MEANING[self.target]}"
+        return f"about {digits(100 * value)} % of the records {MEANING[self.target]}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model and add up the unique records' probabilities."""
@@ -99,6 +101,11 @@ class LogLinearRisk(DirectMeasure):
         chosen = self._model(table, key_names(outcome, snooper), pi)
         model, error = chosen.model, chosen.error
         unique = found.matches == 1
+        if pi < 1 and unique.any() and model.saturated():
+            raise NotApplicable(
+                "the log-linear model has as many effects as the keys have combinations, so it repeats the counts of the file "
+                "and tells nothing about the population. Use several keys and fewer interactions, or match_risk."
+            )
         h = model.expected() * (1 - pi) / pi
         risks = {"unique": np.exp(-h), "match": right(h)}
         n, uniques = float(found.sizes.sum()), float(unique.sum())
@@ -108,7 +115,8 @@ class LogLinearRisk(DirectMeasure):
         risk = np.where(unique, risks[self.target], 0.0 if self.target == "unique" else np.nan)
         score = self.result(
             tau / n,
-            f"{uniques:,.0f} of {n:,.0f} records are unique in the file; about {tau:,.3g} of them {MEANING[self.target]}",
+            f"{out_of(int(uniques), int(n), ('is', 'are'))} unique in the file; about {digits(tau)} of them "
+            f"{MEANING[self.target]}{_doubt(error)}",
             interval=(low / n, high / n),
             details={
                 "unique records": uniques,
@@ -175,9 +183,11 @@ def forward(table: Table, keys: tuple[str, ...], pi: float, target: Target) -> C
             pairs = order[:count]
             name = "main effects and " + ", ".join(" × ".join(keys[k] for k in pair) for pair in pairs)
             try:
-                model = Interactions(table, with_main_effects(pairs, len(keys)))
-            except NotApplicable:  # too many cells as yet: each pair leaves fewer
-                return True
+                model = Interactions(table, with_main_effects(pairs, len(keys)), BUDGET)
+            except NotApplicable:  # more work than choosing is worth: fewer pairs must do
+                return False
+            if model.saturated():  # it repeats the counts, and tells nothing
+                return False
             tried[count] = Chosen.of(model, name, pi, target)
         return tried[count].z > Z
 
@@ -236,6 +246,16 @@ def _interval(
     return low * count, high * count
 
 
+def _doubt(error: Bias | None) -> str:
+    """Return what a reader must know of the model's fit."""
+    if error is None:
+        return "; how far the model is off could not be told, since the keys have too many combinations"
+    if abs(error.z) <= Z:
+        return ""
+    simple = "is too simple, and this probably too high"
+    return f"; the model {simple if error.z > 0 else 'is too rich, and this probably too low'}"
+
+
 @dataclass(frozen=True)
 class Bias:
     """The estimated bias of τ, and the variance of that estimate where the model is right."""
@@ -260,32 +280,7 @@ def bias(model: Model, pi: float, target: Target) -> Bias | None:
     parts = model.cells()
     if parts is None:
         return None
-    slope: Callable[[Numbers], tuple[Numbers, Numbers]] = _unique_slopes if target == "unique" else _match_slopes
-    total = variance = 0.0
-    for f, mu in parts:
-        g = mu * (1 - pi) / pi
-        first, second = slope(g)
-        lead = mu / pi * np.exp(-mu)
-        a, b = -lead * (1 - pi) * first, lead * (1 - pi) ** 2 * second / (2 * pi)
-        total += float((a * (f - mu) + b * ((f - mu) ** 2 - f)).sum())
-        variance += float((a**2 * mu + 2 * b**2 * mu**2).sum())
-    return Bias(total, variance)
+    from sfumato.kernels.loglinear import expansion
 
-
-def _unique_slopes(g: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the first two derivatives of e⁻ᵍ."""
-    value = np.exp(-g)
-    return -value, value
-
-
-def _match_slopes(g: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the first two derivatives of (1 - e⁻ᵍ)/g; by their series near 0."""
-    some = np.maximum(g, 1e-2)
-    tail = np.exp(-some)
-    first = (tail * (1 + some) - 1) / some**2
-    second = (2 - tail * (some**2 + 2 * some + 2)) / some**3
-    near = g < 1e-2
-    return (
-        np.where(near, -1 / 2 + g / 3 - g**2 / 8, first),
-        np.where(near, 1 / 3 - g / 4 + g**2 / 10, second),
-    )
+    sums = [expansion(f, mu, (1 - pi) / pi, target == "match") for f, mu in parts]
+    return Bias(sum(total for total, _ in sums), sum(variance for _, variance in sums))

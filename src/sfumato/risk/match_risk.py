@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable
-from sfumato.risk.fraction import fraction_parameter, fraction_source, sampling_fraction
+from sfumato.contract.score import digits
+from sfumato.errors import NotApplicable, out_of, some
+from sfumato.risk.fraction import fraction_parameter, fraction_source, household_warning, sampling_fraction
 from sfumato.risk.frequencies import Frequencies, frequencies_of
 from sfumato.risk.keys import RULES, missing_rule, released_classes
 from sfumato.schema import Schema
@@ -53,7 +54,7 @@ class MatchRisk(DirectMeasure):
 
     def words(self, value: float, schema: Schema) -> str:
         """Return the probability in words."""
-        return f"a person who matches exactly one record is its own with probability {value:.3g}"
+        return f"a person who matches exactly one record is its own with probability {digits(value)}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Estimate θ from the keys that one, two and three records share."""
@@ -69,11 +70,15 @@ class MatchRisk(DirectMeasure):
         own = self.fraction is None and self.weights == "each"
         others, variance = outside_by_weight(found) if own else outside(seen, pi)
         low, high = outside_interval(others, variance, pi)
-        value = unique / (unique + others)
+        value, count = unique / (unique + others), round(unique + others)
+        persons = (
+            f"{some(count, 'person')} {'matches' if count == 1 else 'match'} {'it' if unique == 1 else 'one of them'}"
+        )
         return self.result(
             value,
-            f"{unique:,.0f} of {found.sizes.sum():,} records are unique; about {unique + others:,.0f} persons of the population "
-            f"match one of them, so that a unique match is correct with probability {value:.3g}",
+            f"{out_of(round(unique), int(found.sizes.sum()), ('is', 'are'))} unique; in the population about {persons}, "
+            f"so that a unique match is correct with probability {digits(value)}"
+            f"{household_warning(outcome) if pi < 1 else ''}",
             interval=(unique / (unique + high), unique / (unique + low)),
             details={
                 "unique records": unique,
@@ -101,26 +106,29 @@ def outside(seen: Frequencies, pi: float) -> tuple[float, float]:
 def outside_by_weight(found: Classes) -> tuple[float, float]:
     """Return the same where record i was drawn with probability 1/w_i (Skinner and Carter 2003).
 
-    A is estimated by Σ (w_i - 1) over the records whose key two records share; the variance has
+    A is estimated by Σ (w_j - 1) over the records whose key two records share, j being the other; the variance has
     2·Σ (w_i - 1)(w_j - 1) over pairs of records in a key that three share, which is at most (Σ (w_i - 1))²·2/3: that is used,
     since it needs no more than the sum of weights, and is exact for equal weights.
     """
-    f = found.matches
-    more = np.maximum(found.matched_weights - f, 0.0)
-    keys = found.sizes / f
+    f, w, own = found.matches, found.matched_weights, np.asarray(found.weights, np.float64)
     two, three = f == 2, f == 3
-    others = float(keys[two] @ more[two])
+    others = float(np.maximum(found.sizes * w - own - found.sizes, 0.0)[two].sum())
+    more, keys = np.maximum(w - f, 0.0), found.sizes / f
     return others, others + float(keys[two] @ more[two] ** 2) + float(keys[three] @ more[three] ** 2) * 2 / 3
 
 
 def outside_interval(others: float, variance: float, pi: float) -> tuple[float, float]:
     """Return a 95 % interval for A, whose error has a variance proportional to A: (A - Â)² ≤ z²φA.
 
-    φ is variance / Â. Where no key is shared by two records, Â is 0 and φ that of keys shared by at most two: (2-π)/π.
+    φ is variance / Â. Where no key is shared by two records, Â is 0 and φ that of keys shared by at most two: (2-π)/π. The lower
+    limit takes half a shared key off Â first (continuity correction): where few keys are shared it would be too high.
     """
     if pi == 1:
         return 0.0, 0.0
     ratio = variance / others if others > 0 else (2 - pi) / pi
-    middle = others + Z**2 * ratio / 2
-    half = Z * math.sqrt(ratio * others + (Z * ratio / 2) ** 2)
-    return max(middle - half, 0.0), middle + half
+
+    def limit(middle: float, sign: float) -> float:
+        return middle + Z**2 * ratio / 2 + sign * Z * math.sqrt(ratio * middle + (Z * ratio / 2) ** 2)
+
+    low = max(limit(max(others - (1 - pi) / pi, 0.0), -1), 0.0)
+    return low, max(limit(others, 1), Z * math.sqrt(variance))

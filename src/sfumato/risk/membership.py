@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.membership import Telling, TellMembers
 from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import some
+from sfumato.risk.per_record import of_targets
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -78,7 +79,7 @@ class Membership(DirectMeasure, Telling):
                 "true positive rate": tpr, "its lower limit": tpr_ends[0], "its upper limit": tpr_ends[1],
                 "members": float(members), "others": float(others),
             },
-            find_records=lambda: _per_original(outcome, guesses.target[is_member], curve.placements()),
+            find_records=lambda: of_targets(outcome, guesses.target[is_member], curve.placements()),
         )  # fmt: skip
 
 
@@ -141,11 +142,3 @@ class Curve(NamedTuple):
         fewest, most = (float(binom.ppf(end, count, false_positives)) for end in ((1 - each) / 2, (1 + each) / 2))
         low, high = (self.found(min(k / count, 1.0)) for k in (fewest, most + 1))
         return wilson(low * members, members, each)[0], wilson(high * members, members, each)[1]
-
-
-def _per_original(outcome: Release, targets: NDArray[np.int64], values: Numbers) -> Numbers:
-    ids = outcome.original.batch([]).ids
-    order = np.argsort(ids, kind="stable")
-    out = np.full(len(ids), np.nan)
-    out[order[np.searchsorted(ids[order], targets)]] = values
-    return out

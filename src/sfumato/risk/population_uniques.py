@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable
-from sfumato.risk.fraction import fraction_parameter, fraction_source, sampling_fraction
+from sfumato.contract.score import digits
+from sfumato.errors import NotApplicable, out_of, some
+from sfumato.risk.fraction import fraction_parameter, fraction_source, household_warning, sampling_fraction
 from sfumato.risk.frequencies import Frequencies, frequencies_of
 from sfumato.risk.keys import RULES, missing_rule, released_classes
 from sfumato.risk.superpopulation import Estimate, pitman, poisson_gamma, slide_negative_binomial, zayatz
@@ -62,7 +63,7 @@ class PopulationUniques(DirectMeasure):
 
     def words(self, value: float, schema: Schema) -> str:
         """Return the share in words."""
-        return f"about {100 * value:.3g} % of the records are unique in the population"
+        return f"about {digits(100 * value)} % of the records are unique in the population"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model to the sizes of the released classes."""
@@ -80,8 +81,9 @@ class PopulationUniques(DirectMeasure):
         how = f" ({NAMES[used]})" if used else " (the file is the whole population)"
         score = self.result(
             share,
-            f"{unique:,.0f} of {n:,.0f} records are unique in the file; about {share * n:,.0f} of them are unique among the "
-            f"{n / pi:,.0f} persons of the population{how}",
+            f"{out_of(round(unique), round(n), ('is', 'are'))} unique in the file; about {digits(share * n)} of them would be "
+            f"unique among the {some(round(n / pi), 'person')} of the population{how}"
+            f"{household_warning(outcome) if pi < 1 else ''}",
             interval=estimate.interval,
             details={
                 "unique records": unique,

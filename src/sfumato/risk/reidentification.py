@@ -12,6 +12,7 @@ from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.contract.score import digits
 from sfumato.errors import ParameterError, some
 from sfumato.risk.class_risks import ClassRisks, in_population, in_release
+from sfumato.risk.fraction import fraction_parameter
 from sfumato.risk.keys import RULES, missing_rule, of_original
 from sfumato.schema import Schema
 
@@ -38,13 +39,7 @@ class Reidentification(DirectMeasure):
         choices=("mean", "largest", "share at risk"),
     )
     threshold: float = param(default=0.2, doc="risk above which a record is at risk", low=0, high=1)
-    fraction: float | None = param(
-        default=None,
-        doc="share of the population that is in the sample; from the survey weights if not given",
-        low=0,
-        above=True,
-        high=1,
-    )
+    fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
     def validate(self) -> None:

@@ -137,7 +137,9 @@ class SUDA(DirectMeasure):
             **{f"minimal uniques of {_keys(k)}": float((special.sizes == k).sum()) for k in self._sizes(special)},
             "records left out": float(found.records - n),
         }
-        words = f"{out_of(at_risk, n, ('is', 'are'))} unique on {self._few()} among {', '.join(found.names)}"
+        most = len(special.points)
+        few = "" if len(found.names) == 1 else "1 of " if most == 1 else f"at most {most} of "
+        words = f"{out_of(at_risk, n, ('is', 'are'))} unique on {few}{', '.join(found.names)}"
         value, records = at_risk / n, special.scores
         interval: tuple[float, float] | None = None
         if self.summary == "dis":

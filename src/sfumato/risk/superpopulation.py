@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, gammaln
+from scipy.special import expit, gammaln
 
 from sfumato.errors import NotApplicable
 from sfumato.risk.frequencies import Frequencies
 from sfumato.risk.likelihood import Fit, fit, with_error
 
 Numbers = NDArray[np.float64]
+NONE_SEEN = 3.689
+"""The largest mean of a Poisson count that is 0 with a probability of 2.5 %."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,35 @@ def zayatz(seen: Frequencies, pi: float) -> Estimate:
     unique persons. The variance takes the n_i as independent Poisson counts; it says nothing of the assumption.
     """
     n = seen.records
-    total = n / pi
-    i = seen.sizes
-    once = np.zeros(len(i))
-    fits = i < total - n + 1.5
-    # C(N-i, n-1) / C(N, n) in terms of beta functions: 1 / C(a, b) = (a+1)·B(a-b+1, b+1)
-    rest = total - i[fits]
-    log_once = np.log(i[fits]) + np.log(total + 1) + betaln(total - n + 1, n + 1)
-    once[fits] = np.exp(log_once - np.log(rest + 1) - betaln(np.maximum(rest - n + 2, 1e-9), n))
+    i, once = seen.sizes, _seen_once(seen.sizes, n, n / pi)
     unique, expected = seen.at(1), float(seen.counts @ once)
-    share = unique**2 / expected / total
+    share = unique / n * min(unique * pi / expected, 1.0)
+    if len(i) == 1:  # no class of two was seen, though up to 3.69 could have been expected
+        two = NONE_SEEN * float(_seen_once(np.array([2.0]), n, n / pi)[0])
+        return Estimate(share, (share * unique * pi / (unique * pi + two), share), {})
     slopes = -share * once / expected + np.where(i == 1, 2 * share / unique, 0.0)
     return Estimate(share, with_error(share, (share, share), float(seen.counts @ slopes**2)), {})
+
+
+def _seen_once(i: Numbers, n: float, total: float) -> Numbers:
+    """Return P(f=1) of classes of i persons if n of all are drawn: i·n/N·Π (N-n-k)/(N-1-k) over k < i-1, shape (m,)."""
+    once = np.zeros(len(i))
+    fits = i < total - n + 1.5
+    others = i[fits] - 1
+    logs = _log_falling(np.maximum(total - n, others), others) - _log_falling(total - 1, others)
+    once[fits] = i[fits] * n / total * np.exp(logs)
+    return once
+
+
+def _log_falling(x: Numbers | float, m: Numbers) -> Numbers:
+    """Return log x(x-1)...(x-m+1), which does not lose its digits where x is very large and m is not."""
+    y = np.asarray(x, np.float64) + 1
+    rest = y - m
+    far = np.maximum(rest, 100.0)
+    # Stirling's series of both log gammas, what is equal in them left out
+    series = m * np.log(y) - (far - 0.5) * np.log1p(-np.minimum(m / y, 1 - 1e-16)) - m
+    series += (1 / y - 1 / far) / 12 - (1 / y**3 - 1 / far**3) / 360
+    return np.where(rest >= 100, series, gammaln(y) - gammaln(np.maximum(rest, 1e-9)))
 
 
 def pitman(seen: Frequencies, pi: float) -> Estimate:

@@ -39,7 +39,7 @@ def _records(profile: RiskProfile) -> str:
         return f"{out_of(unique, n, ARE)} unique on {names}: who knows {known} of a person finds one record."
     if below:
         few = out_of(below, n, ("matches", "match"))
-        return f"No record is unique on {names}, but {few} fewer than {k}, itself included."
+        return f"No record is unique on {names}, but {few} fewer than {k} records."
     return f"Every record matches at least {int(f.min()):,} records on {names}, itself included."
 
 
@@ -66,7 +66,7 @@ def _identified(profile: RiskProfile) -> str:
     return (
         f"How many of the {some(unique, 'unique record')} would be identified among everybody in the population can only be "
         f"estimated, and the estimates go from {digits(low)} ({lower}) to {digits(high)} ({higher}): plan for the larger one. "
-        f"With those that are not unique, {identified} (individual risk)."
+        f"By individual risk, which counts the other records too, {identified}."
     )
 
 
@@ -138,5 +138,6 @@ def _sure(profile: RiskProfile) -> str:
     if estimates:
         parts.append(f"{estimates} {'is an estimate' if estimates == 1 else 'are estimates'} with an interval")
     if profile.refused:
-        parts.append(f"{len(profile.refused)} could not be had, with the reason below")
+        why = "reason" if len(profile.refused) == 1 else "reasons"
+        parts.append(f"{len(profile.refused)} could not be had, for the {why} below")
     return "; ".join(parts) + ". A snooper who knows more than these keys learns more."

@@ -10,12 +10,13 @@ import numpy as np
 
 from sfumato.classes import classes_of
 from sfumato.contract import Draws, Mask, Release, Snooper
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import ParameterError, unknown_name
 from sfumato.masks import ChangeRare, IndependentNoise, RecodeRare
 from sfumato.microdata import Microdata
 from sfumato.risk import EqualWeights, GlobalRisk
 from sfumato.risk.classification import crossed
 from sfumato.risk.global_risk import key_changes, key_subsets
+from sfumato.risk.keys import key_names
 from sfumato.schema import Scale
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def key_experiments(
     if not files:
         raise ParameterError("give at least one file.")
     seeded = Draws(draws) if isinstance(draws, int) else draws
-    keys = {file: _keys(records, ordered, unordered, tree) for file, records in files.items()}
+    keys = {file: _keys(records, snooper, ordered, unordered, tree) for file, records in files.items()}
     if least is None:  # the same for all files: past its most frequent value the risk of a smaller one stays as it is
         trees = [(records, keys[file].get(Scale.PARTIALLY_ORDERED)) for file, records in files.items()]
         least = _limits(max((_most(records, name) for records, name in trees if name), default=0))
@@ -88,24 +89,29 @@ def key_experiments(
     for file, records in files.items():
         for plan in _plans(records, keys[file], noise, shares, least):
             rows += _measured(file, records, snooper, seeded, *plan)
+    if not rows:
+        raise ParameterError("give at least one setting of an experiment: noise, shares or least.")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["experiment"] for row in rows))}
     frame = pd.DataFrame(rows).sort_values("experiment", key=lambda c: c.map(order), kind="stable", ignore_index=True)
     return KeyExperiments(frame)
 
 
-def _keys(data: Microdata, ordered: str | None, unordered: str | None, tree: str | None) -> dict[Scale, str]:
+def _keys(
+    data: Microdata, snooper: Snooper | None, ordered: str | None, unordered: str | None, tree: str | None
+) -> dict[Scale, str]:
+    known = key_names(Release(data, (data,)), snooper or Snooper())
     wanted = {Scale.ORDERED: ordered, Scale.UNORDERED: unordered, Scale.PARTIALLY_ORDERED: tree}
     found = {}
     for scale, name in wanted.items():
+        if name is not None and name not in known:
+            raise ParameterError(unknown_name("key", name, known, "the keys that the snooper looks for records by"))
         if name is not None and data.schema[name].scale is not scale:
             raise ParameterError(
                 f"'{name}' is {data.schema[name].scale.value}, where a key that is {scale.value} is needed."
             )
-        first = next((n for n in data.schema.names(role="key") if data.schema[n].scale is scale), None)
+        first = next((n for n in known if data.schema[n].scale is scale), None)
         if (chosen := name or first) is not None:
             found[scale] = chosen
-    if not found:
-        raise DataError("there is no key to mask. Give columns the role 'key' in the schema, or name the columns.")
     return found
 
 

@@ -219,6 +219,19 @@ def _read_label(value: object) -> tuple[float, float] | None:
     return None
 
 
+def interval_bounds(value: object) -> tuple[float, float] | None:
+    """Return the smallest and the largest number that a value can be: a number itself, or the label of an interval.
+
+    >>> interval_bounds("37"), interval_bounds("≥ 100"), interval_bounds("[30, 40)")[0], interval_bounds("thirties")
+    ((37.0, 37.0), (100.0, inf), 30.0, None)
+    """
+    if (number := _number(value)) is not None:
+        return float(number), float(number)
+    if (bounds := _read_label(value)) is None:
+        return None
+    return float(bounds[0]), bounds[1] if math.isinf(bounds[1]) else math.nextafter(bounds[1], -math.inf)
+
+
 def _number(value: object) -> int | float | None:
     """Return a finite number, also from its text; None for anything else."""
     if isinstance(value, np.generic):
