@@ -333,4 +333,9 @@ def test_many_distinct_numbers_have_the_codes_and_values_that_sorting_them_gives
     assert codes.tolist() == [place.get(v, -1) for v in x.tolist()]
     lazy = Column(pa.array(x)).ranks
     assert lazy[0].tolist() == codes.tolist()
-    assert (list(lazy[1]), len(lazy[1]), lazy[1][3], list(lazy[1][2:4])) == (values, len(values), values[3], values[2:4])
+    assert (list(lazy[1]), len(lazy[1]), lazy[1][3], list(lazy[1][2:4])) == (
+        values,
+        len(values),
+        values[3],
+        values[2:4],
+    )

@@ -32,7 +32,17 @@ RUN = [page for page in outputs.pages() if page.name != "README.md"]
 PUBLIC = [
     f"sfumato.{name}"
     for name in (
-        *("schema", "schema.hierarchy", "engines", "engines.formats", "contract", "masks", "attacks", "risk", "utility"),
+        *(
+            "schema",
+            "schema.hierarchy",
+            "engines",
+            "engines.formats",
+            "contract",
+            "masks",
+            "attacks",
+            "risk",
+            "utility",
+        ),
         *("rumap", "reports", "datasets"),
     )
 ]
@@ -163,7 +173,9 @@ def test_the_page_of_a_measure_defines_it_shows_it_and_says_when_to_use_it(name:
 
 @pytest.mark.parametrize("cls", [c for c in registered("measure").values() if c.__module__.startswith("sfumato.risk.")])
 def test_every_risk_measure_has_its_page_with_each_parameter_in_words(cls: type[Any]) -> None:
-    pages = [n for n, t in {**RISK_PAGES, "measures.md": TEXT["measures.md"]}.items() if re.search(rf"\b{cls.__name__}\b", t)]
+    pages = [
+        n for n, t in {**RISK_PAGES, "measures.md": TEXT["measures.md"]}.items() if re.search(rf"\b{cls.__name__}\b", t)
+    ]
     assert pages, f"no page of docs/risk defines {cls.__name__}"
     if f"## {cls.__name__}\n" not in TEXT["measures.md"]:
         told = set(re.findall(r"`(\w+)", "\n".join(re.findall(r"^\| (`.+?) \|", "".join(map(TEXT.get, pages)), re.M))))  # type: ignore[arg-type]
@@ -184,7 +196,9 @@ def test_every_registered_class_is_documented_with_its_parameters(family: str) -
     if family in ("measure", "estimator"):
         pages = TEXT["measures.md"] + "".join(RISK_PAGES.values())
         for cls in classes:
-            assert re.search(rf"\b{cls.__name__}\b", pages), f"neither docs/measures.md nor docs/risk defines {cls.__name__}"
+            assert re.search(rf"\b{cls.__name__}\b", pages), (
+                f"neither docs/measures.md nor docs/risk defines {cls.__name__}"
+            )
 
 
 MASK_PAGES = {n: t for n, t in TEXT.items() if n.startswith("masks/") and n != "masks/index.md"}

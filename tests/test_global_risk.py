@@ -299,6 +299,8 @@ def test_the_custodian_may_say_what_a_weak_change_counts(rule: Any, expected: fl
     masked = [(30, "f", "112"), (30, "f", "121"), (30, "f", "211"), (30, "f", "111")]
     score = GlobalRisk(weak_changes={"zip": rule}).score(release((original, masked, [0, 1, 2, 3])))
     assert score.details["change of zip"] == pytest.approx(expected)
+    listed = subset_risks(release((original, masked, [0, 1, 2, 3])), weak_changes={"zip": rule}).set_index("keys")
+    assert listed.loc["zip", "kept"] == pytest.approx(1 - expected)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,12 @@ def test_the_custodian_may_say_what_a_weak_change_counts(rule: Any, expected: fl
         ({"zip": lambda a, b: 2.0}, "at most 1"),
         ({"zpi": [0.5, 0.5]}, "Did you mean 'zip'"),
         ({"sex": [0.5]}, "unordered"),
+        ({"zip": [0.1, 0.2, 0.3]}, "given by 3 numbers"),
+        ({"zip": 0.5}, "must give numbers"),
+        ({"zip": "half"}, "must give numbers"),
+        ({"zip": {"111": {"112": "half"}}}, "must give numbers"),
+        ({"zip": lambda a, b: None}, "must give numbers"),
+        ({"zip": {"111": {"11200": 0.5}}}, "has the label '11200', which its hierarchy does not have"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused_in_a_sentence(rules: Any, says: str) -> None:

@@ -36,9 +36,10 @@ ABOVE = {
     "Rome": "Italy", "Pisa": "Italy", "Oslo": "Norway", "Kyoto": "Japan", "Osaka": "Japan",
     "Italy": "Europe", "Norway": "Europe", "Japan": "Asia", "Europe": "*", "Asia": "*",
 }  # fmt: skip
+AGES = IntervalHierarchy.from_widths([5, 10, 20], bottom=0, top=90)
 SCHEMA = Schema(
     (
-        Attribute("age", "key", integer=True, hierarchy=IntervalHierarchy.from_widths([5, 10, 20], bottom=0, top=90), missing=(999,)),
+        Attribute("age", "key", integer=True, missing=(999,), hierarchy=AGES),
         Attribute("sex", "key", "unordered"),
         Attribute("zip", "key", "partially ordered", hierarchy=PrefixHierarchy(4)),
         Attribute("city", "key", "partially ordered", hierarchy=TreeHierarchy.from_tree(CITIES)),
@@ -179,7 +180,9 @@ def test_values_and_intervals_side_by_side_are_compared_by_what_lies_wholly_abov
 def test_the_same_released_file_has_the_same_risk_however_it_was_made() -> None:
     from sfumato.datasets import billing
 
-    one, other = (m.apply(billing(200), Draws(1)) for m in (Generalise(("age",), 2), RecodeRare(("age",), least=10_000)))
+    one, other = (
+        m.apply(billing(200), Draws(1)) for m in (Generalise(("age",), 2), RecodeRare(("age",), least=10_000))
+    )
     assert records_of(one) == records_of(other)
     assert GlobalRisk().score(one).value == GlobalRisk().score(other).value
 
@@ -201,7 +204,9 @@ def test_labels_of_a_tree_over_ordered_text_are_compared_by_the_numbers_below_th
     turned = degrees(["degree", "school", "school", "master"], scale="unordered")
     assert GlobalRisk().score(Release.of(original, kept, "rows")).details["change of level"] == 0
     # "none" came to lie above two others: 2 of 6 pairs
-    assert GlobalRisk().score(Release.of(original, turned, "rows")).details["change of level"] == pytest.approx(4 * 2 / 12)
+    assert GlobalRisk().score(Release.of(original, turned, "rows")).details["change of level"] == pytest.approx(
+        4 * 2 / 12
+    )
 
 
 def test_an_ordered_key_released_as_other_text_is_refused_not_taken_for_useless() -> None:
@@ -217,7 +222,9 @@ def test_a_recoded_key_without_order_or_hierarchy_is_pointed_out() -> None:
 
     recoded = GlobalRisk().score(Release.of(places(["Rome", "Oslo"]), places(["Italy", "Norway"]), "rows"))
     swapped = GlobalRisk().score(Release.of(places(["Rome", "Oslo"]), places(["Oslo", "Rome"]), "rows"))
-    assert recoded.words.endswith("no released value of city is an original one: if it was recoded, give it a hierarchy")
+    assert recoded.words.endswith(
+        "no released value of city is an original one: if it was recoded, give it a hierarchy"
+    )
     assert "recoded" not in swapped.words
 
 
@@ -225,7 +232,9 @@ def test_ages_known_in_intervals_meet_in_their_hierarchy_where_the_intervals_do(
     """To within 10 years, 12 and 31 are [10, 20) and [30, 40): they meet in [0, 50), on level 2 of 3; 31 and 38 are the same."""
     from sfumato import Snooper
 
-    before, after = (ages(values, scale="partially ordered", hierarchy=BANDS) for values in ([12, 31, 60], [31, 38, 12]))
+    before, after = (
+        ages(values, scale="partially ordered", hierarchy=BANDS) for values in ([12, 31, 60], [31, 38, 12])
+    )
     outcome = Release.of(before, after, "rows")
     assert GlobalRisk().score(outcome).details["change of age"] == pytest.approx((2 / 3 + 1 / 3 + 1) / 3)
     coarse = GlobalRisk().score(outcome, Snooper(precision={"age": 10}))

@@ -11,7 +11,7 @@ import pytest
 from sfumato import Draws, Microdata, Snooper
 from sfumato.charts.render import to_svg
 from sfumato.datasets import billing, census, teachers
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import ChangeRare
 from sfumato.risk import GlobalRisk
 from sfumato.rumap import KeyExperiments, key_experiments, masking_floors
@@ -111,7 +111,7 @@ def test_a_file_without_a_key_of_some_scale_goes_without_its_experiment() -> Non
 def test_a_key_of_another_scale_no_key_and_no_file_are_refused() -> None:
     with pytest.raises(ParameterError, match="'sex' is unordered"):
         key_experiments(billing(50), tree="sex")
-    with pytest.raises(DataError, match="no key to mask"):
+    with pytest.raises(NotApplicable, match="there are no keys"):
         key_experiments(Microdata(pd.DataFrame({"x": [1.0]}), Schema((Attribute("x"),))))
     with pytest.raises(ParameterError, match="at least one file"):
         key_experiments({})

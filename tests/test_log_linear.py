@@ -261,6 +261,9 @@ class Known:
     def variance(self, slopes: Any) -> float:
         return 0.0
 
+    def saturated(self) -> bool:
+        return False
+
 
 @pytest.mark.parametrize("target", ["unique", "match"])
 def test_the_bias_criterion_is_standard_normal_where_the_model_is_right(target: Any) -> None:
@@ -372,6 +375,8 @@ def test_too_many_cells_are_refused_in_words_and_the_choice_makes_do(monkeypatch
     assert "main effects" in score.variant
     assert "estimated bias of tau" not in score.details
     assert "how far the model is off could not be told" in score.words
+    assert score.interval is not None
+    assert score.interval[0] == 0
 
 
 def test_without_unique_records_nobody_is_at_risk() -> None:
@@ -404,6 +409,19 @@ def test_what_cannot_be_told_is_refused_in_a_sentence() -> None:
 def test_a_model_that_repeats_the_counts_of_the_file_is_refused(made: Release, interactions: Any) -> None:
     with pytest.raises(NotApplicable, match="repeats the counts of the file"):
         LogLinearRisk(interactions=interactions, fraction=0.1).score(made)
+
+
+def test_very_many_keys_lose_no_count_to_rounding() -> None:
+    """70 keys of two values, of which the first two go together: a product of shares, though n⁶⁸ is no number."""
+    g = np.random.default_rng(70)
+    rows = np.unique(g.integers(0, 2, (2000, 70)), axis=0).astype(np.int32)
+    rows[:, 1] = np.where(g.random(len(rows)) < 0.5, rows[:, 0], rows[:, 1])
+    table = Table(rows, np.full(len(rows), 10_000), (2,) * 70)
+    n = table.counted
+    pair = np.bincount(rows[:, 0] * 2 + rows[:, 1], table.sizes)[rows[:, 0] * 2 + rows[:, 1]] / n
+    shares = [np.bincount(rows[:, j], table.sizes)[rows[:, j]] / n for j in range(2, 70)]
+    expected = Interactions(table, with_main_effects([(0, 1)], 70)).expected()
+    np.testing.assert_allclose(expected, n * pair * np.prod(shares, axis=0), rtol=1e-6)
 
 
 def test_a_model_that_repeats_the_counts_is_never_chosen() -> None:

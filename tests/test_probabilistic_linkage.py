@@ -289,13 +289,14 @@ def test_where_fewer_are_released_than_he_knows_only_so_many_matches_are_expecte
     outcome = Sample(fraction=0.1).apply(data, Draws(1))
     share = len(outcome.masked) / 1000
     expected: list[tuple[float, float]] = []
-    monkeypatch.setattr(
-        "sfumato.kernels.agreement.fit", lambda p, c, m: expected.append((c.sum(), m)) or fit(p, c, m)
-    )
+    monkeypatch.setattr("sfumato.kernels.agreement.fit", lambda p, c, m: expected.append((c.sum(), m)) or fit(p, c, m))
     ProbabilisticLinkage().score(outcome)
     monkeypatch.setattr(attack_module, "MOST_PAIRS", 5_000)
     ProbabilisticLinkage().score(outcome)
-    for pairs, matches in expected:  # each target has a tenth of a chance to be there, whichever part of them is looked at
+    for (
+        pairs,
+        matches,
+    ) in expected:  # each target has a tenth of a chance to be there, whichever part of them is looked at
         targets = pairs / len(outcome.masked)
         assert matches == pytest.approx(targets * share)
     assert expected[1][0] < expected[0][0]

@@ -41,8 +41,9 @@ class LinkByDistance(Attack, Nearness):
     """The snooper takes each target for the nearest released record, or one of the nearest.
 
     The squared distance adds up over the keys: of numbers the squared difference, in units of the released column; of
-    categories 1 if they differ, or the share of the levels of their hierarchy on which they do. A missing key adds nothing ("wildcard"), or as much as two random records differ on average,
-    unless it is missing in both ("value"). The search is exact.
+    categories 1 if they differ, or the share of the levels of their hierarchy on which they do. A missing key adds nothing
+    ("wildcard"), or as much as two random records differ on average, unless it is missing in both ("value"). The search is
+    exact.
     """
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
@@ -75,9 +76,7 @@ def _by_level(keys: tuple[Key, ...], schema: Schema) -> tuple[tuple[Key, ...], N
         for labels in zip(*paths, strict=True):
             numbering = {label: float(i) for i, label in enumerate(dict.fromkeys(labels))}
             table = np.array([*(numbering[label] for label in labels), np.nan])
-            known, released = (
-                table[np.where(np.isnan(s), -1, s).astype(np.int64)] for s in (key.known, key.released)
-            )
+            known, released = (table[np.where(np.isnan(s), -1, s).astype(np.int64)] for s in (key.known, key.released))
             out.append((Key(key.name, False, known, released), 1 / hierarchy.height))
     if len(out) == len(keys) and all(cost == 1 for _, cost in out):
         raise NotApplicable(
@@ -122,6 +121,5 @@ def apart(key: Key, per_unit: float) -> float:
         return 0.0
     if key.ordered:
         mean = float(2 * (known * per_unit).var())
-    else:
-        mean = 1 - float(((np.unique(known, return_counts=True)[1] / len(known)) ** 2).sum())
-    return float(f"{mean:.12g}")  # 2 for every key in standard deviations, and so it ties
+        return 2.0 if abs(mean - 2) < 1e-12 else mean  # 2 for every key in standard deviations: so they tie
+    return 1 - float(((np.unique(known, return_counts=True)[1] / len(known)) ** 2).sum())

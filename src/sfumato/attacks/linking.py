@@ -20,9 +20,9 @@ def link(
 ) -> tuple[Guesses, Numbers, Numbers]:
     """Link every target to the nearest released record; return the guesses, the distance of each link, and the ties, (m,).
 
-    The snooper is surest of the shortest links, of equally short ones where he sees the fewest ties. Records that tie share the probability of being right; a target that has no record within reach is not linked (guess -1),
-    and neither that nor the link of a person who was not released can be right. Records and targets that are the same are
-    looked for once.
+    The snooper is surest of the shortest links, of equally short ones where he sees the fewest ties. Records that tie share the
+    probability of being right; a target that has no record within reach is not linked (guess -1), and neither that nor the link
+    of a person who was not released can be right. Records and targets that are the same are looked for once.
     """
     rows, targets = (_matrix([getattr(k, side) for k in keys]) for side in ("released", "known"))
     own, count = known.own, len(rows)

@@ -94,16 +94,16 @@ def people_of(
     what he knows in the same way. Whom he does not have (`coverage`) is no target, and loses the value of the column.
     """
     recoded = {name: table for name in names if (table := _recoding(outcome, name)) is not None}
-    random = draws if snooper.errors > 0 or (column is not None and snooper.coverage < 1) else None
-    if not recoded and random is None:
+    chance = draws if snooper.errors > 0 or (column is not None and snooper.coverage < 1) else None
+    if not recoded and chance is None:
         return data
-    stream = None if random is None else random.uniforms(np.arange(2), "stream").tobytes()  # tells draws apart
+    stream = None if chance is None else chance.uniforms(np.arange(2), "stream").tobytes()  # tells draws apart
     key = ("people", id(data), names, column, snooper.coverage, snooper.errors, stream)
     if key not in outcome.memory:
         batch = data.batch([*names, *([] if column is None else [column])])
-        if random is not None:
-            batch = _with_errors(batch, names, snooper.errors, random)
-            batch = batch if column is None else _covered(batch, column, snooper.coverage, random)
+        if chance is not None:
+            batch = _with_errors(batch, names, snooper.errors, chance)
+            batch = batch if column is None else _covered(batch, column, snooper.coverage, chance)
         for name, table in recoded.items():
             batch = _recode(batch, name, table)
         kept = data.schema.keep(lambda a: a.name in batch.rows.columns)

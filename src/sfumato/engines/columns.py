@@ -177,7 +177,7 @@ class Column:
 
     @cached_property
     def ranks(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
-        """As `codes`, but where nearly all numbers differ, the values are kept as an array: a list of them takes four times more."""
+        """As `codes`, but where nearly all numbers differ the values stay in an array: a list of them takes four times more."""
         if self.kind is Kind.NUMBER and self._mostly_distinct:
             from sfumato.kernels.sorting import ranks
 

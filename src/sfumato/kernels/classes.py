@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.sorting import whole_number_runs
-
 _ROOM = 2**62
 
 
@@ -18,10 +16,13 @@ def classes(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.int64],
 
     Exact: codes are packed into one whole number, and packed anew whenever there is no room for another column.
     """
+    from sfumato.kernels.sorting import whole_number_runs  # brings the compiler, which only those who count need
+
     packed, room = np.zeros(n, np.int64), 1
     for k, codes in enumerate(columns):
         levels = int(codes.max(initial=-1)) + 2
-        if k == 0 and n < levels <= 4 * n + 1024:  # each record may be alone by this column, so that the others change nothing
+        # each record may be alone by the first column, so that the others change nothing
+        if k == 0 and n < levels <= 4 * n + 1024:
             sizes = np.bincount(codes + 1, minlength=levels)
             if sizes.max() == 1:
                 dense = levels == n + 1 and not sizes[0]

@@ -45,7 +45,10 @@ class _Search(NamedTuple):
         """
         rows, targets = (
             np.column_stack([codes, part])
-            for codes, part in ((label[0], self.rows[:, columns]), (label[1][some], self.targets[np.ix_(some, columns)]))
+            for codes, part in (
+                (label[0], self.rows[:, columns]),
+                (label[1][some], self.targets[np.ix_(some, columns)]),
+            )
         )
         differ = 1 + np.flatnonzero(np.isin(columns, other))
         rows[:, differ], targets[:, differ] = 0.0, 1.0

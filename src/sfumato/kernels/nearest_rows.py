@@ -182,7 +182,8 @@ def _plant(points, row, metric):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _find(points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, distance, ties, nearest):  # type: ignore[no-untyped-def]
+def _find(points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, answer):  # type: ignore[no-untyped-def]
+    distance, ties, nearest = answer
     n = points.shape[0]
     leaves = (box.shape[0] + 1) // 2
     stack, bounds = np.empty(64, np.int64), np.empty(64)
@@ -265,9 +266,8 @@ def nearest_rows(
             reach is None and (metric.limit < 0).all() and np.isfinite(rows).all() and np.isfinite(targets).all()
         )
         order = _walk(targets, row, own)
-        _find(
-            points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, distance, ties, nearest
-        )
+        answer = distance, ties, nearest
+        _find(points, row, sizes, box, gaps, targets, order, metric, own, within, low, high, whole, answer)
     return Nearest(distance, ties, nearest)
 
 

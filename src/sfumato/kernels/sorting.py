@@ -149,6 +149,6 @@ def sorted_runs(x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.i
         order, keys = _radix(keys, np.uint64(shift), order)
     begins, values = np.empty(len(bits) + 1, np.int32), bits  # whose room is free by now
     count = _runs(keys, least, begins, values)
-    begins, values = begins[: count + 1], values[:count].view(np.float64)
+    begins, numbers = begins[: count + 1], values[:count].view(np.float64)
     # where runs are few, the room for many is given back
-    return (order, begins, values) if 2 * count > len(x) else (order, begins.copy(), values.copy())
+    return (order, begins, numbers) if 2 * count > len(x) else (order, begins.copy(), numbers.copy())

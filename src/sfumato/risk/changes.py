@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, SchemaError
+from sfumato.errors import DataError, ParameterError, SchemaError, some
 from sfumato.risk.key_order import original_ranks, released_ranks
 from sfumato.schema import Attribute, Hierarchy, Scale
 from sfumato.schema.hierarchy import PrefixHierarchy
@@ -205,8 +205,8 @@ def _by_tree(pairs: Pairs, attribute: Attribute, hierarchy: Hierarchy, rule: Wea
         counted[weak] = _by_rule(rule, attribute.name, hierarchy, [label_of(v) for v in labels], x[weak], y[weak],
                                  meet[weak], counted[weak])  # fmt: skip
     factor = float(pairs.counts @ counted) / max(pairs.records, 1)
-    amounts = (int(pairs.counts[which].sum()) for which in (changed, strong))
-    return KeyChange(attribute.name, factor, "weak changes", *amounts)
+    amount, most = (int(pairs.counts[which].sum()) for which in (changed, strong))
+    return KeyChange(attribute.name, factor, "weak changes", amount, most)
 
 
 def _paths(pairs: Pairs, attribute: Attribute, hierarchy: Hierarchy) -> tuple[Codes, Codes, Codes]:
@@ -238,23 +238,46 @@ def _by_rule(
     rule: WeakRule, name: str, hierarchy: Hierarchy, labels: list[str], x: Codes, y: Codes, meet: Codes, usual: Numbers
 ) -> Numbers:
     """Return what weak changes count by the custodian's own rule."""
-    if isinstance(rule, Mapping):
-        table = {(label_of(a), label_of(b)): float(v) for a, row in rule.items() for b, v in row.items()}
-        table = {(b, a): v for (a, b), v in table.items()} | table
-        listed = (table.get((labels[i], labels[j])) for i, j in zip(x, y, strict=True))
-        counted = np.array([u if v is None else v for v, u in zip(listed, usual, strict=True)], np.float64)
-    elif callable(rule):
-        counted = np.array([float(rule(labels[i], labels[j])) for i, j in zip(x, y, strict=True)], np.float64)
-    else:
-        steps = np.array([math.nan, *rule, math.nan], np.float64)
-        if len(steps) != hierarchy.height + 1:
-            raise ParameterError(
-                f"the weak changes of '{name}' are given by {len(steps) - 2} numbers, but its hierarchy has "
-                f"{hierarchy.height - 1} levels between the values and the root. Give one for each."
-            )
-        counted = steps[meet]
+    try:
+        counted = _counted(rule, name, hierarchy, labels, x, y, meet, usual)
+    except (TypeError, ValueError, AttributeError):
+        raise ParameterError(
+            f"the rule for weak changes of '{name}' must give numbers: one for each level, as in [0.1, 0.3], a table of "
+            "pairs, as in {'a': {'b': 0.3}}, or a function of two labels that returns one."
+        ) from None
     if not ((counted > 0) & (counted <= 1)).all():
         raise ParameterError(
             f"the rule for weak changes of '{name}' gives a number that is not above 0 and at most 1: 0 is for equal values."
         )
     return counted
+
+
+def _counted(
+    rule: WeakRule, name: str, hierarchy: Hierarchy, labels: list[str], x: Codes, y: Codes, meet: Codes, usual: Numbers
+) -> Numbers:
+    if isinstance(rule, Mapping):
+        table = {(label_of(a), label_of(b)): float(v) for a, row in rule.items() for b, v in row.items()}
+        _check_labels(table, name, hierarchy)
+        table = {(b, a): v for (a, b), v in table.items()} | table
+        listed = (table.get((labels[i], labels[j])) for i, j in zip(x, y, strict=True))
+        return np.array([u if v is None else v for v, u in zip(listed, usual, strict=True)], np.float64)
+    if callable(rule):
+        return np.array([float(rule(labels[i], labels[j])) for i, j in zip(x, y, strict=True)], np.float64)
+    steps = np.array([math.nan, *map(float, rule), math.nan], np.float64)
+    if len(steps) != hierarchy.height + 1:
+        raise ParameterError(
+            f"the weak changes of '{name}' are given by {some(len(steps) - 2, 'number')}, but its hierarchy has "
+            f"{some(hierarchy.height - 1, 'level')} between the values and the root. Give one for each."
+        )
+    return np.asarray(steps[meet])
+
+
+def _check_labels(table: Mapping[tuple[str, str], float], name: str, hierarchy: Hierarchy) -> None:
+    """Refuse a table of pairs with a label that is misspelt: it would count for nothing."""
+    for label in {label for pair in table for label in pair}:
+        try:
+            hierarchy.path(label)
+        except SchemaError:
+            raise ParameterError(
+                f"the table of weak changes of '{name}' has the label '{label}', which its hierarchy does not have."
+            ) from None

@@ -13,7 +13,6 @@ from sfumato.classes import Classes, Missing, classes_of, gaps_of
 from sfumato.contract import Release, Snooper
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes
-from sfumato.kernels.sorting import whole_number_runs
 from sfumato.risk.changes import Pairs
 from sfumato.risk.keys import key_names, released_classes
 
@@ -114,8 +113,11 @@ class Crossed:
 def _matches(side: Classes, names: Sequence[str]) -> Counts:
     """Return for each class by all keys how many records match it on some of them."""
     codes = [side.codes[side.names.index(name)] for name in names]
+    gaps = side.rule == "wildcard" and any((c < 0).any() for c in codes)
+    if len(names) == len(side.names):
+        return side.matches if gaps else side.sizes
     joined, count = classes(codes, len(side))
-    if side.rule == "wildcard" and any((c < 0).any() for c in codes):
+    if gaps:
         return np.asarray(side.among(names).matches[joined])
     if len(count) == len(side):  # no two classes by all keys agree on these
         return side.sizes
@@ -126,7 +128,7 @@ def _numbered(sizes: Counts) -> tuple[Counts, Counts]:
     """Return the different sizes from the smallest up, and the place of each size among them."""
     there = np.bincount(sizes) > 0  # sizes are at most the number of records
     used = np.flatnonzero(there)
-    return used, (np.cumsum(there) - 1)[sizes] if len(used) > 1 else sizes
+    return used, (np.cumsum(there) - 1)[sizes] if len(used) > 1 else np.zeros_like(sizes)
 
 
 def crossed(outcome: Release, snooper: Snooper, missing: Missing) -> Crossed:
@@ -155,7 +157,7 @@ def _crossed(outcome: Release, snooper: Snooper, names: tuple[str, ...], missing
         primed = {name: groups.columns[f"{name}′"] for name in names}
         at = before.find(groups.columns, outcome.original.schema, widths)
         to, counts = after.find(primed, outcome.masked.schema, widths), groups.counts
-    return Crossed(before, after, *_tallied(at, to, counts, len(after)), widths)
+    return Crossed(before, after, *_tallied(at, to, counts, before, len(after)), widths)
 
 
 def _added(cells: Counts, amounts: Counts, room: int) -> tuple[Counts, Counts]:
@@ -171,13 +173,22 @@ def _added(cells: Counts, amounts: Counts, room: int) -> tuple[Counts, Counts]:
     return used, sums
 
 
-def _tallied(at: Counts, to: Counts, counts: Counts | None, width: int) -> tuple[Counts, Counts, Counts]:
+def _tallied(
+    at: Counts, to: Counts, counts: Counts | None, before: Classes, width: int
+) -> tuple[Counts, Counts, Counts]:
     """Return the pairs of classes that occur, in order, and how many records have them."""
     kept = (at >= 0) & (to >= 0)
     if not kept.all():
         at, to, counts = at[kept], to[kept], None if counts is None else counts[kept]
+    if counts is None and len(before) == before.sizes.sum():  # every record is alone, so that there is nothing to count
+        place = np.full(len(before), -1, np.int64)
+        place[at] = to
+        left = np.flatnonzero(place >= 0)
+        return left, place[left], np.ones(len(left), np.int64)
     packed = np.asarray(at, np.int64) * width + to
     if counts is None:
+        from sfumato.kernels.sorting import whole_number_runs
+
         pairs, _, many = whole_number_runs(packed)
     else:
         pairs, many = _added(packed, counts, len(packed) ** 2)

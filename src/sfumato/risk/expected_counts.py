@@ -22,6 +22,8 @@ Numbers = NDArray[np.float64]
 Codes = NDArray[np.int32]
 CELLS, PLACES = 10_000_000, 30_000_000
 """More cells than this are not gone through, nor more cells times margins fitted."""
+AXES = 32
+"""More axes than this an array cannot be sure to have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class MainEffects:
 
     def cells(self) -> Iterator[tuple[Numbers, Numbers]] | None:
         """Yield observed and expected counts of all cells."""
-        if math.prod(self.table.levels) > CELLS:
+        if math.prod(self.table.levels) > CELLS or len(self.table.levels) > AXES:
             return None
         value = np.full((), self.table.counted)
         for margin in self.margins:
@@ -153,16 +155,17 @@ class Interactions:
 
     def _at(self, codes: Codes) -> Numbers:
         """Return the expected counts of cells, shape (k, keys) to (k,)."""
-        value = np.full(len(codes), self.table.counted ** (1 - self.apart))
+        n = self.table.counted
+        value = np.full(len(codes), n)
         for block in self.blocks:
-            value *= block.at(codes)
+            value *= block.at(codes) / n
         for key, times in self.shared.items():
-            value *= self._inverse(key, times)[codes[:, key]]
+            value *= (n * self._inverse(key))[codes[:, key]] ** times
         return value
 
-    def _inverse(self, key: int, times: int) -> Numbers:
+    def _inverse(self, key: int) -> Numbers:
         margin = np.bincount(self.full[:, key], self.counts, self.table.levels[key])
-        return np.divide(1.0, margin, out=np.zeros(len(margin)), where=margin > 0) ** times
+        return np.divide(1.0, margin, out=np.zeros(len(margin)), where=margin > 0)
 
     @cached_property
     def whole(self) -> Dense | Listed | None:
@@ -170,13 +173,14 @@ class Interactions:
         from sfumato.kernels import loglinear
 
         levels = self.table.levels
-        if math.prod(levels) <= CELLS:
+        if math.prod(levels) <= CELLS and len(levels) <= AXES:
             axes = range(len(levels))
-            value = np.full(levels, self.table.counted ** (1 - self.apart))
+            n = self.table.counted
+            value = np.full(levels, n)
             for block in self.blocks:
-                value *= np.expand_dims(block.dense(), tuple(j for j in axes if j not in block.keys))
+                value *= np.expand_dims(block.dense() / n, tuple(j for j in axes if j not in block.keys))
             for key, times in self.shared.items():
-                value *= np.expand_dims(self._inverse(key, times), tuple(j for j in axes if j != key))
+                value *= np.expand_dims((n * self._inverse(key)) ** times, tuple(j for j in axes if j != key))
             return Dense(value)
         cells = loglinear.feasible_cells(levels, self.full, self.margins, self.limit)
         return None if cells is None else Listed(cells, self._at(cells), levels)
@@ -204,17 +208,21 @@ class Interactions:
         """
         complete = slopes[self.table.complete]
         each = [block.gathered(self.full, complete) for block in self.blocks]
+        spread: Numbers | None = None
         for rows, keys, codes in self._incomplete():
+            if slopes[rows].any():
+                amounts = self._all().shared(keys, codes, slopes[rows])
+                spread = amounts if spread is None else np.add(spread, amounts, out=spread)
+        if spread is not None:
             whole = self._all()
-            amounts = whole.shared(keys, codes, slopes[rows])
-            each = [sums + whole.onto(block, amounts) for block, sums in zip(self.blocks, each, strict=True)]
+            each = [sums + whole.onto(block, spread) for block, sums in zip(self.blocks, each, strict=True)]
         variance = (1 - self.apart) * float(slopes.sum()) ** 2 / self.table.counted
         for block, sums in zip(self.blocks, each, strict=True):
             variance += block.variance(sums)
         for key, times in self.shared.items():
             block, sums = next((b, s) for b, s in zip(self.blocks, each, strict=True) if key in b.keys)
             g = np.bincount(block.cells[:, block.keys.index(key)], sums, self.table.levels[key])
-            variance -= times * float(g**2 @ self._inverse(key, 1))
+            variance -= times * float(g**2 @ self._inverse(key))
         return variance
 
     def _all(self) -> Dense | Listed:

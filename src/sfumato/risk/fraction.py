@@ -41,7 +41,7 @@ def sampling_fraction(found: Classes, given: float | None) -> float:
     if fraction > 1 + 1e-9:
         raise NotApplicable(
             "the survey weights add up to fewer persons than there are records, so they do not say how large the "
-            "population is. Correct them, or give fraction=...."
+            "population is. Correct them, or say how large a share of it the file is, with fraction=0.1 for a tenth."
         )
     return min(fraction, 1.0)
 

@@ -220,11 +220,15 @@ def key_subsets(found: Crossed, changes: tuple[KeyChange, ...], matrix: WeightMa
 
 
 def subset_risks(
-    outcome: Release, snooper: Snooper | None = None, weights: WeightMatrix | None = None, missing: Missing = "wildcard"
+    outcome: Release,
+    snooper: Snooper | None = None,
+    weights: WeightMatrix | None = None,
+    missing: Missing = "wildcard",
+    weak_changes: Mapping[str, WeakRule] | None = None,
 ) -> pd.DataFrame:
     """Return DR_min, DR_max and DR_W for every subset of the keys, largest first (global-risk paper, (3.6) to (3.8)).
 
-    `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights().
+    `kept` is Π(1 - icf_k). Without `weights`, DR_W is that of PowerWeights(). `missing` and `weak_changes` are as in GlobalRisk.
     """
     import pandas as pd
 
@@ -235,7 +239,7 @@ def subset_risks(
             f"{len(found.names)} keys have {2 ** len(found.names) - 1:,} subsets, too many to list. "
             f"Name at most {_MOST_LISTED} keys, or score GlobalRisk(), which finds the best one."
         )
-    changes = key_changes(outcome, found, {})
+    changes = key_changes(outcome, found, weak_changes or {})
     kinds = {"DR_min": UniqueWeights(), "DR_max": EqualWeights(), "DR_W": weights or PowerWeights()}
     parts = {column: key_subsets(found, changes, matrix) for column, matrix in kinds.items()}
     rows = [

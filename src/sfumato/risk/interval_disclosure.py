@@ -108,14 +108,14 @@ class IntervalDisclosure(DirectMeasure):
                 np.int64
             )
         total, right = int(counted.sum()), int(hits.sum())
-        noun = "value" if self.within == "each" else "record"
+        noun, ones = "value" if self.within == "each" else "record", "one" if right == 1 else "ones"
         details = {f"{name}: share inside": float(inside[known[:, j], j].mean())
                    for j, name in enumerate(names) if known[:, j].any()}  # fmt: skip
         with np.errstate(invalid="ignore"):
             each = np.where(counted > 0, hits / counted, np.nan)
         return self.result(
             right / total,
-            f"{out_of(right, total, ('is', 'are'), noun)} released within the interval around the true one{'s' if right != 1 else ''}",
+            f"{out_of(right, total, ('is', 'are'), noun)} released within the interval around the true {ones}",
             interval=wilson(right, total),
             details={"compared": float(total), "inside": float(right), **details},
             find_records=lambda: outcome.per_original(each),

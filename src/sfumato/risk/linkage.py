@@ -62,10 +62,10 @@ class Linkage(DirectMeasure, abstract=True):
         guesses = attack.run(outcome, snooper, Draws(self.seed).child(self.name))
         found = success(guesses)
         right, chance = float(guesses.right.sum()), float(guesses.baseline.sum())
+        whose = "its" if found.targets == 1 else "their"
         return self.result(
             found.rate,
-            f"{_count(right)} of {some(found.targets, 'target')} linked to {'its' if found.targets == 1 else 'their'} own record, "
-            f"{_count(chance)} by chance",
+            f"{_count(right)} of {some(found.targets, 'target')} linked to {whose} own record, {_count(chance)} by chance",
             interval=found.interval,
             details={
                 "targets": float(found.targets),

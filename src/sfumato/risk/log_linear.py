@@ -112,6 +112,8 @@ class LogLinearRisk(DirectMeasure):
         totals = {which: float(risk[unique].sum()) for which, risk in risks.items()}
         tau = totals[self.target]
         low, high = _interval(model, unique, h, self.target, tau, error)
+        if error is None:  # a model that is too simple overstates the risk, nobody knows by how much
+            low = 0.0
         risk = np.where(unique, risks[self.target], 0.0 if self.target == "unique" else np.nan)
         score = self.result(
             tau / n,

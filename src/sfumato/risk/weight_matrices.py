@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Parametric, param
-from sfumato.errors import NotApplicable, ParameterError
+from sfumato.errors import NotApplicable, ParameterError, some
 
 Numbers = NDArray[np.float64]
 Sizes = NDArray[Any]
@@ -156,8 +156,9 @@ class GivenWeights(WeightMatrix):
         rows, columns = len(self.matrix), len(self.matrix[0])
         if rows != columns and (rows, columns) != (released, originals):
             raise NotApplicable(
-                f"the weight matrix has {rows:,} rows and {columns:,} columns, but there are {released:,} released and "
-                f"{originals:,} original records. Give a square one, or one of that size."
+                f"the weight matrix has {some(rows, 'row')} and {some(columns, 'column')}, but there are "
+                f"{some(released, 'released record')} and {some(originals, 'original one')}. "
+                "Give a square one, or one of that size."
             )
 
     def at(self, i: Sizes, j: Sizes) -> Numbers:
