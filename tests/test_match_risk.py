@@ -9,32 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from samples import release, seen
 from scipy.stats import binom
 from small_files import in_pieces, microdata
 
 from sfumato import Release, Snooper
 from sfumato.classes import Classes, classes_of
 from sfumato.errors import DataError, NotApplicable
-from sfumato.microdata import Microdata
 from sfumato.risk import LogLinearRisk, MatchRisk, PopulationUniques
-from sfumato.risk.frequencies import Frequencies, frequencies_of
+from sfumato.risk.frequencies import frequencies_of
 from sfumato.risk.match_risk import outside, outside_by_weight, outside_interval
-from sfumato.schema import Attribute, Schema
-
-
-def release(weights: Any = None, **keys: Any) -> Release:
-    attributes = [Attribute(n, "key", "unordered") for n in keys]  # type: ignore[arg-type]
-    columns = dict(keys)
-    if weights is not None:
-        attributes.append(Attribute("w", "weight"))  # type: ignore[arg-type]
-        columns["w"] = weights
-    data = Microdata(pa.table(columns), Schema(tuple(attributes)))
-    return Release.of(data, data, align="rows")
-
-
-def seen(f: Any) -> Frequencies:
-    sizes, counts = np.unique(f[f > 0], return_counts=True)
-    return Frequencies(sizes.astype(float), counts.astype(float))
 
 
 def one_class(weights: list[float]) -> Classes:

@@ -8,36 +8,18 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from samples import release, seen
 from scipy.optimize import approx_fprime
 from scipy.stats import binom, hypergeom, nbinom
 
-from sfumato import Release
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.microdata import Microdata
 from sfumato.risk import PopulationUniques
 from sfumato.risk.frequencies import Frequencies
 from sfumato.risk.population_uniques import chosen
 from sfumato.risk.superpopulation import Estimate, _seen_once, pitman, poisson_gamma, slide_negative_binomial, zayatz
-from sfumato.schema import Attribute, Schema
 
 FIXED = Frequencies(np.array([1.0, 2.0, 3.0, 5.0, 9.0]), np.array([400.0, 120.0, 40.0, 10.0, 2.0]))
-
-
-def release(weights: Any = None, **keys: Any) -> Release:
-    attributes = [Attribute(n, "key", "unordered") for n in keys]  # type: ignore[arg-type]
-    columns = dict(keys)
-    if weights is not None:
-        attributes.append(Attribute("w", "weight"))  # type: ignore[arg-type]
-        columns["w"] = weights
-    data = Microdata(pa.table(columns), Schema(tuple(attributes)))
-    return Release.of(data, data, align="rows")
-
-
-def seen(f: Any) -> Frequencies:
-    sizes, counts = np.unique(f[f > 0], return_counts=True)
-    return Frequencies(sizes.astype(float), counts.astype(float))
 
 
 def restaurant(g: np.random.Generator, n: int, theta: float, alpha: float) -> Any:
