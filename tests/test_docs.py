@@ -43,7 +43,7 @@ PUBLIC = [
             "risk",
             "utility",
         ),
-        *("rumap", "reports", "datasets"),
+        *("rumap", "decision", "reports", "datasets"),
     )
 ]
 
@@ -155,32 +155,38 @@ def test_every_public_name_of_a_module_has_its_entry(module: str) -> None:
     assert not absent, f"{module}: add '::: {module}.NAME' to a page of docs/reference for {absent}"
 
 
-RISK_PAGES = {
-    n: t for n, t in TEXT.items() if n.startswith("risk/") and n not in ("risk/index.md", "risk/calibration.md")
-}
-RISK_SECTIONS = ("Definition", "Parameters", "Example", "When to use it", "Source")
+NO_MEASURE = ("risk/index.md", "risk/calibration.md", "utility/index.md")
+MEASURE_PAGES = {n: t for n, t in TEXT.items() if n.startswith(("risk/", "utility/")) and n not in NO_MEASURE}
+MEASURE_SECTIONS = ("Definition", "Parameters", "Example", "When to use it", "Source")
 
 
-@pytest.mark.parametrize("name", RISK_PAGES)
+@pytest.mark.parametrize("name", MEASURE_PAGES)
 def test_the_page_of_a_measure_defines_it_shows_it_and_says_when_to_use_it(name: str) -> None:
-    heads = re.findall(r"^## (.+)$", RISK_PAGES[name], re.M)
-    assert [h for h in heads if h in RISK_SECTIONS] == list(RISK_SECTIONS)
-    section = RISK_PAGES[name].partition("## Example\n")[2].partition("\n## ")[0]
+    heads = re.findall(r"^## (.+)$", MEASURE_PAGES[name], re.M)
+    assert [h for h in heads if h in MEASURE_SECTIONS] == list(MEASURE_SECTIONS)
+    section = MEASURE_PAGES[name].partition("## Example\n")[2].partition("\n## ")[0]
     assert re.search(r"^```python\n.*?^```\n\n```text\n.+?^```", section, re.M | re.S), (
         f"{name}: the example shows nothing"
     )
 
 
-@pytest.mark.parametrize("cls", [c for c in registered("measure").values() if c.__module__.startswith("sfumato.risk.")])
-def test_every_risk_measure_has_its_page_with_each_parameter_in_words(cls: type[Any]) -> None:
+MEASURES = [c for c in registered("measure").values() if c.__module__.startswith(("sfumato.risk.", "sfumato.utility."))]
+
+
+@pytest.mark.parametrize("cls", MEASURES)
+def test_every_measure_has_its_page_with_each_parameter_in_words(cls: type[Any]) -> None:
     pages = [
-        n for n, t in {**RISK_PAGES, "measures.md": TEXT["measures.md"]}.items() if re.search(rf"\b{cls.__name__}\b", t)
+        n
+        for n, t in {**MEASURE_PAGES, "measures.md": TEXT["measures.md"]}.items()
+        if re.search(rf"\b{cls.__name__}\b", t)
     ]
-    assert pages, f"no page of docs/risk defines {cls.__name__}"
+    side = cls.__module__.split(".")[1]
+    assert pages, f"no page of docs/{side} defines {cls.__name__}"
     if f"## {cls.__name__}\n" not in TEXT["measures.md"]:
         told = set(re.findall(r"`(\w+)", "\n".join(re.findall(r"^\| (`.+?) \|", "".join(map(TEXT.get, pages)), re.M))))  # type: ignore[arg-type]
         assert set(cls.parameters()) <= told, f"{pages} does not say what these mean: {set(cls.parameters()) - told}"
-        assert any(f"({Path(n).name})" in TEXT["risk/index.md"] for n in pages), f"docs/risk/index.md lacks {pages}"
+        index = TEXT[f"{side}/index.md"]
+        assert any(f"({Path(n).name})" in index for n in pages), f"docs/{side}/index.md lacks {pages}"
 
 
 @pytest.mark.parametrize("family", ["mask", "measure", "estimator", "attack"])
@@ -194,10 +200,10 @@ def test_every_registered_class_is_documented_with_its_parameters(family: str) -
         for name, parameter in cls.parameters().items():
             assert parameter.doc, f"{cls.__name__}.{name} has no words"
     if family in ("measure", "estimator"):
-        pages = TEXT["measures.md"] + "".join(RISK_PAGES.values())
+        pages = TEXT["measures.md"] + "".join(MEASURE_PAGES.values())
         for cls in classes:
             assert re.search(rf"\b{cls.__name__}\b", pages), (
-                f"neither docs/measures.md nor docs/risk defines {cls.__name__}"
+                f"neither docs/measures.md nor docs/risk or docs/utility defines {cls.__name__}"
             )
 
 

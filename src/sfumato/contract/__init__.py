@@ -14,11 +14,12 @@ from sfumato.contract.release import Guarantee, Release
 from sfumato.contract.score import Score, Side
 from sfumato.contract.section import Figure, Section, Table
 from sfumato.contract.snooper import Snooper
+from sfumato.contract.subgroups import subgroups
 
 __all__ = [
     "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Holdout", "Mask",
     "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope",
     "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build",
     "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out", "learned",
-    "numeric_targets", "param", "reciprocal", "registered", "run_steps", "success", "wilson",
+    "numeric_targets", "param", "reciprocal", "registered", "run_steps", "subgroups", "success", "wilson",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,6 +16,7 @@ from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Release
 from sfumato.contract.score import Score, Side
 from sfumato.contract.snooper import Snooper
+from sfumato.contract.subgroups import subgroups
 from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -112,6 +114,19 @@ class Measure(Parametric, family="measure", abstract=True):
                 f"'{self.label()}' has no value here: are there infinite or very large numbers in the data?"
             )
         return score
+
+    def score_by(self, outcome: Release, column: str, snooper: Snooper | None = None) -> Score:
+        """Measure one release as a whole, and in `Score.groups` for each value of a column; see `subgroups`.
+
+        Groups in which the measure has no value (too few records, nothing that varies) are NaN.
+        """
+        whole, groups = self.score(outcome, snooper), {}
+        for name, part in subgroups(outcome, column):
+            try:
+                groups[name] = self.score(part, snooper).value
+            except (DataError, NotApplicable):
+                groups[name] = math.nan
+        return replace(whole, groups=groups)
 
     def to_score(self, observations: Numbers, schema: Schema) -> Score:
         """Return the score of replicated observations, shape (replications, k)."""

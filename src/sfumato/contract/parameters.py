@@ -45,6 +45,8 @@ class Parameter:
     """Whether it may be a mapping from column to number."""
     published: bool = True
     """Whether an analyst may be told its value."""
+    usual: tuple[float, float] | None = None
+    """From the mildest to the strongest value worth trying: where a search looks, unless it is told otherwise."""
 
     @property
     def numeric(self) -> bool:
