@@ -37,9 +37,14 @@ def subgroups(outcome: Release, column: str) -> Iterator[tuple[str, Release]]:
         )
     released = [_released(outcome, data, column, labels) for data in outcome.implicates]
     for name in names:
-        original = outcome.original.take(np.flatnonzero(labels == name))
-        parts = [data.take(np.flatnonzero(own == name)) for data, own in zip(outcome.implicates, released, strict=True)]
+        original = _part(outcome.original, labels == name)
+        parts = [_part(data, own == name) for data, own in zip(outcome.implicates, released, strict=True)]
         yield str(name), dataclasses.replace(outcome, original=original, implicates=tuple(parts), memory={})
+
+
+def _part(data: Microdata, inside: NDArray[np.bool_]) -> Microdata:
+    """Return some records with their ids, in memory."""
+    return type(data)(data.engine.hold(data.batch().rows.take(inside)), data.schema)
 
 
 def _released(outcome: Release, data: Microdata, column: str, labels: NDArray[np.object_]) -> NDArray[np.object_]:

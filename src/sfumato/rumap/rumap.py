@@ -205,7 +205,7 @@ def ru_map(
     if not isinstance(replications, int) or replications < 0 or replications == 1:
         raise ParameterError("replications must be 0 (formulas alone), or at least 2 so that there is an interval.")
     source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
-    measures = [*(_risk(r) for r in _several(risk)), *(_utility(u) for u in _several(utility))]
+    measures = measures_of(risk, utility)
     measures, refused = _applicable(data, recipe, measures, snooper or Snooper())
     if twice := sorted(t for t, count in Counter(titles(measures)).items() if count > 1):
         raise ParameterError(
@@ -271,6 +271,14 @@ def _grid(recipe: Recipe, over: str | Mapping[str, Sequence[float]]) -> dict[str
             recipe.with_({path: value})  # refuses a value out of range
         grid[path] = listed
     return grid
+
+
+def measures_of(risk: Any, utility: Any) -> list[Measure]:
+    """Return the measures that are asked for, risks first; a column, a formula or a function is short for one.
+
+    See `ru_map` for what may be given.
+    """
+    return [*(_risk(r) for r in _several(risk)), *(_utility(u) for u in _several(utility))]
 
 
 def _several(given: Any) -> list[Any]:
