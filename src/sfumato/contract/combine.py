@@ -65,6 +65,11 @@ class Combination(Measure, abstract=True):
         return sum(p.size for p in self.parts)
 
     @property
+    def replications(self) -> int:
+        """As many as the part that needs most."""
+        return max(p.replications for p in self.parts)
+
+    @property
     def variant(self) -> str:
         """What is combined."""
         return "; ".join(p.label() for p in self.parts)

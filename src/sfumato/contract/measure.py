@@ -76,6 +76,11 @@ class Measure(Parametric, family="measure", abstract=True):
         """How many numbers `observe` returns."""
         return 1
 
+    @property
+    def replications(self) -> int:
+        """How many releases it takes, at least, before its value says much."""
+        return 2
+
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
         """Return the columns that `observe` looks at; None for all."""
         return None

@@ -44,6 +44,7 @@ from sfumato.masks.round import RandomRound, Round
 from sfumato.masks.sample import Sample
 from sfumato.masks.shuffle import Shuffle
 from sfumato.masks.stratified_sample import StratifiedSample
+from sfumato.masks.structured_noise import StructuredNoise
 from sfumato.masks.suppress_columns import SuppressColumns
 from sfumato.masks.suppress_records import SuppressExtremes, SuppressRecords, SuppressSmallAreas
 from sfumato.masks.suppress_values import SuppressValues
@@ -102,6 +103,7 @@ __all__ = [
     "Sample",
     "Shuffle",
     "StratifiedSample",
+    "StructuredNoise",
     "SuppressColumns",
     "SuppressExtremes",
     "SuppressRecords",

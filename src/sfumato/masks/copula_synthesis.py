@@ -62,6 +62,8 @@ class CopulaSynthesis(Mask):
         low=1,
         high=1000,
         integer=True,
+        scale="log",
+        usual=(3, 300),
     )
     uniques: Literal["redraw", "keep"] = param(
         default="redraw",

@@ -36,7 +36,13 @@ class DataSwap(Mask):
         holds="categories",
     )
     rate: float = param(
-        default=0.05, doc="share of the records whose values are exchanged", low=0, above=True, high=1, scale="log"
+        default=0.05,
+        doc="share of the records whose values are exchanged",
+        low=0,
+        above=True,
+        high=1,
+        scale="log",
+        usual=(0.01, 0.5),
     )
     keep: tuple[str, ...] | None = param(
         default=None, doc="columns on which the two records must agree", columns="many", holds="categories"

@@ -42,6 +42,7 @@ class LocalPrivacy(Mask, abstract=True):
         high=1e12,
         scale="log",
         per_column=True,
+        usual=(30, 0.1),
     )
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to mask; all confidential numbers if none", columns="many"

@@ -37,7 +37,15 @@ class Microaggregation(Mask, abstract=True):
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to aggregate; all confidential numbers if none", columns="many"
     )
-    k: int = param(default=3, doc="smallest number of records in a group", low=2, high=1e6, integer=True, scale="log")
+    k: int = param(
+        default=3,
+        doc="smallest number of records in a group",
+        low=2,
+        high=1e6,
+        integer=True,
+        scale="log",
+        usual=(3, 100),
+    )
     aggregate: Literal["mean", "median", "mode"] = param(
         default="mean", doc="what a group is released as", choices=("mean", "median", "mode")
     )

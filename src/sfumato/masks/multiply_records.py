@@ -34,7 +34,7 @@ class RandomFactors(Mask, abstract=True):
         default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
     )
     factor_variance: float = param(
-        default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log"
+        default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log", usual=(0.001, 0.5)
     )
     names: Any = learned("columns", default=None)
 

@@ -31,6 +31,7 @@ class NoiseLevel(Mask, abstract=True):
         high=1e6,
         scale="log",
         per_column=True,
+        usual=(0.01, 2),
     )
 
     def validate(self) -> None:

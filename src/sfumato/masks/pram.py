@@ -41,6 +41,7 @@ class PRAM(Mask):
         low=0,
         high=1,
         per_column=True,
+        usual=(0.99, 0.2),
     )
     alpha: float = param(
         default=1.0, doc="share of the allowed change that is made: αR + (1 - α)I", low=0, above=True, high=1

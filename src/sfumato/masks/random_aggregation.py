@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws
+from sfumato.contract import Draws, MatrixForm
 from sfumato.masks.aggregate_records import Labels, Numbers, RecordAggregation
+from sfumato.microdata import Microdata
 
 
 class RandomAggregation(RecordAggregation):
@@ -23,3 +25,10 @@ class RandomAggregation(RecordAggregation):
     def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
         """Return a random order, keyed by record id."""
         return np.argsort(draws.uniforms(ids, "group"), kind="stable")
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A, which depends on the data only if strata or missing answers keep records apart."""
+        form = super().as_matrix(data, draws)
+        batch = data.batch(form.names)
+        apart = bool(self.within) or any(batch.missing(name).any() for name in form.names)
+        return form if apart else replace(form, depends=())

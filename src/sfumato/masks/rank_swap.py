@@ -41,6 +41,7 @@ class RankSwap(Mask):
         high=1,
         scale="log",
         per_column=True,
+        usual=(0.005, 0.5),
     )
     within: tuple[str, ...] | None = param(
         default=None, doc="columns of strata that swaps do not cross", columns="many", holds="categories"

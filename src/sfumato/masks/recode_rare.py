@@ -25,7 +25,13 @@ class RecodeRare(Mask):
 
     columns: tuple[str, ...] = param(doc="columns to recode", columns="many", holds="categories")
     least: int = param(
-        default=5, doc="t: a value that fewer records have is rare", low=1, high=1e9, integer=True, scale="log"
+        default=5,
+        doc="t: a value that fewer records have is rare",
+        low=1,
+        high=1e9,
+        integer=True,
+        scale="log",
+        usual=(2, 200),
     )
     cut: int = param(
         default=2,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Measure, NoiseModel, Recipe, Release, Side, Snooper, run_steps
+from sfumato.contract import Draws, Holdout, Measure, NoiseModel, Recipe, Release, Side, Snooper, run_steps
 from sfumato.engines import Kind
 from sfumato.microdata import Microdata
 from sfumato.rumap.population import NormalPopulation
@@ -31,6 +31,8 @@ class Evaluator:
     snooper: Snooper
     draws: Draws
     workers: int = 1
+    holdout: Holdout | None = None
+    """Records set aside before masking, for the measures that need them."""
     moments: dict[Any, NoiseModel] = field(default_factory=dict, repr=False)
     """Moments of the file by the columns that were asked for: a search for a parameter asks again and again."""
 
@@ -93,6 +95,7 @@ class Evaluator:
             runner = _Runner(fitted[0] or self.recipe, self._data(design, draws), draws, points)
             for p, settings in enumerate(points):
                 release = runner.release(settings, fitted[p])
+                release = release if self.holdout is None else replace(release, holdout=self.holdout)
                 for i, measure in enumerate(self.measures):
                     if self._design(measure) == design:
                         found[p][i] = measure.observe(release, self.snooper)

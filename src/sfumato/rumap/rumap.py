@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
+from sfumato.contract import Draws, Holdout, Mask, Measure, Recipe, Release, Score, Section, Side, Snooper
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
 from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk
@@ -174,6 +174,7 @@ def ru_map(
     draws: Draws | int | None = None,
     progress: Progress | None = None,
     workers: int = 1,
+    holdout: Holdout | None = None,
 ) -> RUMap:
     """Trace risk and utility over the parameters of a method.
 
@@ -199,6 +200,8 @@ def ru_map(
         Told after each replication how many are done, and of how many.
     workers
         How many replications run side by side; the result does not depend on it.
+    holdout
+        Records set aside before masking (`hold_out`), for the measures that need them.
     """
     recipe = method if isinstance(method, Recipe) else method.as_recipe()
     grid = _grid(recipe, over)
@@ -206,12 +209,14 @@ def ru_map(
         raise ParameterError("replications must be 0 (formulas alone), or at least 2 so that there is an interval.")
     source = draws if isinstance(draws, Draws) else Draws.secret() if draws is None else Draws(draws)
     measures = measures_of(risk, utility)
-    measures, refused = _applicable(data, recipe, measures, snooper or Snooper())
+    measures, refused = applicable(data, recipe, measures, snooper or Snooper(), holdout)
     if twice := sorted(t for t, count in Counter(titles(measures)).items() if count > 1):
         raise ParameterError(
             f"two measures are called '{twice[0]}'. Leave one out, or give it a name of its own (title=)."
         )
-    evaluator = replace(Evaluator.make(data, recipe, measures, snooper or Snooper(), source), workers=max(1, workers))
+    evaluator = replace(
+        Evaluator.make(data, recipe, measures, snooper or Snooper(), source), workers=max(1, workers), holdout=holdout
+    )
     points: tuple[Settings, ...] = tuple(
         dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
     )
@@ -233,11 +238,17 @@ def titles(measures: Sequence[Measure]) -> tuple[str, ...]:
     return tuple(f"{m.label()} ({m.variant})" if count[m.label()] > 1 and m.variant else m.label() for m in measures)
 
 
-def _applicable(
-    data: Microdata | NormalPopulation, recipe: Recipe, measures: list[Measure], snooper: Snooper
+def applicable(
+    data: Microdata | NormalPopulation,
+    recipe: Recipe,
+    measures: list[Measure],
+    snooper: Snooper,
+    holdout: Holdout | None = None,
 ) -> tuple[list[Measure], dict[str, str]]:
     """Tell the measures that apply from those that do not, with the reason, before anything is run."""
     outcome = None if isinstance(data, NormalPopulation) else Release(data, (data,), recipe)
+    if outcome is not None and holdout is not None:
+        outcome = outcome.with_holdout(holdout)
     kept, refused = [], {}
     for measure in measures:
         try:

@@ -1,0 +1,70 @@
+"""The last round: the best points of a search are masked again with fresh seeds, and moved until their risk holds there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sfumato.decision.judge import Verdict
+from sfumato.decision.race import Race
+from sfumato.decision.refine import Reach
+from sfumato.decision.space import Family
+from sfumato.decision.trials import Look
+
+_ROUNDS = 4
+_FURTHER = 4
+_CLOSE = 0.01
+"""A limit this near below its threshold, as a share of it, is near enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class Confirmed:
+    """A point with what was seen of it under fresh seeds."""
+
+    look: Look
+    verdict: Verdict
+
+
+@dataclass(eq=False)
+class Finals:
+    """Confirms candidates of a race, each family by itself."""
+
+    race: Race
+    records: int
+    replications: int
+    confirmed: list[Confirmed] = field(default_factory=list)
+    tell: Callable[[Look], None] = lambda look: None
+
+    def run(self, families: Sequence[Family]) -> Confirmed | None:
+        """Return the most useful point that is safe under fresh seeds; None if no family has one."""
+        for family in families:
+            self._settle(family)
+        safe = [c for c in self.confirmed if c.verdict.safe]
+        return max(safe, key=lambda c: c.verdict.gain) if safe else None
+
+    def _settle(self, family: Family) -> None:
+        """Confirm a family's best point; step back where its risk does not hold, and forward where it leaves room.
+
+        What the search saw of a point and what fresh seeds show differ by a factor; the next point is chosen by what the
+        search saw, with the threshold moved by that factor.
+        """
+        race, moved = self.race, 1.0
+        tried: set[str] = set()
+        for attempt in range(_ROUNDS):
+            found = race.best(family, self.records, moved)
+            if found is None or not found[0].safe or str(found[1].settings) in tried:
+                return
+            tried.add(str(found[1].settings))
+            seen = race.judge.verdict(found[1])
+            look = race.trials.look(family, found[1].point, self.records, self.replications, f"confirm-{attempt}")
+            if not look.observed:
+                return
+            fresh = Confirmed(look, race.judge.verdict(look, own=True))
+            self.confirmed.append(fresh)
+            self.tell(look)
+            if -_CLOSE <= fresh.verdict.excess <= 0 or not family.axes:
+                return
+            moved = math.exp(seen.excess - fresh.verdict.excess - _CLOSE / 3)
+            race.reaches[family.name] = Reach(0.06)
+            race.refine(family, self.records, _FURTHER, moved=moved)

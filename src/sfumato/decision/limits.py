@@ -1,0 +1,67 @@
+"""What a custodian may count on: the risk of the one file that will be released, not only of the average one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Measure
+
+Numbers = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Share of releases that stay below the limit."""
+
+
+def release_values(measure: Measure, observations: Numbers) -> Numbers:
+    """Return the measure's value for each single release, shape (m,), from observations of shape (m, k)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(measure.value(observations), np.float64)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much a measure differs between releases: a standard deviation, its degrees of freedom, on which scale."""
+
+    sd: float
+    freedom: int
+    log: bool
+
+    @classmethod
+    def pooled(cls, several: Iterable[Numbers]) -> Spread:
+        """Return the spread pooled over points, each with its values by release; on the logarithm if all are positive."""
+        used = [v for v in several if len(v) > 1 and np.isfinite(v).all()]
+        freedom = sum(len(v) - 1 for v in used)
+        log = all((v > 0).all() for v in used)
+        if not freedom:
+            return cls(0.0, 0, log)
+        total = sum(float(((w - w.mean()) ** 2).sum()) for w in (np.log(v) if log else v for v in used))
+        return cls(math.sqrt(total / freedom), freedom, log)
+
+
+def release_limit(values: Numbers, spread: Spread | None = None, level: float = LEVEL) -> float:
+    """Return the value below which a further release stays with probability `level`.
+
+    A one-sided prediction limit from m releases under the normal model: mean + t s √(1 + 1/m), on the logarithm where all
+    values are positive. `spread` is a standard deviation pooled over other points, for when m is small. Infinite where one
+    release alone says nothing of how much they differ.
+    """
+    from scipy.stats import t
+
+    if not len(values) or np.isnan(values).any():
+        return math.nan
+    if not np.isfinite(values).all():
+        return math.inf
+    own = Spread.pooled([values])
+    known = spread if spread is not None and spread.freedom > own.freedom else own
+    if not known.freedom:
+        return math.inf
+    half = float(t.ppf(level, known.freedom)) * math.sqrt(1 + 1 / len(values))
+    if known.log and (values > 0).all():
+        return float(np.exp(np.log(values).mean() + half * known.sd))
+    sd = known.sd * abs(float(values.mean())) if known.log else known.sd
+    return float(values.mean() + half * sd)

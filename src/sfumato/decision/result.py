@@ -1,0 +1,280 @@
+"""What a search found: every point with its risk and utility, the frontier, and the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Measure, Recipe, Score, Side, Snooper
+from sfumato.contract.score import number
+from sfumato.decision.finals import Confirmed
+from sfumato.decision.frontier import non_dominated, reweighted
+from sfumato.decision.judge import Judge
+from sfumato.decision.scenarios import Against
+from sfumato.decision.space import Family
+from sfumato.decision.trials import Look
+from sfumato.errors import ParameterError, listing, unknown_name
+from sfumato.microdata import Microdata
+from sfumato.rumap.choice import Choice, named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Numbers = NDArray[np.float64]
+ONLY = "the snooper"
+"""The scenario where there is one snooper alone."""
+_DRAWS = 1_000
+_UNLIKELY = 0.05
+
+
+@dataclass(frozen=True)
+class SearchChoice(Choice):
+    """The chosen recipe with its risk and utility, or the reason why there is none."""
+
+    family: str = ""
+    recipe: Recipe | None = field(default=None, compare=False)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """By risk: the value below which 95 % of the releases stay."""
+
+    def __str__(self) -> str:
+        if not self.feasible:
+            return f"infeasible: {self.reason}"
+        with_ = f" with {named(self.settings)}" if self.settings else ""
+        return f"{self.family}{with_}: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for machines."""
+        limits = {k: number(v) for k, v in self.limits.items()}
+        return {**super().to_dict(), "family": self.family, "limits": limits}
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """Every point that a search looked at, the frontier, and the choice; made by `search`."""
+
+    families: tuple[Family, ...]
+    measures: tuple[Measure, ...]
+    titles: tuple[str, ...]
+    scenarios: Mapping[str, Snooper]
+    judge: Judge
+    data: Microdata
+    looks: tuple[Look, ...]
+    confirmed: tuple[Confirmed, ...]
+    winner: Confirmed | None
+    refused: Mapping[str, str]
+    """Recipes that could not be judged, with the reason."""
+    draws: Draws
+    taken_up: int = 0
+    """How many points were found in the file of an earlier, interrupted search."""
+
+    def of_side(self, side: Side) -> tuple[int, ...]:
+        """Return the positions of the risk or utility measures."""
+        return tuple(i for i, m in enumerate(self.measures) if m.side is side)
+
+    @cached_property
+    def points(self) -> tuple[tuple[Look, bool], ...]:
+        """The points seen on the whole file, and whether each was confirmed with fresh seeds (then that is what counts)."""
+        fresh = {(c.look.family.name, str(c.look.settings)): c.look for c in self.confirmed}
+        own = {(look.family.name, str(look.settings)): look for look in self.looks if self._whole(look)}
+        return tuple((fresh.get(key, look), key in fresh) for key, look in {**own, **fresh}.items())
+
+    def _whole(self, look: Look) -> bool:
+        return bool(look.observed) and look.records >= len(self.data)
+
+    @cached_property
+    def choice(self) -> SearchChoice:
+        """The most useful recipe within the thresholds, confirmed with fresh seeds; or why there is none."""
+        limits = {self.titles[i]: r for i, r in self.judge.thresholds.items()}
+        if self.winner is None:
+            return SearchChoice(False, {}, self._why_not(), max_risk=limits)
+        look, schema = self.winner.look, self.data.schema
+        scores = [m.to_score(o, schema) for m, o in zip(self.measures, look.observed, strict=True)]
+        scores = [_titled(s, t) for s, t in zip(scores, self.titles, strict=True)]
+        reason = (
+            f"the most useful release whose risk holds; masked {look.replications:,} times with fresh seeds, 95 % of the "
+            "releases stay within the threshold"
+        )
+        return SearchChoice(
+            True, look.settings, reason,
+            tuple(scores[i] for i in self.of_side(Side.RISK)), tuple(scores[i] for i in self.of_side(Side.UTILITY)),
+            limits, look.family.name, look.family.recipe.with_(look.settings),
+            {self.titles[i]: self.judge.limit(look, i, own=True) for i in self.judge.thresholds},
+        )  # fmt: skip
+
+    def _why_not(self) -> str:
+        judged = [(self.judge.verdict(look, own=fresh), look) for look, fresh in self.points]
+        if not judged:
+            return "no recipe could be judged on the whole file."
+        _, look = min(judged, key=lambda pair: pair[0].excess)
+        closest = ", ".join(
+            f"{self.judge.limit(look, i):.4g} for {self.titles[i]}, where {r:.4g} is allowed"
+            for i, r in self.judge.thresholds.items()
+        )
+        settings = f" at {named(look.settings)}" if look.settings else ""
+        tried = listing((f.name for f in self.families if f.name not in self.refused), 6)
+        return (
+            f"none of the recipes ({tried}) reaches the threshold. The smallest risk, that of {look.family.name}{settings}, is "
+            f"below {closest} in 95 % of the releases. Allow more risk, widen the ranges, or add a stronger recipe."
+        )
+
+    # -- as frames
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Every point seen on the whole file: one row per point and measure; risks once for each snooper."""
+        import pandas as pd
+
+        paths = tuple(dict.fromkeys(p for f in self.families for p in f.over))
+        chances = self._chances(*self._plane(None, None)) if self.points else np.empty(0)
+        rows: list[dict[str, Any]] = []
+        for p, (look, fresh) in enumerate(self.points):
+            verdict = self.judge.verdict(look, own=fresh)
+            about = {
+                "point": p, "family": look.family.name, "recipe": named(look.settings) or "as it is",
+                **{path: look.settings.get(path, np.nan) for path in paths}, "replications": look.replications,
+            }  # fmt: skip
+            chosen = self.winner is not None and look is self.winner.look
+            for i, measure in enumerate(self.measures):
+                value, interval = measure.estimate(look.observed[i])
+                low, high = interval or (np.nan, np.nan)
+                risk = measure.side is Side.RISK
+                rows.append(
+                    {
+                        **about, "side": measure.side.value, "measure": self._plain(i),
+                        "scenario": self._scenario(i) if risk else "", "value": value, "low": low, "high": high,
+                        "limit": self.judge.limit(look, i, fresh) if risk else np.nan,
+                        "threshold": self.judge.thresholds[i] if risk else np.nan,
+                        "meets": verdict.safe, "chosen": chosen, "probability": chances[p],
+                    }
+                )  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def _plain(self, i: int) -> str:
+        """Return a measure's title without the scenario."""
+        measure = self.measures[i]
+        return measure.measure.label() if isinstance(measure, Against) else self.titles[i]
+
+    def _scenario(self, i: int) -> str:
+        measure = self.measures[i]
+        return measure.scenario if isinstance(measure, Against) else ONLY
+
+    def _axis(self, side: Side, name: str | None) -> list[int]:
+        """Return the measures that make an axis: a risk against every snooper, or a utility."""
+        own = self.of_side(side)
+        wanted = self._plain(own[0]) if name is None else name
+        found = [i for i in own if wanted in (self._plain(i), self.titles[i], self.measures[i].label())]
+        if not found:
+            known = list(dict.fromkeys(self._plain(i) for i in own))
+            raise ParameterError(unknown_name(f"{side} measure", wanted, known, "the search"))
+        return found
+
+    @cached_property
+    def _seen(self) -> list[Look]:
+        """What the search itself saw at each of the points: with the same seeds everywhere, so that points can be compared."""
+        own = {(look.family.name, str(look.settings)): look for look in self.looks if self._whole(look)}
+        return [own.get((look.family.name, str(look.settings)), look) for look, _ in self.points]
+
+    def _plane(self, risk: str | None, utility: str | None) -> tuple[Numbers, Numbers]:
+        """Return risk and utility of every point as they might have come out, shape (draws + 1, q) each, the estimates first.
+
+        Of several snoopers the worst counts, of several utilities the smallest share of the unmasked file's.
+        """
+        risks = self._axis(Side.RISK, risk)
+        uses = self.judge.anchors if utility is None else {self._axis(Side.UTILITY, utility)[0]: 1.0}
+        groups = [look.family.name for look in self._seen]
+
+        def drawn(i: int) -> Numbers:
+            measure, observed = self.measures[i], [look.observed[i] for look in self._seen]
+            now = np.array([float(measure.value(o.mean(axis=0))) for o in observed])
+            generator = self.draws.generator("frontier")  # the same weights for every measure
+            return np.vstack([now, reweighted(measure, observed, groups, generator, _DRAWS)])
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = np.max([drawn(i) for i in risks], axis=0)
+            u = np.min([drawn(i) / a for i, a in uses.items()], axis=0)
+        return r, u
+
+    def _chances(self, r: Numbers, u: Numbers) -> Numbers:
+        """Return the probability that a point is not dominated; NaN where that is unlikely; shape (q,)."""
+        known = np.isfinite(r).all(axis=0) & np.isfinite(u).all(axis=0)
+        chance = np.full(r.shape[1], np.nan)
+        if known.any():
+            flags = non_dominated(r[:, known], u[:, known])
+            share = flags[1:].mean(axis=0)
+            chance[known] = np.where(flags[0] | (share > _UNLIKELY), share, np.nan)
+        return chance
+
+    def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
+        """Return the points that may well be on the frontier, with the probability that no other beats them; safest first.
+
+        `risk` and `utility` name measures; without names, the first risk (against the worst of the snoopers) and the utility
+        that is maximised. Points that are beaten by the estimates but may not be in truth (probability above 0.05) are in it.
+        """
+        import pandas as pd
+
+        if not self.points:
+            return pd.DataFrame()
+        r, u = self._plane(risk, utility)
+        chance, risks = self._chances(r, u), self._axis(Side.RISK, risk)
+        (r_low, r_high), (u_low, u_high) = (np.quantile(x[1:], [0.025, 0.975], axis=0) for x in (r, u))
+        rows = [
+            {
+                "point": p, "family": look.family.name, "recipe": named(look.settings) or "as it is", "risk": r[0, p],
+                "risk_low": r_low[p], "risk_high": r_high[p],
+                "limit": max(self.judge.limit(look, i, fresh) for i in risks), "utility": u[0, p],
+                "utility_low": u_low[p], "utility_high": u_high[p], "probability": chance[p],
+                "meets": self.judge.verdict(look, own=fresh).safe,
+                "chosen": self.winner is not None and look is self.winner.look,
+            }
+            for p, (look, fresh) in enumerate(self.points) if not math.isnan(chance[p])
+        ]  # fmt: skip
+        return pd.DataFrame(rows).sort_values("risk", ignore_index=True) if rows else pd.DataFrame(rows)
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """What was seen on parts of the file: point by point, with the number of records; for charts of parameters."""
+        import pandas as pd
+
+        rows = []
+        for look in self.looks:
+            if look.observed:
+                values = {self.titles[i]: float(m.estimate(look.observed[i])[0]) for i, m in enumerate(self.measures)}
+                rows.append({"family": look.family.name, "records": look.records, **look.settings, **values})
+        return pd.DataFrame(rows)
+
+    # -- for people and machines
+
+    def __str__(self) -> str:
+        return str(self.choice)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the search for machines; no seed and no record's value is in it."""
+        rows = self.frame.to_dict(orient="records")
+        clean = [{str(k): _json(v) for k, v in row.items()} for row in rows]
+        front = [{str(k): _json(v) for k, v in row.items()} for row in self.frontier().to_dict(orient="records")]
+        return {
+            "families": [{"name": f.name, "recipe": f.recipe.to_toml(withhold=True), "searched": f.describe()}
+                         for f in self.families],
+            "snoopers": {name or ONLY: s.describe() for name, s in self.scenarios.items()},
+            "thresholds": {self.titles[i]: r for i, r in self.judge.thresholds.items()},
+            "refused": dict(self.refused), "choice": self.choice.to_dict(), "frontier": front, "points": clean,
+            "records": len(self.data),
+        }  # fmt: skip
+
+
+def _titled(score: Score, title: str) -> Score:
+    from dataclasses import replace
+
+    return replace(score, measure=title)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return number(value) if isinstance(value, float) else value
