@@ -22,6 +22,7 @@ CLAIMS = (
     "suda",
     "calibration",
     "linkage",
+    "inferential",
     "every_mask",
     "streamed_masks",
 )

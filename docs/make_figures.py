@@ -16,6 +16,7 @@ from typing import Any
 from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
 from sfumato.charts.render import to_svg
 from sfumato.datasets import BILLING_SIZES, billing, teachers
+from sfumato.decision import RegionPicture, ReleaseRegion
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
 from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
 from sfumato.utility import Formula, Mean, MeanCombination
@@ -53,7 +54,14 @@ def global_risk() -> KeyExperiments:
     return key_experiments({f"{n:,} records": billing(n) for n in BILLING_SIZES})
 
 
-Drawn = RUMap | Overlay | KeyExperiments
+def release_region() -> RegionPicture:
+    """The example of the page on inferential disclosure: two attributes that correlate at 0.6, half the variance."""
+    region = ReleaseRegion([[1.0, 0.6], [0.6, 1.0]], tau=0.5)
+    cases = {"A": (0.1, 0.3), "B": (0.4, -0.4), "C": (0.62, 0.45), "D": (-0.8, -0.4)}
+    return region.picture(cases, limits=0.25, names=("rent", "income"))
+
+
+Drawn = RUMap | Overlay | KeyExperiments | RegionPicture
 
 MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
@@ -61,13 +69,14 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "tutorial-map": (tutorial_map, MAX_RISK),
     "ru-map": (demo_map, MAX_RISK),
     "global-risk": (global_risk, None),
+    "release-region": (release_region, None),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
 
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
-    if isinstance(m, KeyExperiments):
+    if isinstance(m, KeyExperiments | RegionPicture):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
         return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()

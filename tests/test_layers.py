@@ -59,7 +59,7 @@ ONLY_IN = {
     "fastapi": ("server",),
     "sqlalchemy": ("server",),
 }
-FOR_TYPES_ALONE = {"altair": ("cli", "contract", "risk", "rumap")}
+FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap")}
 """Where a package may also be named for the type checker."""
 
 MODULES = sorted(HOME.rglob("*.py"))

@@ -138,6 +138,7 @@ FILLED: dict[str, Callable[[], Any]] = {
     "formula": lambda: "pay ~ rent",
     "function": lambda: constant,
     "where": lambda: "age > 80",
+    "covariance": lambda: ((4e6, 3e4, -900.0), (3e4, 1e4, 0.0), (-900.0, 0.0, 9.0)),
     "rules": lambda: {
         "region": {"Uppsala": "south", "Malmö": "south", "Kiruna": "north"},
         "age": [30, 50, 65],
@@ -151,6 +152,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "tcap": {"missing": "value"},  # as wildcards, records without an age leave nobody certain
     "matrix_mask": {"B": ((0.9, 0.0, 0.1), (0.2, 1.1, 0.0), (0.0, 0.0, 0.8))},
     "match_risk": {"missing": "value"},
+    "train_on_masked": {"column": "pay"},
     "population_uniques": {"missing": "value"},
 }
 """What classes that need one of several optional parameters are given."""
@@ -169,8 +171,11 @@ Where missing ages match anybody, no record is unique (tests/test_match_risk.py)
 WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("top_code", "replace"): {"quantile": 0.9},
     ("bottom_code", "replace"): {"quantile": 0.1},
+    ("coefficient_difference", "model"): {"formula": "sex ~ rent"},
+    ("interval_overlap", "model"): {"formula": "sex ~ rent"},
 }
-"""What goes with another choice of a parameter: a mean is released of three households at least, and 1 % of them is fewer."""
+"""What goes with another choice of a parameter: a mean is released of three households at least, and 1 % of them is fewer; a
+logistic regression has a response of two values."""
 
 
 def number_for(parameter: Parameter) -> float | int:
@@ -194,6 +199,7 @@ def required(cls: type[Parametric]) -> dict[str, Any]:
         parameter = field.metadata.get("param")
         if (
             parameter is None
+            or field.name in values
             or field.default is not dataclasses.MISSING
             or field.default_factory is not dataclasses.MISSING
         ):

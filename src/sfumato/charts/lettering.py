@@ -69,17 +69,22 @@ def _threshold(plane: Plane, clutter: Clutter) -> list[Any]:
     if limit is None or not plane.outer:
         return []
     y = plane.pixel(plane.sheet.u_axis.high, limit)[1]
+    return threshold_words(limit, y, plane.width, clutter, plane.y())
+
+
+def threshold_words(limit: float, y: float, width: float, clutter: Clutter, axis: alt.Y) -> list[Any]:
+    """Name the level line of a threshold, so many pixels from the top, where the words cover least; `axis` reads field r."""
     spots = [
         Spot(Box(start, top, start + text_width(text), top + 13), {"baseline": baseline, "dy": dy}, text)
         for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}")
         for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4))
-        for start in (4.0 + 4 * k for k in range(max(1, int((plane.width - text_width(text)) / 4))))
+        for start in (4.0 + 4 * k for k in range(max(1, int((width - text_width(text)) / 4))))
     ]
-    clutter.add(Box(0, y - 1, plane.width, y + 1), 3 * _RULE)
+    clutter.add(Box(0, y - 1, width, y + 1), 3 * _RULE)
     spot, _ = clutter.best(spots)
     clutter.add(spot.box, _WORDS)
     item = {"r": limit, "text": spot.text, "what": "threshold words"}
-    return marks.words([item], {"align": "left", **spot.style}, **marks.at(x=spot.box.left), y=plane.y())
+    return marks.words([item], {"align": "left", **spot.style}, **marks.at(x=spot.box.left), y=axis)
 
 
 # -- the chosen point

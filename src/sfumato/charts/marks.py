@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 
 from sfumato.charts.placing import text_width
-from sfumato.charts.scales import Axis
+from sfumato.charts.scales import Axis, Floored
 from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SIZE, SOFT, colour_of, shape_of
 
 Rows = list[dict[str, Any]]
@@ -57,13 +57,19 @@ def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None
 
 
 def _scale(axis: Axis) -> alt.Scale:
-    return alt.Scale(type="log" if axis.log else "linear", domain=[axis.low, axis.high], nice=False, zero=False)
+    # clamped, so that zero stands at the foot of an axis that has a place for it
+    foot = True if isinstance(axis, Floored) else alt.Undefined
+    kind: Literal["log", "linear"] = "log" if axis.log else "linear"
+    return alt.Scale(type=kind, domain=[axis.low, axis.high], nice=False, zero=False, clamp=foot)
 
 
 def _ticks(axis: Axis, about: int, **options: Any) -> alt.Axis:
     values = axis.ticks(about)
     plain = all(v == 0 or 1e-4 <= abs(v) < 1e7 for v in values)
-    return alt.Axis(**{"values": values, "format": ",~r" if plain else "~g", **options})
+    form = ",~r" if plain else "~g"
+    if isinstance(axis, Floored):
+        options = {"labelExpr": f"datum.value <= {axis.low * 1.001!r} ? '0' : format(datum.value, '{form}')", **options}
+    return alt.Axis(**{"values": values, "format": form, **options})
 
 
 def series_colour(labels: Sequence[str], legend: alt.Legend | None, field: str = "series") -> alt.Color:

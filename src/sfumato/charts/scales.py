@@ -75,6 +75,52 @@ def _log_values(low: float, high: float, steps: Iterable[float]) -> list[float]:
     return [v for v in values if low <= v <= high]
 
 
+@dataclass(frozen=True)
+class Floored(Axis):
+    """A log axis that has a place for zero: its foot."""
+
+    def at(self, value: float) -> float:
+        """Return where a value is drawn: zero, and what lies below the axis, at its foot."""
+        return max(value, self.low) if self.log else value
+
+    def share(self, value: float) -> float:
+        """Return how far along the axis a value lies."""
+        return super().share(self.at(value))
+
+    def ticks(self, about: int = 6) -> list[float]:
+        """Return readable values, with the foot first; clear of it, so that its label has room."""
+        inner = [t for t in super().ticks(about - 1) if self.share(t) > 0.05]
+        return [self.low, *inner]
+
+
+def risk_axis(values: Iterable[float], ratio: float = 10.0) -> Axis:
+    """Return an axis for numbers that are zero or more: log where the positive ones span more than a decade.
+
+    Zero then stands at the foot of the axis, apart from the smallest positive number.
+    """
+    shown = [float(v) for v in values if math.isfinite(v)]
+    positive = [v for v in shown if v > 0]
+    if any(v < 0 for v in shown) or not wants_log(positive, ratio):
+        top = max(shown, default=0.0)
+        return Axis(min(0.0, 1.05 * min(shown, default=0.0)), 1.06 * top if top > 0 else 1.0, False)
+    axis = Axis.over(positive, True)
+    if len(positive) == len(shown):
+        return axis
+    return Floored(min(positive) * (axis.low / axis.high) ** 0.12, axis.high, True)
+
+
+def use_axis(values: Iterable[float], important: Iterable[float], unmasked: float | None) -> Axis:
+    """Return an axis for utilities, up to the unmasked file's; hopeless recipes far below the important are left off."""
+    shown, kept = list(values), list(important)
+    high = max([*shown, *([] if unmasked is None else [unmasked])], default=1.0)
+    least = high - 0.05 * (abs(high) or 1.0)
+    low, floor = min([least, *shown]), min([least, *(kept or shown)])
+    if floor - low > 2 * (high - floor) and low < 0:
+        low = min(0.0, floor)
+    room = high - low
+    return Axis(low - 0.04 * room, high + 0.03 * room, False)
+
+
 def readable(values: Iterable[float], log: bool) -> list[list[float]]:
     """Return numbers a reader likes within the range of `values`, most liked first, in groups.
 

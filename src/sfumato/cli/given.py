@@ -213,28 +213,34 @@ def utility_of(text: str, columns: Iterable[str], weighted: bool = False) -> Mea
     """Return a utility measure: by its name, "variance_kept; over=salary,income", or that of an estimator."""
     from sfumato.utility import EstimatorUtility
 
-    if text.partition(";")[0].strip() in [*columns] or (named := _named_utility(text)) is None:
+    if text.partition(";")[0].strip() in [*columns] or (named := _named_utility(text, weighted)) is None:
         return EstimatorUtility(estimator(text, columns, weighted))
     return named
 
 
-def utility_measure(text: str) -> Measure:
+def utility_measure(text: str, weighted: bool = False) -> Measure:
     """Return a utility measure by its name, with its parameters after a semicolon."""
-    from sfumato.cli.listing import utility_measures
-
-    if (named := _named_utility(text)) is None:
-        name = text.partition(";")[0].strip()
-        raise ParameterError(unknown_name("utility measure", name, utility_measures(), "the list of utility measures"))
+    if (named := _named_utility(text, weighted, "--measure")) is None:
+        raise ParameterError(no_such_utility(text.partition(";")[0].strip()))
     return named
 
 
-def _named_utility(text: str) -> Measure | None:
+def no_such_utility(name: str) -> str:
+    """Return the sentence for a utility measure that is not there."""
+    from sfumato.cli.listing import utility_measures
+
+    return unknown_name("utility measure", name, utility_measures(), "the list of utility measures")
+
+
+def _named_utility(text: str, weighted: bool = False, option: str = "--utility") -> Measure | None:
+    """Return a utility measure by its name; `weighted` holds where the measure can be weighted, and does not say otherwise."""
     from sfumato.cli.listing import utility_measures
 
     name, _, rest = text.partition(";")
     if (cls := utility_measures().get(name.strip())) is None:
         return None
-    return cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--utility"))
+    facts = settings(cls, (part for part in rest.split(";") if part.strip()), option)
+    return cls.from_dict({"weighted": True, **facts} if weighted and "weighted" in cls.parameters() else facts)
 
 
 def _only_term(formula: str) -> str | None:

@@ -18,10 +18,12 @@ def risk_measures() -> dict[str, type[Measure]]:
 
 
 def utility_measures() -> dict[str, type[Measure]]:
-    """Return every utility measure that can be asked for by its name alone."""
+    """Return every utility measure by name, but for that of an estimator, which is asked for by the estimator itself."""
     from sfumato.contract import Side
+    from sfumato.utility import EstimatorUtility
 
-    return {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY and not _needed(cls)}
+    utilities = {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY}
+    return {name: cls for name, cls in utilities.items() if not issubclass(cls, EstimatorUtility)}
 
 
 def _measures() -> dict[str, type[Measure]]:
@@ -31,11 +33,6 @@ def _measures() -> dict[str, type[Measure]]:
     return {name: cls for name, cls in classes.items() if not issubclass(cls, Combination)}
 
 
-def _needed(cls: type[Parametric]) -> list[str]:
-    defaults = {f.name: f.default for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    return [name for name in cls.parameters() if defaults[name] is dataclasses.MISSING]
-
-
 def masks() -> dict[str, type[Parametric]]:
     """Return every mask by name."""
     from sfumato.contract import registered
@@ -43,9 +40,9 @@ def masks() -> dict[str, type[Parametric]]:
     return registered("mask")
 
 
-def show_measures(screen: Screen, name: str | None) -> None:
-    """Print every risk measure in a line, or one with its parameters; as JSON all that is known in both cases."""
-    known = risk_measures()
+def show_measures(screen: Screen, name: str | None, command: str = "risk", example: str = "k_anonymity") -> None:
+    """Print every measure of a command in a line, or one with its parameters; as JSON all that is known in both cases."""
+    known = risk_measures() if command == "risk" else utility_measures()
     if name is not None or screen.as_json:
         show(screen, known if name is None else {name: known[name]}, "measures")
         return
@@ -53,7 +50,7 @@ def show_measures(screen: Screen, name: str | None) -> None:
     for n in sorted(known):
         screen.say(f"  {n:<{width}}  {_summary(known[n])}")
     screen.say()
-    screen.say("The parameters of one, such as k_anonymity: sfumato risk --list --measure k_anonymity")
+    screen.say(f"The parameters of one, such as {example}: sfumato {command} --list --measure {example}")
 
 
 def show_masks(screen: Screen, name: str | None) -> None:

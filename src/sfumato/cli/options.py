@@ -27,10 +27,6 @@ def measure_names(incomplete: str) -> list[str]:
     return [name for name in risk_measures() if name.startswith(incomplete)]
 
 
-Original = Annotated[
-    Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
-]
-Masked = Annotated[Path, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)]
 Weighted = Annotated[
     bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
 ]

@@ -1,32 +1,39 @@
-"""`sfumato utility`: how far estimates from a masked file are from the original's."""
+"""`sfumato utility`: what an analyst keeps in a masked file."""
 
 from __future__ import annotations
 
-import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sfumato.cli.given import estimator, utility_measure
+from sfumato.cli.drawing import check_chart, save_chart
+from sfumato.cli.given import estimator, no_such_utility, utility_measure
 from sfumato.cli.handling import Misuse
-from sfumato.cli.load import load_release
-from sfumato.cli.options import Json, Masked, Original, Read, ReadMasked, SchemaFile, Weighted
-from sfumato.cli.screen import Screen, percent, shown
-from sfumato.errors import ParameterError, SfumatoError
+from sfumato.cli.listing import show_measures, utility_measures
+from sfumato.cli.load import load_like, load_release
+from sfumato.cli.options import OUTPUT, READING, Json, Read, ReadMasked, Replace, SchemaFile, Weighted
+from sfumato.cli.screen import Screen
+from sfumato.cli.utility_page import EXPLAINED, show_estimates, show_measured, show_summary
+from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:
-    from sfumato.contract import Release
-    from sfumato.utility import Estimator
+    from sfumato.contract import Measure, Release
 
-_EXPLAINED = (
-    "This is the error that masking made in this one file. How large it is on average, and how it compares with the "
-    "error of sampling, takes many maskings: sfumato map."
-)
+
+def utility_names(incomplete: str) -> list[str]:
+    """Complete the name of a utility measure."""
+    return [name for name in utility_measures() if name.startswith(incomplete)]
 
 
 def utility(
-    original: Original,
-    masked: Masked,
+    original: Annotated[
+        Path | None,
+        typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False),
+    ] = None,
+    masked: Annotated[
+        Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)
+    ] = None,
     estimators: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,11 +48,16 @@ def utility(
         list[str] | None,
         typer.Option(
             "--measure",
-            help="A measure of the whole file by name: variance_kept, or 'variance_kept; over=salary,income'. It needs --align. "
-            "May be repeated.",
+            help="A measure of the whole file by name, with its parameters after semicolons: granularity, or "
+            "'hellinger; over=age,sex'. --list shows all. May be repeated.",
+            autocompletion=utility_names,
             show_default=False,
         ),
     ] = None,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
+    ] = False,
     target: Annotated[
         Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
     ] = "file",
@@ -54,89 +66,102 @@ def utility(
         str | None,
         typer.Option(
             metavar="rows|COLUMN",
-            help="Which masked record is whose; measures need it, estimates do not (it is checked).",
+            help="Which masked record is whose. Measures that compare record by record need it; the others do not.",
         ),
+    ] = None,
+    holdout: Annotated[
+        Path | None,
+        typer.Option(help="Records that were set aside before masking.", rich_help_panel=READING),
     ] = None,
     schema: SchemaFile = None,
     read: Read = None,
     read_masked: ReadMasked = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Also tell each measure and estimate for every subgroup by this column.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw the page of before and after (.svg or .png).", rich_help_panel=OUTPUT)
+    ] = None,
+    replace: Replace = False,
     as_json: Json = False,
 ) -> None:
-    """Tell how far an analyst's estimates from a masked file are from those of the original.
+    """Tell what masking changed: statistics, distributions, tables and correlations, before and after.
 
-    With one masked file, what can be measured is the error that masking made in it (target = file). Give --estimator,
-    --measure, or both.
+    With --measure or --estimator: how much of the whole is kept, or how far an analyst's estimates from the masked file are
+    from those of the original.
     """
-    if not (estimators or measures):
-        raise Misuse("say what to compare: --estimator, such as --estimator salary, or --measure variance_kept.")
+    screen = Screen(as_json)
+    if list_:
+        show_measures(screen, _only(measures), "utility", "granularity")
+        return
+    if original is None or masked is None:
+        raise Misuse("two files are needed: the original, then the masked one.")
     if target != "file":
         raise ParameterError(
             "one masked file only tells how far its estimates are from the original file's (--target file). How far they "
             "are from the population's takes many maskings of many samples: sfumato map."
         )
-    screen = Screen(as_json)
-    named = [utility_measure(text) for text in measures or ()]
-    if named and align is None:
-        raise Misuse("--measure compares record by record: say with --align which masked record is whose.")
+    check_chart(chart, replace)
+    if by is not None and not (measures or estimators):
+        raise Misuse("--by tells a measure or an estimate for each subgroup: name one with --measure or --estimator.")
+    named = [utility_measure(text, weighted) for text in measures or ()]
+    _check_aligned(named, align)
     release = load_release(screen, original, masked, schema, (read, read_masked), align)
-    scores = [measure.score(release) for measure in named]
-    for score in scores:
-        screen.say(f"{score.measure}: {score.words}.", strong=True)
-    told = _estimates(
-        screen, release, [estimator(t, release.original.schema.names(), weighted) for t in estimators or ()]
-    )
+    if by is not None:
+        release.original.kind(by)  # refuses an unknown name before anything takes long
+    if holdout is not None:
+        from sfumato.contract import Holdout
+
+        release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
+    if chart is not None or not (named or estimators):
+        answer = _before_and_after(screen, release, weighted, chart, shown=not (named or estimators))
+        if not (named or estimators):
+            screen.answer(answer)
+            return
+    measured = show_measured(screen, release, named, by)
+    asked = [estimator(text, release.original.schema.names(), weighted) for text in estimators or ()]
     screen.answer(
         {
             "target": "file",
-            "means": _EXPLAINED,
+            "means": EXPLAINED,
             "records": {"original": len(release.original), "masked": len(release.masked)},
-            "estimates": told,
-            "measures": [score.to_dict() for score in scores],
+            "estimates": show_estimates(screen, release, asked, by),
+            "measures": measured,
         }
     )
 
 
-def _estimates(screen: Screen, release: Release, asked: list[Estimator]) -> list[dict[str, object]]:
-    """Print how far each estimate is off, and return the same as data."""
-    if not asked:
-        return []
-    found = [(e, *_error(e, release)) for e in asked]
-    labels = [e.label() for e in asked]
-    units = [e.unit(release.original.schema) for e in asked]
-    worst = max(range(len(found)), key=lambda i: -1.0 if math.isnan(found[i][2]) else abs(found[i][2]))
-    _, error, share = found[worst]
-    screen.say(f"{_furthest(labels[worst], len(found))} {_off(error, share, units[worst])}.", strong=True)
-    screen.say(f"{len(release.original):,} original and {len(release.masked):,} masked records. {_EXPLAINED}")
-    screen.say()
-    rows = [(labels[i], e, units[i], None if math.isnan(s) else percent(s)) for i, (_, e, s) in enumerate(found)]
-    screen.table(("estimate", "error (masked − original)", "unit", "of the original's"), rows, (1, 3))
-    return [
-        {
-            "estimator": labels[i], "error": e, "relative_error": s, "unit": units[i],
-            "utility": math.inf if e == 0 else 1 / e**2,
-        }
-        for i, (_, e, s) in enumerate(found)
-    ]  # fmt: skip
+def _only(measures: list[str] | None) -> str | None:
+    """Return the name of the one measure whose parameters are asked for."""
+    names = [text.partition(";")[0].strip() for text in measures or ()]
+    if len(names) > 1:
+        raise Misuse("--list shows one measure, or all: give --measure once.")
+    if names and names[0] not in utility_measures():
+        raise ParameterError(no_such_utility(names[0]))
+    return names[0] if names else None
 
 
-def _error(e: Estimator, release: Release) -> tuple[float, float]:
-    """Return masked minus original, and the same as a share of the original's; the estimates themselves stay here."""
-    e.check(release.original)
-    before = e.estimate(release.original, {})
-    try:
-        after = e.estimate(release.masked, {})
-    except SfumatoError as error:
-        raise type(error)(f"in the masked file: {error}") from None
-    off = after - before if abs(after - before) > 1e-12 * abs(before) else 0.0  # less is the computer's rounding
-    return off, off / abs(before) if before else math.nan
+def _check_aligned(named: list[Measure], align: str | None) -> None:
+    from sfumato.contract import Need
+
+    if align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
+        raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
 
 
-def _furthest(label: str, count: int) -> str:
-    return f"Furthest off is {label}:" if count > 1 else f"From the masked file, {label}:"
+def _before_and_after(
+    screen: Screen, release: Release, weighted: bool, chart: Path | None, shown: bool
+) -> dict[str, object]:
+    from sfumato.utility import release_summary
 
-
-def _off(error: float, share: float, unit: str) -> str:
-    if error == 0:
-        return "exactly as in the original"
-    relative = "" if math.isnan(share) else f", {percent(abs(share))} of the original's"
-    return f"off by {shown(abs(error))}{f' {unit}' if unit else ''}{relative}"
+    with screen.progress() as tell:
+        tell("Comparing", 0, 0)
+        summary = release_summary(release, weighted=weighted)
+        if chart is not None:
+            tell("Drawing", 0, 0)
+            save_chart(summary.chart(), chart)
+    return show_summary(screen, summary) if shown else {}

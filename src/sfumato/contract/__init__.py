@@ -7,7 +7,7 @@ from sfumato.contract.holdout import Holdout, hold_out
 from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, check_values, numeric_targets
 from sfumato.contract.matrix import MatrixForm
 from sfumato.contract.measure import Design, DirectMeasure, Measure, Need, reciprocal
-from sfumato.contract.model import NoiseModel, check_covariance
+from sfumato.contract.model import NoiseModel, ReleaseModel, check_covariance
 from sfumato.contract.parameters import Parameter, Parametric, build, find, learned, param, registered
 from sfumato.contract.recipe import Recipe, Step, run_steps
 from sfumato.contract.release import Guarantee, Release
@@ -18,7 +18,7 @@ from sfumato.contract.subgroups import subgroups
 
 __all__ = [
     "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Holdout", "Mask",
-    "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "Scope",
+    "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "ReleaseModel", "Scope",
     "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build",
     "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out", "learned",
     "numeric_targets", "param", "reciprocal", "registered", "run_steps", "subgroups", "success", "wilson",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.measure import Design, Measure
-from sfumato.contract.model import NoiseModel
+from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import param
 from sfumato.contract.release import Release
 from sfumato.contract.score import Side
@@ -102,7 +102,11 @@ class Combination(Measure, abstract=True):
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Combine the parts' formulas, if all have one."""
-        values = [p.analytic(model, snooper) for p in self.parts]
+        return self.by_formula(model, snooper)
+
+    def by_formula(self, model: ReleaseModel, snooper: Snooper) -> float | None:
+        """Combine the parts' formulas, if all have one."""
+        values = [p.by_formula(model, snooper) for p in self.parts]
         known = [v for v in values if v is not None]
         if len(known) < len(values):
             return None

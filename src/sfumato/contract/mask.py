@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind, Rows
@@ -129,6 +131,14 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
         """Return the covariance (k, k) of the noise added to these columns, or None if the method is not additive noise."""
         return None
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what the method makes of normal records, for formulas; None if that is not known.
+
+        Additive noise need only say its `noise`.
+        """
+        added = self.noise(before.names, before.released, schema)
+        return None if added is None else replace(before, noise=before.noise + added)
 
 
 def categorical_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[str, ...]:

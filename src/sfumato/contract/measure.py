@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.model import NoiseModel
+from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Release
 from sfumato.contract.score import Score, Side
@@ -106,6 +106,10 @@ class Measure(Parametric, family="measure", abstract=True):
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the value under a normal model with additive noise, where a formula is known."""
         return None
+
+    def by_formula(self, model: ReleaseModel, snooper: Snooper) -> float | None:
+        """Return the value under whatever model a recipe has, where a formula is known; of additive noise, `analytic`."""
+        return self.analytic(model, snooper) if isinstance(model, NoiseModel) else None
 
     def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
         """Measure one release."""

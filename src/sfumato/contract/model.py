@@ -1,10 +1,12 @@
-"""The model behind analytic curves: normal records with additive noise."""
+"""The models behind analytic curves: normal records, and what a mask makes of them."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +16,68 @@ from sfumato.errors import DataError, ParameterError, listing, unknown_name
 Numbers = NDArray[np.float64]
 
 
+Target = Literal["population", "file"]
+
+
+class ReleaseModel(ABC):
+    """n independent records X ~ N(mean, covariance), and what is known of the records Y that a mask makes of them.
+
+    A mask that is not additive noise offers a model of its own (`Mask.release_model`): how far means and slopes of the
+    released file are off, and how a released record goes with the original one. Each answers None where it has no formula.
+    """
+
+    names: tuple[str, ...]
+    mean: Numbers
+    covariance: Numbers
+    n: int
+    published: Mapping[str, Any]
+    """The recipe's parameters by "step.parameter", for estimators that correct for them."""
+
+    def at(self, name: str) -> int:
+        """Return the position of a column."""
+        if name not in self.names:
+            raise DataError(unknown_name("column", name, self.names, "the model"))
+        return self.names.index(name)
+
+    @abstractmethod
+    def mean_error(self, weights: Numbers, target: Target) -> float | None:
+        """Return the mean squared error of a combination of means, weights of shape (k,)."""
+
+    @abstractmethod
+    def slope_error(self, x: int, y: int, correction: float, target: Target) -> float | None:
+        """Return the mean squared error of `correction` times the least-squares slope of column y on column x."""
+
+    @abstractmethod
+    def joint(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
+        """Return mean (2 + q,) and covariance (2 + q, 2 + q) of (x, y, z...): a value, what is released for it, and covariates.
+
+        `names` are the column and the covariates. None if the model lacks one, if a covariate is masked, or if no record is
+        released for a person.
+        """
+
+    def link(self, m: float, name: str) -> float:
+        """Return how often a snooper who finds the right record with probability m holds the right value of a column.
+
+        Where values change places between records, this is about their places, and `joint` about the values alone.
+        """
+        return m
+
+    extremes: bool = True
+    """Whether what is released for a value depends on it linearly and evenly, so that formulas hold for extreme values too."""
+
+    def prediction_error(self, x: int, given: tuple[int, ...]) -> float | None:
+        """Return the mean squared error of predicting a person's value by a regression that is fitted to the released file.
+
+        Without covariates that is his distance from the released mean: σ²(n - 1)/n, and how far that is off the file's own.
+        """
+        if given:
+            return None
+        off = self.mean_error(np.eye(len(self.names))[x], "file")
+        return None if off is None else float(self.covariance[x, x]) * (self.n - 1) / self.n + off
+
+
 @dataclass(frozen=True, eq=False)
-class NoiseModel:
+class NoiseModel(ReleaseModel):
     """n independent records X ~ N(mean, covariance), released as Y = X + ε with ε ~ N(0, noise) independent of X.
 
     Equation (3.1) of the R-U paper: unmasked columns have zero rows and columns in `noise`.
@@ -37,16 +99,47 @@ class NoiseModel:
             )
         check_covariance(self.covariance, self.names)
 
-    def at(self, name: str) -> int:
-        """Return the position of a column."""
-        if name not in self.names:
-            raise DataError(unknown_name("column", name, self.names, "the model"))
-        return self.names.index(name)
-
     @property
     def released(self) -> Numbers:
         """Covariance of the released columns, shape (k, k)."""
         return self.covariance + self.noise
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether there is any noise."""
+        return bool(self.noise.any())
+
+    def mean_error(self, weights: Numbers, target: Target) -> float | None:
+        """Return c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
+        return float(weights @ (self.released if target == "population" else self.noise) @ weights) / self.n
+
+    def slope_error(self, x: int, y: int, correction: float, target: Target) -> float | None:
+        """Return bias² + variance about the population's slope.
+
+        With S = Σ + Ω the released covariance, the slope has mean S_xy/S_xx and variance (S_yy - S_xy²/S_xx)/((n-3) S_xx):
+        Cases 1 to 3 and (4.3) to (4.7), (5.1) are this with Ω zero on unmasked columns.
+        """
+        if target == "file":
+            return None
+        if self.n <= 3:
+            return math.inf  # E[1/χ²] with n - 1 ≤ 2 degrees of freedom is infinite (ERRATA 0.17)
+        released = self.released
+        mean = correction * released[x, y] / released[x, x]
+        scatter = max(released[y, y] - released[x, y] ** 2 / released[x, x], 0.0)
+        variance = correction**2 * scatter / ((self.n - 3) * released[x, x])
+        return float((mean - self.covariance[x, y] / self.covariance[x, x]) ** 2 + variance)
+
+    def joint(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
+        """Return the moments of (x, x + ε, z...)."""
+        if any(name not in self.names for name in names):
+            return None
+        x, *z = (self.at(name) for name in names)
+        if any(self.noise[i].any() for i in z):
+            return None
+        where = [x, x, *z]
+        covariance = self.covariance[np.ix_(where, where)]
+        covariance[1, 1] += self.noise[x, x]
+        return self.mean[where], covariance
 
 
 def check_covariance(covariance: Numbers, names: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.linked import linked_losses, run_linked
 from sfumato.contract.mask import Mask, Scope
 from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
@@ -209,6 +210,23 @@ class Recipe:
                 return None
             total = total + added
         return total
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what the steps make of normal records, for formulas; None if that is not known.
+
+        Noise may follow noise. A step with a model of its own, such as a swap, stands alone but for steps that change nothing.
+        """
+        now: ReleaseModel | None = before
+        for step in self.steps:
+            if isinstance(now, NoiseModel):
+                now = step.mask.release_model(now, schema)
+            else:
+                added = step.mask.noise(before.names, before.covariance, schema)
+                if added is None or added.any():
+                    return None
+            if now is None:
+                return None
+        return None if now is None else replace(now, published=self.told())  # type: ignore[type-var]
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the steps together as M = AXB + C on the numbers that they mask; refused if a step is no matrix mask.

@@ -143,7 +143,7 @@ def _better(found: Verdict, verdicts: Sequence[Verdict]) -> bool:
     best = max(verdicts, key=lambda v: v.rank)
     if found.safe and best.safe:
         gains = [v.gain for v in verdicts if math.isfinite(v.gain)]
-        return found.gain > best.gain + 1e-3 * (max(gains) - min(gains))
+        return found.gain > best.gain + 2e-4 * (max(gains) - min(gains))
     return found.rank > best.rank
 
 

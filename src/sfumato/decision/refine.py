@@ -54,10 +54,15 @@ def propose(
     centre = np.array(points[best])
     candidates = _candidates(family, centre, reach, generator)
     tried = {str(family.settings(p)) for p in points}
-    fresh = [c for c in candidates if str(family.settings(c)) not in tried]
+    x = np.array(points)
+    apart = [float(np.abs(x - np.array(c)).max(axis=1).min()) for c in candidates]
+    fresh = [
+        c for c, far in zip(candidates, apart, strict=True)
+        if far > reach.radius / 12 and str(family.settings(c)) not in tried
+    ]  # fmt: skip
     if not fresh:
         return None
-    x, new = np.array(points), np.array(fresh)
+    new = np.array(fresh)
     weight = np.exp(-0.5 * (np.abs(x - centre).max(axis=1) / reach.radius) ** 2) + 1e-5
     excess = np.clip([v.excess for v in verdicts], -_CLIP, _CLIP)
     gain = np.array([v.gain for v in verdicts])

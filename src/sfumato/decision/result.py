@@ -72,6 +72,8 @@ class SearchResult:
     draws: Draws
     taken_up: int = 0
     """How many points were found in the file of an earlier, interrupted search."""
+    whole: tuple[Numbers, ...] = field(default=(), repr=False)
+    """What each measure observed of the file as it is."""
 
     def of_side(self, side: Side) -> tuple[int, ...]:
         """Return the positions of the risk or utility measures."""
@@ -133,6 +135,9 @@ class SearchResult:
         paths = tuple(dict.fromkeys(p for f in self.families for p in f.over))
         chances = self._chances(*self._plane(None, None)) if self.points else np.empty(0)
         rows: list[dict[str, Any]] = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seen = zip(self.measures, self.whole, strict=True) if self.whole else ()
+            unmasked = [float(m.value(o.mean(axis=0))) for m, o in seen] or [np.nan] * len(self.measures)
         for p, (look, fresh) in enumerate(self.points):
             verdict = self.judge.verdict(look, own=fresh)
             about = {
@@ -150,6 +155,7 @@ class SearchResult:
                         "scenario": self._scenario(i) if risk else "", "value": value, "low": low, "high": high,
                         "limit": self.judge.limit(look, i, fresh) if risk else np.nan,
                         "threshold": self.judge.thresholds[i] if risk else np.nan,
+                        "unmasked": np.nan if risk else unmasked[i],
                         "meets": verdict.safe, "chosen": chosen, "probability": chances[p],
                     }
                 )  # fmt: skip

@@ -206,7 +206,7 @@ class _Search:
         return SearchResult(
             self.families, self.trials.measures, self.names, self.scenarios, self.race.judge, self.trials.data,
             tuple(self._looks()), tuple(finals.confirmed), winner, dict(self._refused(left)), self.trials.draws,
-            self.trials.archive.taken_up,
+            self.trials.archive.taken_up, tuple(self.whole),
         )  # fmt: skip
 
     def _looks(self) -> list[Look]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _MANY = 10_000
 """Below so many records it does not matter how distinct values are kept."""
+_DAY = 86_400e6
+"""Microseconds of a day."""
 
 
 class Kind(StrEnum):
@@ -168,6 +170,15 @@ class Column:
             arrow = arrow.cast(pa.int8())
         floats = pc.cast(arrow, pa.float64(), safe=False)
         return np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
+
+    @cached_property
+    def days(self) -> NDArray[np.float64]:
+        """A column of dates in days since 1970, NaN where missing; times of day are fractions."""
+        import pyarrow as pa
+
+        zone = getattr(self.arrow.type, "tz", None)
+        ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
+        return np.asarray(ticks.to_numpy(zero_copy_only=False), np.float64) / _DAY
 
     @cached_property
     def codes(self) -> tuple[NDArray[np.int32], list[Any]]:

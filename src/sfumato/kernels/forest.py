@@ -140,6 +140,12 @@ def grow_forest(
     ]
 
 
+def grow_tree(bins: NDArray[np.int64], code: NDArray[np.int64], value: Numbers, k: int, smallest: int) -> Tree:
+    """Grow one tree on all rows, each split chosen among all columns; see `grow_forest`. Nothing is random."""
+    rows, state = np.arange(len(bins)), np.zeros(1, np.uint64)
+    return Tree(*_grow(bins, code, value, rows, bins.shape[1], k, smallest, state))
+
+
 @numba.njit(cache=True, nogil=True)
 def _predict(column, cut, left, value, bins, out):  # type: ignore[no-untyped-def]
     for row in range(bins.shape[0]):

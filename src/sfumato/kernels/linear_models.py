@@ -16,28 +16,44 @@ def ridge(x: Numbers, y: Numbers, penalty: float) -> tuple[float, Numbers]:
     return level - float(centre @ slopes), slopes
 
 
-def multinomial(x: Numbers, code: NDArray[np.int64], k: int, penalty: float) -> tuple[Numbers, Numbers]:
+def multinomial(
+    x: Numbers, code: NDArray[np.int64], k: int, penalty: float, weights: Numbers | None = None
+) -> tuple[Numbers, Numbers]:
     """Return intercepts (k,) and slopes (q, k) of a multinomial logistic regression.
 
-    They minimise -Σ log P(class) + penalty / 2 · |slopes|²; intercepts are free. x has shape (n, q), `code` (n,) is below k.
+    They minimise -Σ w log P(class) + penalty / 2 · |slopes|²; intercepts are free. x has shape (n, q), `code` (n,) is below k,
+    `weights` (n,) are 1 if not given. The search is in coordinates in which the columns are uncorrelated, as Böhning's (1992)
+    bound of the curvature suggests: it takes a tenth of the steps.
     """
+    from scipy.linalg import solve_triangular
     from scipy.optimize import minimize
 
     n, q = x.shape
+    w = np.ones(n) if weights is None else weights
+    total, rows = float(w.sum()), np.arange(n)
     hit = np.zeros((n, k))
-    hit[np.arange(n), code] = 1.0
-    shares = np.clip(hit.mean(axis=0), 1e-6, None)
-    start = np.concatenate([np.log(shares), np.zeros(q * k)])
+    hit[rows, code] = 1.0
+    start = np.concatenate([np.log(np.clip(w @ hit / total, 1e-6, None)), np.zeros(q * k)])
+    centre = w @ x / total
+    z = (x - centre) * np.sqrt(w)[:, None]
+    curvature = (z.T @ z / 2 + max(penalty, 1e-9 * total) * np.eye(q)) / total
+    turn = solve_triangular(np.linalg.cholesky(curvature), np.eye(q), lower=True).T  # slopes = turn @ theta
+    v = (x - centre) @ turn
 
     def loss(theta: Numbers) -> tuple[float, Numbers]:
-        slopes = theta[k:].reshape(q, k)
-        p = probabilities(theta[:k], slopes, x)
-        value = -np.log(np.maximum(p[np.arange(n), code], 1e-300)).sum() + penalty / 2 * (slopes**2).sum()
-        off = p - hit
-        return value / n, np.concatenate([off.sum(axis=0), (x.T @ off + penalty * slopes).ravel()]) / n
+        part = theta[k:].reshape(q, k)
+        slopes = turn @ part
+        eta = theta[:k] + v @ part
+        eta -= eta.max(axis=1, keepdims=True)
+        e = np.exp(eta)
+        sums = e.sum(axis=1)
+        value = float(w @ (np.log(sums) - eta[rows, code])) + penalty / 2 * float((slopes**2).sum())
+        off = (e / sums[:, None] - hit) * w[:, None]
+        return value / total, np.concatenate([off.sum(axis=0), (v.T @ off + penalty * turn.T @ slopes).ravel()]) / total
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7})
-    return found.x[:k], found.x[k:].reshape(q, k)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-7})
+    slopes = turn @ found.x[k:].reshape(q, k)
+    return found.x[:k] - centre @ slopes, slopes
 
 
 def probabilities(intercepts: Numbers, slopes: Numbers, x: Numbers) -> Numbers:

@@ -8,9 +8,20 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, Scope, categorical_targets, learned, param
+from sfumato.contract import (
+    Draws,
+    Guarantee,
+    Mask,
+    NoiseModel,
+    ReleaseModel,
+    Scope,
+    categorical_targets,
+    learned,
+    param,
+)
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.kernels.classes import classes
+from sfumato.masks.swap_model import SwapModel, random_pairs
 from sfumato.microdata import Batch, Microdata, by_level
 from sfumato.schema import Level, Schema
 
@@ -152,6 +163,13 @@ class DataSwap(Mask):
         keys = batch.schema.names(role="key") or (*self.names, *self._agree())
         label, sizes = classes([batch.column(name).codes[0] for name in keys], len(batch))
         return sizes[label]
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what random pairs of all records do to normal data; None if the pairs are not random."""
+        chosen = self.keep or self.margins or self.target != "random" or self.columns is None
+        if chosen or any(schema[n].level is Level.HOUSEHOLD for n in self.columns or ()):
+            return None
+        return SwapModel.of(before, {self.columns or (): random_pairs(before.n, self._pairs(before.n))}, extremes=True)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that every table is the one it was, and count the records whose values changed."""

@@ -8,7 +8,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.contract import (
+    Draws,
+    Guarantee,
+    Mask,
+    NoiseModel,
+    ReleaseModel,
+    Scope,
+    check_numbers,
+    learned,
+    numeric_targets,
+    param,
+)
 from sfumato.engines import Column, Rows
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.masks.conditional_normal import (
@@ -18,6 +29,8 @@ from sfumato.masks.conditional_normal import (
     check_spread,
     standard_normals,
 )
+from sfumato.masks.given_columns import describes_household
+from sfumato.masks.synthesis_model import FullSynthesisModel, PartialSynthesisModel
 from sfumato.masks.synthetic import Originals, new_ids, synthetic_schema
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Schema
@@ -71,6 +84,14 @@ class NormalSynthesis(ConditionalNormal):
                 new[name] = np.where(np.isnan(batch.numbers(name)), np.nan, values)
                 out = out.replace(name, partial(np.asarray, values))
         return out
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what synthesis given numbers does to normal records; None for household columns."""
+        masked = self.columns or tuple(n for n in schema.names(role="confidential") if n in before.names)
+        given = self.given_names(masked, schema)
+        if any(describes_household(schema, n) for n in (*masked, *given) if n in schema):
+            return None
+        return PartialSynthesisModel.of(before, masked, given, self.implicates, self.proper)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Say what the released values depend on."""
@@ -162,6 +183,10 @@ class FullNormalSynthesis(Mask):
         for name in drawn.targets:
             out = out.replace(name, partial(np.asarray, y[name]))
         return out
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what new records drawn from normal ones are like."""
+        return FullSynthesisModel.of(before, self.columns, self.size, self.implicates, self.proper)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Count the synthetic records that agree with an original one in every column."""

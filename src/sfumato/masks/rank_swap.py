@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, Scope, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, NoiseModel, ReleaseModel, Scope, learned, numeric_targets, param
 from sfumato.errors import DataError, ParameterError, listing
 from sfumato.kernels.classes import classes
+from sfumato.masks.swap_model import Kept, SwapModel, rank_pairs
 from sfumato.microdata import Batch, Microdata, check_numeric
-from sfumato.schema import Schema
+from sfumato.schema import Level, Schema
 
 Rows = NDArray[np.integer[Any]]
 
@@ -123,6 +124,16 @@ class RankSwap(Mask):
             uniforms[tied] = draws.uniforms(ids[tied], f"{name} ties")
             order = shuffled_ties(order, ranked.ties, uniforms)
         return partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what swapping each column does to normal data, for large files; None with strata or household columns."""
+        columns = [n for n in self.columns or schema.names(role="confidential") if n in before.names]
+        if self.within or any(schema[n].level is Level.HOUSEHOLD for n in columns):
+            return None
+        groups: dict[tuple[str, ...], Kept] = {
+            (n,): rank_pairs(before.n, int(self._limit(n) * before.n + 1e-9)) for n in columns
+        }
+        return SwapModel.of(before, groups, extremes=False)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify on the released values that each column's distribution is kept and that no rank moved past the limit."""

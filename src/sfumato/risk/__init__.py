@@ -25,6 +25,7 @@ from sfumato.risk.log_linear import LogLinearRisk
 from sfumato.risk.match_risk import MatchRisk
 from sfumato.risk.membership import Membership
 from sfumato.risk.population_uniques import PopulationUniques
+from sfumato.risk.prediction_risk import PredictionRisk
 from sfumato.risk.profile import RiskProfile, risk_profile
 from sfumato.risk.rapid import RAPID
 from sfumato.risk.reidentification import Reidentification
@@ -81,6 +82,7 @@ __all__ = [
     "Membership",
     "PopulationUniques",
     "PowerWeights",
+    "PredictionRisk",
     "ProbabilisticLinkage",
     "RankLinkage",
     "Reidentification",

@@ -10,12 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sfumato.contract import Measure, Need, NoiseModel, Release, Score, Side, Snooper, learned, param, reciprocal
+from sfumato.contract import (
+    Measure,
+    Need,
+    NoiseModel,
+    Release,
+    ReleaseModel,
+    Score,
+    Side,
+    Snooper,
+    learned,
+    param,
+    reciprocal,
+)
 from sfumato.contract.score import digits
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.microdata import Microdata, check_numeric
-from sfumato.risk.prediction import candidates, joint_moments, model_error, naive, record_errors, spread_between
+from sfumato.risk.prediction import candidates, model_error, naive, record_errors, spread_between
 from sfumato.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -136,19 +148,21 @@ class AttributeRisk(Measure):
         if m == 1 and np.array_equal(x, y):
             return np.zeros(len(x))  # not masked: known exactly, whatever rounding says of a regression
         true = self._true_moments(outcome, snooper)
-        mean, joint = true or (known.mean(axis=0), np.cov(known, rowvar=False, bias=True))
-        choices = candidates(snooper, joint)
+        mean, joint, held = true or (known.mean(axis=0), np.cov(known, rowvar=False, bias=True), m)
+        choices = candidates(snooper, joint, held)
         if true is not None:  # he chooses once, not anew for each sample
-            choices = [min(choices, key=lambda p: model_error(p, joint, m, 1.0))]
+            choices = [min(choices, key=lambda p: model_error(p, joint, held, 1.0))]
         return min((record_errors(p, x, y, z, m, mean) for p in choices), key=lambda e: float(e.mean()))
 
-    def _true_moments(self, outcome: Release, snooper: Snooper) -> tuple[Numbers, Numbers] | None:
-        """Return mean and covariance of (x, y, z...) in the population, where that is known."""
+    def _true_moments(self, outcome: Release, snooper: Snooper) -> tuple[Numbers, Numbers, float] | None:
+        """Return mean and covariance of (x, y, z...) in the population, and how often he holds the right value, where known."""
         if self.population is None or outcome.recipe is None:
             return None
-        model = self.population
-        noise = outcome.recipe.noise(model.names, model.covariance, outcome.original.schema)
-        return None if noise is None else joint_moments(model, noise, (self.column, *snooper.covariates))
+        model = outcome.recipe.release_model(self.population, outcome.original.schema)
+        found = None if model is None else model.joint((self.column, *snooper.covariates))
+        if model is None or found is None:
+            return None
+        return *found, model.link(snooper.match_probability, self.column)
 
     def value(self, means: Numbers) -> Numbers:
         """Return the reciprocal of the mean squared error."""
@@ -187,15 +201,19 @@ class AttributeRisk(Measure):
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the risk under the normal model: (4.8) for the naive snooper, corrected by ERRATA 0.3 for the Bayes one."""
-        found = joint_moments(model, model.noise, (self.column, *snooper.covariates))
-        if found is None:
+        return self.by_formula(model, snooper)
+
+    def by_formula(self, model: ReleaseModel, snooper: Snooper) -> float | None:
+        """Return the risk under the model of any recipe that releases a record for each person."""
+        found = model.joint((self.column, *snooper.covariates))
+        if found is None or not (self.everyone or model.extremes):
             return None
         _, joint = found
         if not joint[0, 0] > 0:
             return math.inf  # a constant is known without looking (ERRATA 0.18)
         spread = 1.0 if self.everyone else spread_between(self.low, self.high)
-        m = snooper.match_probability
-        best = min(candidates(snooper, joint), key=lambda p: model_error(p, joint, m, 1.0))
+        m = model.link(snooper.match_probability, self.column)
+        best = min(candidates(snooper, joint, m), key=lambda p: model_error(p, joint, m, 1.0))
         error = model_error(best, joint, m, spread)
         return float(reciprocal(np.asarray(error if error > 1e-14 * joint[0, 0] else 0.0)))  # less is rounding
 

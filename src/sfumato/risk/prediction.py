@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sfumato.contract import NoiseModel, Snooper
+from sfumato.contract import Snooper
 
 Numbers = NDArray[np.float64]
 
@@ -63,8 +63,8 @@ def without_release(covariance: Numbers) -> Prediction:
     return Prediction(0.0, weights, True)
 
 
-def candidates(snooper: Snooper, covariance: Numbers) -> list[Prediction]:
-    """Return the predictions open to a snooper; the one with the smallest error is his.
+def candidates(snooper: Snooper, covariance: Numbers, m: float) -> list[Prediction]:
+    """Return the predictions open to a snooper who holds the right value with probability m; the one of least error is his.
 
     A Bayes snooper who is not told the noise level cannot weigh the released value against what else he knows, but he
     can use either alone (a regression of the released column on unmasked ones is unbiased whatever the noise).
@@ -73,24 +73,8 @@ def candidates(snooper: Snooper, covariance: Numbers) -> list[Prediction]:
     if snooper.strategy == "naive":
         return [naive(q)]
     if snooper.parameter_published:
-        return [best_linear(covariance, snooper.match_probability)]
+        return [best_linear(covariance, m)]
     return [naive(q), without_release(covariance)]
-
-
-def joint_moments(model: NoiseModel, noise: Numbers, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
-    """Return mean (2 + q,) and covariance (2 + q, 2 + q) of (x, y, z...) under a normal model with this noise.
-
-    `names` are the masked column and the covariates; None if the model lacks one, or the noise touches a covariate.
-    """
-    if any(name not in model.names for name in names):
-        return None
-    x, *z = (model.at(name) for name in names)
-    if any(noise[i].any() for i in z):
-        return None
-    where = [x, x, *z]
-    covariance = model.covariance[np.ix_(where, where)]
-    covariance[1, 1] += noise[x, x]
-    return model.mean[where], covariance
 
 
 def record_errors(p: Prediction, x: Numbers, y: Numbers, z: Numbers, m: float, mean: Numbers) -> Numbers:

@@ -151,9 +151,9 @@ class Evaluator:
             if model is None:
                 continue
             for p, recipe in enumerate(recipes):
-                noise = recipe.noise(model.names, model.covariance, self.source.schema)
-                if noise is not None:
-                    value = measure.analytic(replace(model, noise=noise, published=recipe.told()), self.snooper)
+                released = recipe.release_model(model, self.source.schema)
+                if released is not None:
+                    value = measure.by_formula(released, self.snooper)
                     found[p] = np.nan if value is None else value
         return values
 

@@ -17,7 +17,7 @@ from sfumato.contract import Release, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, unknown_name
 from sfumato.microdata import Microdata
-from sfumato.schema import Role
+from sfumato.schema import Role, Scale
 from sfumato.utility.estimators import WEIGHTED, survey_weights
 
 Numbers = NDArray[np.float64]
@@ -55,6 +55,8 @@ def compared_columns(data: Microdata, over: Sequence[str] | None, kinds: Collect
             return tuple(over)
         raise DataError("no column is named to be compared; name at least one, or leave `over` out for all.")
     found = tuple(a.name for a in data.schema if a.role in COMPARED and data.kind(a.name) in kinds)
+    if frozenset(kinds) == NUMBER:  # numbers that the schema calls unordered are codes of categories
+        found = tuple(n for n in found if data.schema[n].scale is Scale.ORDERED)
     if not found:
         raise NotApplicable(f"there is no column of {words} to compare (a key, confidential or other column).")
     return found

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import NoiseModel, Parametric, param
+from sfumato.contract import NoiseModel, Parametric, ReleaseModel, param
 from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.kernels.linear import regression_sums
 from sfumato.microdata import Microdata, check_numeric
@@ -50,8 +50,8 @@ class Estimator(Parametric, family="estimator", abstract=True):
         for name in self.columns() or ():
             check_numeric(data, name)
 
-    def mse(self, model: NoiseModel, target: Target) -> float | None:
-        """Return its mean squared error under a normal model with additive noise, where a formula is known."""
+    def mse(self, model: ReleaseModel, target: Target) -> float | None:
+        """Return its mean squared error in files released under a normal model, where a formula is known."""
         return None
 
     def true_value(self, model: NoiseModel) -> float | None:
@@ -114,14 +114,14 @@ class MeanCombination(Estimator):
         """Return Σ weight × population mean."""
         return float(sum(weight * model.mean[model.at(name)] for name, weight in self.weights.items()))
 
-    def mse(self, model: NoiseModel, target: Target) -> float | None:
-        """Return c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
+    def mse(self, model: ReleaseModel, target: Target) -> float | None:
+        """Return its error: under additive noise, c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
         if self.weighted or any(n not in model.names for n in self.weights):
             return None
         c = np.zeros(len(model.names))
         for name, weight in self.weights.items():
             c[model.at(name)] = weight
-        return float(c @ (model.released if target == "population" else model.noise) @ c) / model.n
+        return model.mean_error(c, target)
 
 
 class Mean(Estimator):
@@ -157,7 +157,7 @@ class Mean(Estimator):
         """Return the population mean."""
         return float(model.mean[model.at(self.column)])
 
-    def mse(self, model: NoiseModel, target: Target) -> float | None:
+    def mse(self, model: ReleaseModel, target: Target) -> float | None:
         """Return (σ² + ω²) / n about the population's mean, ω² / n about the file's own."""
         return self._combination().mse(model, target)
 
@@ -223,25 +223,14 @@ class Slope(Estimator):
         i, j = model.at(self.x), model.at(self.y)
         return float(model.covariance[i, j] / model.covariance[i, i])
 
-    def mse(self, model: NoiseModel, target: Target) -> float | None:
-        """Return bias² + variance about the population's slope.
-
-        With S = Σ + Ω the released covariance, the slope has mean S_xy/S_xx and variance (S_yy - S_xy²/S_xx)/((n-3) S_xx):
-        Cases 1 to 3 and (4.3) to (4.7), (5.1) are this with Ω zero on unmasked columns.
-        """
-        if target == "file" or self.weighted or self.x not in model.names or self.y not in model.names:
+    def mse(self, model: ReleaseModel, target: Target) -> float | None:
+        """Return bias² + variance about the population's slope; see `NoiseModel.slope_error`."""
+        if self.weighted or self.x not in model.names or self.y not in model.names:
             return None
-        if model.n <= 3:
-            return math.inf  # E[1/χ²] with n - 1 ≤ 2 degrees of freedom is infinite (ERRATA 0.17)
         i, j = model.at(self.x), model.at(self.y)
-        released = model.released
-        if not model.covariance[i, i] > 0:
+        if model.n > 3 and not model.covariance[i, i] > 0:
             raise DataError(f"'{self.x}' is constant in the model, so it has no slope.")
-        correction = self._correction(model.published)
-        mean = correction * released[i, j] / released[i, i]
-        scatter = max(released[j, j] - released[i, j] ** 2 / released[i, i], 0.0)
-        variance = correction**2 * scatter / ((model.n - 3) * released[i, i])
-        return float((mean - model.covariance[i, j] / model.covariance[i, i]) ** 2 + variance)
+        return model.slope_error(i, j, self._correction(model.published), target)
 
 
 class Function(Estimator):

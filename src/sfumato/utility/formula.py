@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from sfumato.utility.estimators import WEIGHTED, Estimator, check_flag, survey_w
 
 Numbers = NDArray[np.float64]
 Term = tuple[tuple[str, str], ...]
+Levels = Mapping[str, Sequence[Any]]
 TRANSFORMS = {
     "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square, "exp": np.exp,
 }  # fmt: skip
@@ -96,8 +97,7 @@ class Formula(Estimator):
 
     @cached_property
     def _named(self) -> tuple[str, ...]:
-        response, terms, _ = parse(self.formula)
-        return tuple(dict.fromkeys([response[1], *(column for term in terms for _, column in term)]))
+        return named_in(self.formula)
 
     def label(self) -> str:
         """Return the formula and the term."""
@@ -116,20 +116,10 @@ class Formula(Estimator):
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return the coefficient over the records that have all the columns."""
         batch = data.batch(self._named)
-        response, terms, intercept = parse(self.formula)
-        blocks, names = [np.ones((len(batch), 1))] if intercept else [], ["Intercept"] if intercept else []
-        margins: set[frozenset[tuple[str, str]]] = {frozenset(t) for t in terms} | (
-            {frozenset()} if intercept else set()
-        )
-        for term in terms:
-            block, levels = _term(batch, term, margins)
-            if len(term) == 1 and _is_category(batch, *term[0]):
-                margins.add(frozenset())  # all levels of a category add up to an intercept
-            blocks.append(block)
-            names += levels
+        terms, names = design_of(batch, self.formula)
         if self.term not in names:
             raise DataError(_unknown_term(str(self.term), self.formula))
-        design = np.concatenate([*blocks, _number(batch, response)[:, None]], axis=1)
+        design = np.concatenate([terms, response_of(batch, self.formula)[:, None]], axis=1)
         if self.weighted:
             weights = survey_weights(data)
             design = design[weights > 0] * np.sqrt(weights[weights > 0])[:, None]
@@ -148,6 +138,35 @@ class Formula(Estimator):
         if intercept:
             values["Intercept"] = model.mean[y] - found @ model.mean[x]
         return float(values[self.term]) if self.term in values else None
+
+
+def named_in(formula: str) -> tuple[str, ...]:
+    """Return the columns of a formula, the response first."""
+    response, terms, _ = parse(formula)
+    return tuple(dict.fromkeys([response[1], *(column for term in terms for _, column in term)]))
+
+
+def design_of(batch: Batch, formula: str, levels: Levels | None = None) -> tuple[Numbers, list[str]]:
+    """Return the terms' columns, shape (n, k), and the names of their coefficients.
+
+    `levels` gives the categories of a column and their order, where those of the batch itself do not serve; a value that is
+    not among them is missing. Records with a missing value have NaN.
+    """
+    _, terms, intercept = parse(formula)
+    blocks, names = [np.ones((len(batch), 1))] if intercept else [], ["Intercept"] if intercept else []
+    margins: set[frozenset[tuple[str, str]]] = {frozenset(t) for t in terms} | ({frozenset()} if intercept else set())
+    for term in terms:
+        block, titles = _term(batch, term, margins, levels or {})
+        if len(term) == 1 and is_category(batch, *term[0]):
+            margins.add(frozenset())  # all levels of a category add up to an intercept
+        blocks.append(block)
+        names += titles
+    return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(batch), 0)), names
+
+
+def response_of(batch: Batch, formula: str) -> Numbers:
+    """Return the numbers on the left of a formula, shape (n,); NaN where missing."""
+    return _number(batch, parse(formula)[0])
 
 
 def _unknown_term(term: str, formula: str) -> str:
@@ -171,46 +190,56 @@ def _number(batch: Batch, factor: tuple[str, str]) -> Numbers:
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _term(batch: Batch, term: Term, margins: set[frozenset[tuple[str, str]]]) -> tuple[Numbers, list[str]]:
+def _term(
+    batch: Batch, term: Term, margins: set[frozenset[tuple[str, str]]], levels: Levels
+) -> tuple[Numbers, list[str]]:
     """Return a term's columns (n, k) and their names; products run over the factors' columns.
 
     A category has all its levels where the term without it is not in the model, as in R: y ~ C(g):x has a slope of x
     for every level of g, y ~ x + C(g):x one for x and differences from the first level's.
     """
     whole = [frozenset(term) - {factor} not in margins for factor in term]
-    block, names = _factor_block(batch, *term[0], whole[0])
+    block, names = _factor_block(batch, *term[0], whole[0], levels)
     for (function, column), every in zip(term[1:], whole[1:], strict=True):
-        part, levels = _factor_block(batch, function, column, every)
+        part, titles = _factor_block(batch, function, column, every, levels)
         block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), -1)
-        names = [f"{a}:{b}" for a in names for b in levels]
+        names = [f"{a}:{b}" for a in names for b in titles]
     return block, names
 
 
-def _factor_block(batch: Batch, function: str, column: str, every: bool) -> tuple[Numbers, list[str]]:
-    if _is_category(batch, function, column):
-        return _dummies(batch, column, every)
+def _factor_block(batch: Batch, function: str, column: str, every: bool, levels: Levels) -> tuple[Numbers, list[str]]:
+    if is_category(batch, function, column):
+        return _dummies(batch, column, every, levels.get(column))
     return _number(batch, (function, column))[:, None], [_title(((function, column),))]
 
 
-def _is_category(batch: Batch, function: str, column: str) -> bool:
+def is_category(batch: Batch, function: str, column: str) -> bool:
+    """Whether a factor of a formula stands for the levels of a category."""
     return function == "C" or (
         not function and batch.column(column).kind is Kind.CATEGORY and not batch.schema[column].values
     )
 
 
-def _dummies(batch: Batch, column: str, every: bool) -> tuple[Numbers, list[str]]:
+def levels_of(batch: Batch, column: str) -> list[Any]:
+    """Return the values of a category that are not missing, in order."""
+    missing = {str(m) for m in batch.schema[column].missing}
+    return [v for v in batch.column(column).codes[1] if str(v) not in missing]
+
+
+def _dummies(batch: Batch, column: str, every: bool, given: Sequence[Any] | None) -> tuple[Numbers, list[str]]:
     def make() -> tuple[Numbers, list[str]]:
         codes, values = source.codes
-        missing = {str(m) for m in batch.schema[column].missing}
-        kept = [i for i, v in enumerate(values) if str(v) not in missing]
-        gap = ~np.isin(codes, kept)
-        shown = kept if every else kept[1:]
-        out = np.where(gap[:, None], np.nan, (codes[:, None] == np.array(shown, int)).astype(float))
-        return out, [f"C({column})[{values[i]}]" for i in shown]
+        levels = levels_of(batch, column) if given is None else given
+        place = {v: i for i, v in enumerate(levels)}
+        at = np.array([*(place.get(v, -1) for v in values), -1])[codes]
+        shown = range(0 if every else 1, len(levels))
+        out = np.where(at[:, None] < 0, np.nan, (at[:, None] == np.array(shown, int)).astype(float))
+        return out, [f"C({column})[{levels[i]}]" for i in shown]
 
     source = batch.column(column)
     made: tuple[Numbers, list[str]] = source.remember(
-        ("dummies", every, tuple(map(str, batch.schema[column].missing))), make
+        ("dummies", every, tuple(map(str, batch.schema[column].missing)), given if given is None else tuple(given)),
+        make,
     )
     return made
 

@@ -8,7 +8,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Design, Measure, NoiseModel, Release, Score, Side, Snooper, learned, param, reciprocal
+from sfumato.contract import (
+    Design,
+    Measure,
+    NoiseModel,
+    Release,
+    ReleaseModel,
+    Score,
+    Side,
+    Snooper,
+    learned,
+    param,
+    reciprocal,
+)
 from sfumato.contract.score import digits
 from sfumato.errors import ParameterError
 from sfumato.microdata import Microdata
@@ -111,5 +123,9 @@ class EstimatorUtility(Measure):
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the utility under the normal model, where the estimator's error has a formula."""
+        return self.by_formula(model, snooper)
+
+    def by_formula(self, model: ReleaseModel, snooper: Snooper) -> float | None:
+        """Return the utility under the model of any recipe, where the estimator's error has a formula."""
         mse = self.estimator.mse(model, self.target)
         return None if mse is None else float(reciprocal(np.asarray(mse)))

@@ -12,9 +12,9 @@ from sfumato.contract import Measure, Need, NoiseModel, Release, Side, Snooper, 
 from sfumato.contract.score import digits
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, listing
-from sfumato.kernels.moments import is_constant
 from sfumato.microdata import Microdata, check_numeric
 from sfumato.schema import Schema
+from sfumato.utility.moments import spread
 
 Numbers = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class VarianceKept(Measure):
             raise DataError(
                 "there is no confidential column of numbers to compare. Name some: VarianceKept(over=[...])."
             )
-        if not any(_spread(data, name)[1] for name in names):
+        if not any(spread(data, name).variance for name in names):
             raise DataError(f"{listing(names)}: nothing varies, so there is no variance to keep or to lose.")
         return self.learn(names=names)
 
@@ -87,16 +87,16 @@ class VarianceKept(Measure):
             )
         lost, total = 0.0, 0.0
         for name in self.names:
-            mean, variance, count = _spread(outcome.original, name)
-            if not variance:
+            of = spread(outcome.original, name)
+            if not of.variance:
                 continue  # a constant has no variance to lose
-            total += count - 1
-            lost += count - 1
+            total += of.count - 1
+            lost += of.count - 1
             if name in kept:
                 x, y = outcome.pair(name)
                 known = ~(np.isnan(x) | np.isnan(y))
                 x, y = x[known], y[known]
-                lost += float((np.square(x - y).sum() - np.square(x - mean).sum()) / variance)
+                lost += float((np.square(x - y).sum() - np.square(x - of.mean).sum()) / of.variance)
         return lost / total
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
@@ -106,24 +106,3 @@ class VarianceKept(Measure):
             return None
         variance, noise = np.diag(model.covariance)[used], np.diag(model.noise)[used]
         return 1.0 - float(np.mean(noise / variance)) * model.n / (model.n - 1) if (variance > 0).all() else None
-
-
-def _spread(data: Microdata, name: str) -> tuple[float, float, int]:
-    """Return mean, variance (divisor n - 1; 0 for a constant) and number of the known values of a column."""
-
-    def find() -> tuple[float, float, int]:
-        known = numbers[~np.isnan(numbers)]
-        if len(known) < 2:
-            return 0.0, 0.0, len(known)
-        if not np.isfinite(known).all():
-            raise DataError(f"column '{name}' holds infinite values, which cannot be compared. Set them to missing.")
-        with np.errstate(over="ignore"):
-            mean, variance = known.mean(), known.var(ddof=1)
-        if not np.isfinite(variance):
-            raise DataError(f"column '{name}' holds values too large to square. Give them another unit.")
-        return float(mean), 0.0 if is_constant(mean, variance) else float(variance), len(known)
-
-    batch = data.batch([name])
-    numbers = batch.numbers(name)
-    found: tuple[float, float, int] = batch.column(name).remember(("spread", data.schema[name].missing), find)
-    return found

@@ -119,6 +119,19 @@ class DateHierarchy(Hierarchy):
         )
 
 
+def date_bounds(value: object) -> tuple[float, float] | None:
+    """Return the first and the last day that a value can be, in days since 1970: a date itself, or the label of a class.
+
+    >>> date_bounds("1970-01"), date_bounds("1970-01-03"), date_bounds("spring")
+    ((0.0, 30.0), (2.0, 2.0), None)
+    """
+    found = _read(value)
+    if found is None:
+        return None
+    epoch, (grain, start, _) = date(1970, 1, 1), found
+    return float((start - epoch).days), float((_last_day(grain, start) - epoch).days)
+
+
 def _label(grain: str, day: date) -> str:
     if grain == "day":
         return day.isoformat()

@@ -1,0 +1,168 @@
+"""The best matrix mask: least tr Var(X | M) among the τ-acceptable ones (matrix-masking paper, section V), certified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Mask, Recipe, Release
+from sfumato.decision.mask_matrices import certify, mask_of, matrices, posterior
+from sfumato.decision.masking_problem import MaskingProblem, problem_of
+from sfumato.decision.naive_masks import NaiveMask, naive_masks
+from sfumato.decision.solve_masking import Kind, solve_masking
+from sfumato.errors import NotApplicable, ParameterError, listing
+from sfumato.microdata import Microdata
+
+Numbers = NDArray[np.float64]
+
+_MARGINS = (1e-8, 1e-6, 1e-4)
+"""(5.1) is strict, so the best is approached and not attained: how far below τ the mask is made, as a share of τ. The first that
+can be certified is taken; an ill-conditioned covariance may ask for more."""
+
+
+@dataclass(frozen=True)
+class BestMask:
+    """The mask that loses least of X while it explains less than τ of the targets, with what proves both.
+
+    The mask is fixed before the values are looked at, up to their covariances, and may be published with its matrices.
+    """
+
+    mask: Mask | Recipe
+    """What to apply: a MatrixMask (M = XB), a StructuredNoise (M = X + C), or the one after the other (M = XB + C)."""
+    columns: tuple[str, ...]
+    targets: tuple[str, ...]
+    kind: Kind
+    functional: str
+    tau: float
+    relative: bool
+    disclosed: float
+    """Ω{Σ_YM Σ_MM⁻ Σ_MY}, worked out anew from the mask's own matrices: below τ."""
+    shares: tuple[float, ...]
+    """Share of each target's variance that the release explains."""
+    lost: float
+    """The weighted trace of Var(X | M), worked out from the mask's own matrices."""
+    total: float
+    """The weighted trace of Var X: what a release of nothing loses."""
+    bound: float
+    """No acceptable mask of this kind loses less: Lagrange's bound."""
+    attained: bool
+    """Whether no acceptable mask loses less; else some lose less, by `lost` - `bound` at most."""
+    B: Numbers | None
+    """Attribute-transforming matrix, shape (p, c); None for the identity."""
+    noise: Numbers | None
+    """Covariance of C, shape (c, c); None for no noise."""
+    naive: tuple[NaiveMask, ...]
+    """What the usual masks lose at the same τ."""
+
+    @property
+    def kept(self) -> float:
+        """Share of the (weighted) variance of X that the release explains, from 0 to 1."""
+        return 1 - self.lost / self.total
+
+    @property
+    def words(self) -> str:
+        """What was found, in sentences."""
+        unit = "of the variance" if self.relative else "squared units"
+        told = f"the release explains {self.disclosed:.6g} {unit} ({self.functional}), below {self.tau:.6g}"
+        keeps = f"it keeps {self.kept:.1%} of the variance of {listing(self.columns)}"
+        best = "no acceptable mask of its kind keeps more"
+        if not self.attained:
+            best = f"none of its kind keeps more than {1 - self.bound / self.total:.1%}"
+        rest = "; ".join(f"{n.name} {n.kept:.1%}" for n in self.naive)
+        return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}."
+
+    def apply(self, data: Microdata, draws: Draws) -> Release:
+        """Release the data under the mask."""
+        return self.mask.apply(data, draws)
+
+
+def best_mask(
+    source: Microdata | Any,
+    targets: Sequence[str] | str,
+    tau: float,
+    *,
+    columns: Sequence[str] | None = None,
+    functional: str = "trace",
+    kind: str = "both",
+    relative: bool = True,
+    weights: Mapping[str, float] | None = None,
+    combinations: int | None = None,
+) -> BestMask:
+    """Return the mask that loses least of X and explains less than τ of the targets (matrix-masking paper, section V).
+
+    Parameters
+    ----------
+    source
+        Microdata, or the joint covariance matrix of attributes and targets: a pandas frame with their names.
+    targets
+        Columns that must not be inferred. One that is also among `columns` is released, masked; any other is left out of the
+        file.
+    tau
+        The most that may be explained, exclusive. A share of the targets' variance, if `relative`.
+    columns
+        The attributes X to release; every (confidential) column of numbers but the targets, if none are named.
+    functional
+        "trace" (summed over the targets), "largest eigenvalue" (their most disclosed combination) or "each target".
+    kind
+        "attributes": M = XB, no noise; "displacing": M = X + C, all columns stay; "both": M = XB + C, the best there is.
+    relative
+        Count in shares of variance, so that units do not matter; else in squared units, as the paper writes it.
+    weights
+        What each column's variance counts; 1 for those not named.
+    combinations
+        For "attributes": how many combinations of the columns to release; as many as may be, if not given.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> names = ["x1", "x2", "y"]
+    >>> joint = pd.DataFrame([[1, 0.5, 0.6], [0.5, 1, 0.2], [0.6, 0.2, 1]], names, names)
+    >>> best = best_mask(joint, "y", tau=0.1, kind="attributes")
+    >>> np.round(best.B, 3).tolist()  # as in the paper's bivariate illustration: 0.281 x1 + x2
+    [[0.281], [1.0]]
+    """
+    if kind not in get_args(Kind):
+        raise ParameterError("kind must be 'both', 'attributes' or 'displacing'.")
+    kind = cast("Kind", kind)
+    problem = problem_of(source, targets, tau, columns, functional, relative, weights)
+    _check_combinations(combinations, kind, problem)
+    names = source.schema.names() if isinstance(source, Microdata) else problem.columns
+    gone = tuple(n for n in problem.targets if n not in problem.columns) if isinstance(source, Microdata) else ()
+    for margin in _MARGINS:
+        parts, limit = solve_masking(problem, kind, combinations, margin)
+        mask = mask_of(problem, parts, names, gone)
+        certificate = certify(mask, problem)
+        if (disclosed := problem.disclosed(certificate.explained)) < problem.tau:
+            break
+    else:
+        raise NotApplicable(
+            "the covariances are too ill-conditioned for a mask to be certified at this tau. Leave out columns that nearly "
+            "depend on others, or choose a larger tau."
+        )
+    B, noise = matrices(mask, problem.columns)
+    lost = problem.lost(posterior(problem, B, noise))
+    bound = max(min(problem.total - limit, lost), 0.0)
+    attained = lost - bound <= 1e-9 * problem.total and disclosed < problem.tau * (1 - 2 * margin)
+    return BestMask(
+        mask, problem.columns, problem.targets, kind, problem.functional, problem.tau, relative, disclosed,
+        tuple(map(float, certificate.shares)), lost, problem.total, bound, attained, B, noise, naive_masks(problem),
+    )  # fmt: skip
+
+
+def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingProblem) -> None:
+    if combinations is None:
+        return
+    if kind != "attributes":
+        raise ParameterError("combinations goes with kind='attributes': with noise, all of them can be released.")
+    if (
+        isinstance(combinations, bool)
+        or not isinstance(combinations, int)
+        or not 1 <= combinations <= problem.white.rank
+    ):
+        raise ParameterError(
+            f"combinations must be a whole number from 1 to {problem.white.rank}: in so many dimensions the columns vary."
+        )

@@ -1,0 +1,186 @@
+"""Two files as shares of the same cells: categories as they are, numbers in bins, missing values as a cell of their own.
+
+The cells are those that the original has. What is released as a broader category (a node of the column's hierarchy, an
+interval of numbers) is spread evenly over the values it covers; whatever else is released lies in no cell of the original.
+Tables of several columns are kept as the combinations that occur: the cross product is never formed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engines import Kind
+from sfumato.kernels.classes import classes, row_finder
+from sfumato.microdata import Microdata
+from sfumato.schema import Scale
+from sfumato.schema.hierarchy.base import label_of
+from sfumato.utility.bins import Binning, Bins, bins_of
+from sfumato.utility.covers import covered_values
+from sfumato.utility.meanings import column_numbers, read_numbers
+
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int32]
+
+MISSING = 0
+"""The cell of missing values."""
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """For each cell one released label that covers it, and the share of that label's records that belongs there; (m,) each."""
+
+    label: Codes
+    share: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """One column of both files: n original records in m cells, t released records with labels that mean cells."""
+
+    cells: Codes
+    labels: Codes
+    layers: tuple[Layer, ...]
+    """The first takes label i for cell i; further ones are there where labels cover several cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The shares of c cells that the original has, in both files."""
+
+    original: Numbers
+    released: Numbers
+    elsewhere: float
+    """The share of the release that lies in none of them."""
+
+
+def coded(
+    original: Microdata, released: Microdata, name: str, weights: Numbers | None, bins: int, binning: Binning
+) -> Coded:
+    """Return one column of both files in cells; `weights` are the original's, for quantiles.
+
+    Of a column that was not released no record lies in a cell.
+    """
+    if name not in released.engine.kinds:
+        own = coded(original, original, name, weights, bins, binning)
+        return Coded(own.cells, np.full(len(released), len(own.layers[0].label), np.int32), own.layers)
+    kind, ordered = original.kind(name), original.schema[name].scale is Scale.ORDERED
+    if kind is Kind.DATE or (kind is Kind.NUMBER and ordered):  # numbers without an order are codes of categories
+        return _numbers(original, released, name, weights, bins, binning)
+    return _categories(original, released, name)
+
+
+def shares(columns: Sequence[Coded], weights: Numbers | None, released_weights: Numbers | None) -> Shares:
+    """Return the table of some columns in both files: the shares of the cells that occur in the original."""
+    cells, original = _occurring([c.cells for c in columns], weights)
+    labels, amounts = _occurring([c.labels for c in columns], released_weights)
+    released, find = np.zeros(len(original)), row_finder(labels)
+    for layers in itertools.product(*(c.layers for c in columns)):
+        row = find([layer.label[cell] for layer, cell in zip(layers, cells, strict=True)])
+        part = np.where(row < 0, 0.0, amounts[row]) if len(amounts) else np.zeros(len(row))
+        for layer, cell in zip(layers, cells, strict=True):
+            part = part * layer.share[cell]
+        released += part
+    elsewhere = 1.0 - float(released.sum())
+    return Shares(original, released, elsewhere if elsewhere > _ROUNDING else 0.0)
+
+
+# -- distances
+
+
+def total_variation(s: Shares) -> float:
+    """Return half the sum of the absolute differences, from 0 to 1: the share of records that would have to change cell."""
+    return min((float(np.abs(s.original - s.released).sum()) + s.elsewhere) / 2, 1.0)
+
+
+def hellinger(s: Shares) -> float:
+    """Return sqrt(½ Σ (√p - √q)²), from 0 to 1."""
+    apart = np.square(np.sqrt(s.original) - np.sqrt(s.released)).sum()
+    return min(float(np.sqrt((apart + s.elsewhere) / 2)), 1.0)
+
+
+def mean_difference(s: Shares) -> float:
+    """Return the mean absolute difference over the original's cells; whatever lies elsewhere is one cell more."""
+    total = float(np.abs(s.original - s.released).sum()) + s.elsewhere
+    return total / (len(s.original) + bool(s.elsewhere))
+
+
+# -- inside
+
+
+def _occurring(columns: Sequence[Codes], weights: Numbers | None) -> tuple[list[Codes], Numbers]:
+    """Return the combinations of codes that occur, column by column, and the share of the records that has each, above 0."""
+    n = len(columns[0])
+    found, sizes = classes(columns, n)
+    first = np.empty(len(sizes), np.int64)
+    first[found] = np.arange(n)
+    if weights is None:
+        return [codes[first] for codes in columns], sizes / max(n, 1)
+    amounts = np.bincount(found, weights, len(sizes))
+    kept = np.flatnonzero(amounts)  # records without weight fill no cell
+    return [codes[first[kept]] for codes in columns], amounts[kept] / max(amounts.sum(), np.finfo(float).tiny)
+
+
+def _numbers(
+    original: Microdata, released: Microdata, name: str, weights: Numbers | None, bins: int, binning: Binning
+) -> Coded:
+    batch = original.batch([name])
+
+    def place() -> tuple[Bins, Codes]:
+        x = column_numbers(batch, name)
+        known = ~np.isnan(x)
+        fixed = bins_of(x[known], None if weights is None else weights[known], bins, binning, name)
+        return fixed, _placed(fixed, x)
+
+    # bins by weight depend on another column, so they are not kept
+    key = ("bins", bins, binning, original.schema[name].missing)
+    fixed, cells = batch.column(name).remember(key, place) if weights is None else place()
+    reading = read_numbers(original, released, name, fixed.values)
+    first = len(fixed) + 1  # the first label beyond those that are cells
+    labels = np.where(reading.place < 0, _placed(fixed, reading.numbers), first + reading.place)
+    covered = {first + i: np.bincount(fixed.find(points) + 1) for i, points in enumerate(reading.spreads)}
+    return Coded(cells, labels.astype(np.int32), _layers(first, covered))
+
+
+def _placed(bins: Bins, x: Numbers) -> Codes:
+    return np.where(np.isnan(x), MISSING, bins.find(x) + 1).astype(np.int32)
+
+
+def _categories(original: Microdata, released: Microdata, name: str) -> Coded:
+    before, after = original.batch([name]), released.batch([name])
+    (codes, values), (theirs, labels) = before.column(name).codes, after.column(name).codes
+    first = len(values) + 1
+    cell = {label_of(value): i for i, value in enumerate(values, 1)}
+    table = np.array([cell.get(label_of(label), -1) for label in labels] + [MISSING])
+    covered: dict[int, NDArray[np.int64]] = {}
+    if len(strange := np.flatnonzero(table < 0)):
+        known = np.unique(codes[~before.missing(name)])
+        hierarchies = original.schema[name].hierarchy, released.schema[name].hierarchy
+        under = covered_values([values[i] for i in known], [labels[i] for i in strange], hierarchies)
+        for i, places in zip(strange.tolist(), under, strict=True):
+            table[i] = MISSING if places is None else first + i
+            if places:
+                covered[first + i] = np.bincount(known[places] + 1)
+    cells = np.where(before.missing(name), MISSING, codes + 1)
+    given = np.where(after.missing(name), MISSING, table[theirs])
+    return Coded(cells.astype(np.int32), given.astype(np.int32), _layers(first, covered))
+
+
+def _layers(count: int, covered: Mapping[int, NDArray[np.int64]]) -> tuple[Layer, ...]:
+    """Return the layers of `count` cells: their own labels, then further labels with how often each covers each cell."""
+    layers = [Layer(np.arange(count, dtype=np.int32), np.ones(count))]
+    depth = np.zeros(count, np.int64)
+    for label, times in covered.items():
+        for cell in np.flatnonzero(times).tolist():
+            depth[cell] += 1
+            if depth[cell] == len(layers):
+                # a label that nobody has: one past the last
+                layers.append(Layer(np.full(count, max(covered) + 1, np.int32), np.zeros(count)))
+            layers[depth[cell]].label[cell] = label
+            layers[depth[cell]].share[cell] = times[cell] / times.sum()
+    return tuple(layers)
