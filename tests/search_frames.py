@@ -40,7 +40,8 @@ def frame_of(trials: Sequence[Trial], thresholds: Mapping[str, float]) -> pd.Dat
     limits = [{k: v * (1 + 3 * t.spread) for k, v in t.risks.items()} for t in trials]
     meets = [all(v <= thresholds.get(k[0], math.inf) for k, v in each.items()) for each in limits]
     first = [
-        (max(v for k, v in t.risks.items() if k[0] == next(iter(t.risks))[0]), _first(t.utilities)) for t in trials
+        (max(v for k, v in t.risks.items() if k[0] == next(iter(t.risks))[0]), min(t.utilities.values()))
+        for t in trials
     ]
     good = [i for i in range(len(trials)) if meets[i]]
     chosen = max(good, key=lambda i: first[i][1]) if good else -1

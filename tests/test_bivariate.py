@@ -66,7 +66,9 @@ def test_a_best_that_is_only_approached_is_a_root_of_the_quadratic(
     """Erratum 2.6."""
     assume(possible(rho, rho1, rho2))
     best = best_bivariate(rho, rho1, rho2, tau)
-    quadratic = (rho1**2 - tau) * best.a**2 + 2 * (rho1 * rho2 - tau * rho) * best.a * best.b + (rho2**2 - tau) * best.b**2
+    quadratic = (
+        (rho1**2 - tau) * best.a**2 + 2 * (rho1 * rho2 - tau * rho) * best.a * best.b + (rho2**2 - tau) * best.b**2
+    )
     size = best.a**2 + best.b**2
     if best.attained:
         assert quadratic < 0

@@ -69,6 +69,27 @@ def test_units_do_not_matter_even_where_the_covariance_is_singular(rank: int) ->
     np.testing.assert_allclose(there / np.outer(sd, sd), here / np.outer(sd, sd), atol=1e-9)
 
 
+@pytest.mark.parametrize(("far", "close"), [(1e-1, 1e-9), (1e-2, 1e-9), (1e-4, 1e-6)])
+def test_a_near_duplicate_is_told_from_a_duplicate(far: float, close: float) -> None:
+    """The difference of two columns tells Y; a regression by orthogonal columns is the judge."""
+    g = np.random.default_rng(8)
+    x, other, noise = g.normal(size=(3, 200))
+    y = x + other + 0.5 * noise
+    columns = np.column_stack([x, x + far * other])
+    S = np.cov(np.column_stack([y, columns]), rowvar=False)
+    apart = np.column_stack([x - x.mean(), other - other.mean()])
+    rest = (y - y.mean()) - apart @ np.linalg.lstsq(apart, y - y.mean(), rcond=None)[0]
+    left = conditional_variance(S[0, 0], S[0, 1:], S[1:, 1:])[0, 0]
+    assert left == pytest.approx(rest @ rest / 199, rel=close)
+
+
+def test_a_difference_that_covariances_no_longer_hold_is_refused_rather_than_forgotten() -> None:
+    far = 5e-7
+    S = np.array([[1.0, 1.0], [1.0, 1.0 + far**2]])  # x, and x + far · y: their difference is y
+    with pytest.raises(ParameterError, match="does not vary, or hardly"):
+        conditional_variance(1.0, [0.0, far], S)
+
+
 def test_what_is_among_the_released_is_disclosed_completely() -> None:
     _, _, xx = joint(1, 4, seed=3)
     assert (conditional_variance(xx[:1, :1], xx[:1], xx) == 0).all()

@@ -58,8 +58,10 @@ ONLY_IN = {
     "rich": ("cli",),
     "fastapi": ("server",),
     "sqlalchemy": ("server",),
+    "optuna": ("decision",),
+    "weasyprint": ("reports",),
 }
-FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap")}
+FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap", "utility")}
 """Where a package may also be named for the type checker."""
 
 MODULES = sorted(HOME.rglob("*.py"))

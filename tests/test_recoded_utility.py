@@ -200,6 +200,21 @@ def test_cut_numbers_are_measured_by_the_intervals_they_were_cut_into() -> None:
     assert NonUniformEntropy().score(release).details["bits lost per record"] == pytest.approx(2 * 1 / 4)
 
 
+def test_intervals_cut_by_another_program_say_themselves_what_they_hold() -> None:
+    """The original's hierarchy has other classes, and nothing is known of the release but its labels."""
+    facts = {"age": {"hierarchy": IntervalHierarchy.from_widths([5], bottom=0, top=100), "scale": "ordered"}}
+    before = microdata(facts, age=[20.0, 31, 44, 67])
+    after = microdata({"age": {"scale": "unordered"}}, age=["< 30", "[30, 60)", "[30, 60)", "≥ 60"])
+    # 30 numbers in [30, 60), and in each open class as many as in the class beside it; 110 in all
+    assert Granularity().score(Release.of(before, after)).value == pytest.approx(1 - 29 / 109)
+    assert Release.of(before, after, "rows").aligned
+    bits = NonUniformEntropy().score(Release.of(before, after, "rows")).details["bits lost per record"]
+    assert bits == pytest.approx(2 * 1 / 4)
+    wrong = microdata({"age": {"scale": "unordered"}}, age=["[30, 60)", "[30, 60)", "[30, 60)", "≥ 60"])
+    bits = NonUniformEntropy().score(Release.of(before, wrong, "rows")).details["bits lost per record"]
+    assert bits == pytest.approx((2 + 1 + 1) / 4)  # the first is not true of its record: all of its two bits are lost
+
+
 @pytest.mark.parametrize(("bounds", "ages"), [((0, 110), 111), ((None, None), 32), ((None, 60), 41)])
 def test_an_endless_hierarchy_ends_at_the_bounds_of_the_schema_or_of_the_original(bounds: Any, ages: int) -> None:
     facts = {"hierarchy": IntervalHierarchy.from_widths([5, 10]), "scale": "ordered", "bounds": bounds}

@@ -25,6 +25,7 @@ _HOMES = {
     "KAnonymity": "sfumato.risk", "risk_profile": "sfumato.risk",
     "EstimatorUtility": "sfumato.utility",
     "NormalPopulation": "sfumato.rumap", "RUMap": "sfumato.rumap", "ru_map": "sfumato.rumap",
+    "Range": "sfumato.decision", "search": "sfumato.decision",
     "Report": "sfumato.reports",
     "SfumatoError": "sfumato.errors",
 }  # fmt: skip
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from sfumato.contract import Snooper as Snooper
     from sfumato.contract import Weighted as Weighted
     from sfumato.contract import Worst as Worst
+    from sfumato.decision import Range as Range
+    from sfumato.decision import search as search
     from sfumato.errors import SfumatoError as SfumatoError
     from sfumato.masks import BottomCode as BottomCode
     from sfumato.masks import Identity as Identity

@@ -154,6 +154,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "match_risk": {"missing": "value"},
     "train_on_masked": {"column": "pay"},
     "population_uniques": {"missing": "value"},
+    "prediction_risk": {"column": "pay", "given": ("rent",)},
 }
 """What classes that need one of several optional parameters are given."""
 UNFIT = {

@@ -18,6 +18,7 @@ from sfumato.cli.mask import mask
 from sfumato.cli.papers import papers
 from sfumato.cli.risk import risk
 from sfumato.cli.schema import schema
+from sfumato.cli.search import search_
 from sfumato.cli.utility import utility
 from sfumato.version import VERSION
 
@@ -34,7 +35,7 @@ app = typer.Typer(
 _PANELS = (
     ("Start here", (("demo", demo), ("schema", schema))),
     ("Protect", (("mask", mask),)),
-    ("Measure and decide", (("risk", risk), ("utility", utility), ("map", map_))),
+    ("Measure and decide", (("risk", risk), ("utility", utility), ("map", map_), ("search", search_))),
     ("About", (("papers", papers),)),
 )
 

@@ -168,8 +168,13 @@ def risk_measure(text: str, measure: str) -> Measure:
     return cls.from_dict(facts if named else {"column": column.strip(), **facts})
 
 
-def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: list[Measure]) -> dict[str, float]:
-    """Return the largest risk allowed per measure, from "0.04", "salary=0.04", or an error of 5 (R = 1/5²)."""
+def thresholds(
+    max_risk: list[str] | None, max_error: list[str] | None, risks: list[Measure], zero: bool = False
+) -> dict[str, float]:
+    """Return the largest risk allowed per measure, from "0.04", "salary=0.04", or an error of 5 (R = 1/5²).
+
+    `zero` says whether no risk at all may be asked for.
+    """
     if max_risk and max_error:
         raise Misuse("give --max-risk or --max-error, not both.")
     option = "--max-risk" if max_risk else "--max-error"
@@ -184,15 +189,66 @@ def thresholds(max_risk: list[str] | None, max_error: list[str] | None, risks: l
             value = float(rest)
         except ValueError:
             value = math.nan
-        if not 0 < value < math.inf:
+        if not (0 < value < math.inf or (zero and max_risk and value == 0)):
+            least = "of at least 0" if zero and max_risk else "above 0"
             raise ParameterError(
-                f"{option} must be a number above 0, such as {'0.04' if max_risk else '5'}; got '{rest}'."
+                f"{option} must be a number {least}, such as {'0.04' if max_risk else '5'}; got '{rest}'."
             )
         found.update(dict.fromkeys(fitting, value if max_risk else 1 / value**2))
     if found and (absent := [r.label() for r in risks if r.label() not in found]):
         raise ParameterError(
             f"{option} gives no threshold for {listing(absent)}; write {option} COLUMN=VALUE for each."
         )
+    return found
+
+
+def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str, Recipe]:
+    """Return the recipes to search, by name: masks with their parameters after a semicolon, and recipe files."""
+    from sfumato.cli.load import toml_file
+    from sfumato.contract import Recipe, find
+
+    found: dict[str, Recipe] = {}
+    for text in masks or ():
+        name, _, rest = text.partition(";")
+        cls = find("mask", name.strip())
+        mask = cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--mask"))
+        found[text.strip() if name.strip() in found else name.strip()] = mask.as_recipe()  # type: ignore[attr-defined]
+    for path in recipes or ():
+        found[path.stem] = toml_file("recipe", path, Recipe.read)
+    if not found:
+        raise Misuse("name what to try: --mask kim_noise --mask mdav, or recipe files (--recipe).")
+    return found
+
+
+def axes(over: Iterable[str]) -> dict[str, Any]:
+    """Return what a search looks at: step.parameter=LOW:HIGH is a range, step.parameter=A,B,C a list of values."""
+    found: dict[str, Any] = {}
+    for text in over:
+        path, values = pair(text, "--over", "kim_noise.lambda2=0.01:1")
+        parts = values.split(":")
+        ends = [number(part) for part in parts]
+        if len(parts) == 2 and all(isinstance(end, float) for end in ends):
+            found[path] = tuple(ends)
+        elif len(parts) == 1:
+            found[path] = [number(part.strip()) for part in values.split(",") if part.strip()]
+        else:
+            raise ParameterError(
+                f"the values '{values}' for {path} are neither a range LOW:HIGH, such as 0.01:1, nor a list, such as 3,5,10."
+            )
+    return found
+
+
+def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
+    """Return snoopers by name, from "neighbour; keys=age,sex"."""
+    from sfumato.contract import Snooper
+
+    found: dict[str, Any] = {}
+    for text in given:
+        name, _, rest = text.partition(";")
+        if not name.strip() or "=" in name or name.strip() in found:
+            raise Misuse("--snooper starts with a name of its own: 'neighbour; keys=age,sex'.")
+        facts = settings(Snooper, (part for part in rest.split(";") if part.strip()), "--snooper")
+        found[name.strip()] = Snooper.from_dict(facts)
     return found
 
 

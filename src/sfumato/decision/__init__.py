@@ -1,6 +1,7 @@
 """Deciding: inferential disclosure and matrix masks, the general disclosure-control model, and the search for the best recipe."""
 
 from sfumato.decision.best_matrix_mask import BestMask, best_mask
+from sfumato.decision.best_recipe import Family, Range, SearchChoice, SearchResult, search
 from sfumato.decision.bivariate import BivariateMask, best_bivariate
 from sfumato.decision.certainty import Certainty, RelativeCertainty, Risk, Utility, relative
 from sfumato.decision.conditional import conditional_variance, explained
@@ -25,10 +26,11 @@ from sfumato.decision.verdict import Verdict
 
 __all__ = [
     "Absolute", "AddedNoise", "BestMask", "BivariateMask", "Certainty", "Disclosure", "Estimate",
-    "ExchangeableRecords", "InferentialDisclosure", "InferentialRisk", "Linear", "Loss", "MaskTradeoff", "Method",
-    "NaiveMask", "NoSolution", "NoisyRecords", "Normal", "Observation", "Posterior", "Problem", "Publication",
-    "Published", "Quadratic", "RandomMatrix", "RegionPicture", "RelativeCertainty", "ReleaseRegion", "Risk",
-    "Sampled", "SeenFile", "SimpleRTA", "Simulation", "Solution", "Target", "User", "Utility", "Verdict", "ZeroOne",
-    "best_bivariate", "best_mask", "conditional_variance", "explained", "inferential_risk", "mask_tradeoff",
-    "posterior", "posterior_uncertainty", "prior_uncertainty", "relative",
+    "ExchangeableRecords", "Family", "InferentialDisclosure", "InferentialRisk", "Linear", "Loss", "MaskTradeoff",
+    "Method", "NaiveMask", "NoSolution", "NoisyRecords", "Normal", "Observation", "Posterior", "Problem",
+    "Publication", "Published", "Quadratic", "RandomMatrix", "Range", "RegionPicture", "RelativeCertainty",
+    "ReleaseRegion", "Risk", "Sampled", "SearchChoice", "SearchResult", "SeenFile", "SimpleRTA", "Simulation",
+    "Solution", "Target", "User", "Utility", "Verdict", "ZeroOne", "best_bivariate", "best_mask",
+    "conditional_variance", "explained", "inferential_risk", "mask_tradeoff", "posterior", "posterior_uncertainty",
+    "prior_uncertainty", "relative", "search",
 ]  # fmt: skip

@@ -145,15 +145,23 @@ def deviations(S: Numbers, name: str) -> Numbers:
 def _seen(S_yx: Numbers, S_xx: Numbers, scale: Numbers | None, white: Whitening) -> Numbers:
     """Return W S_xy, shape (rank, t), after seeing that Y has no covariance with what does not vary in X."""
     unit = np.sqrt(np.diag(S_xx))
-    flat = np.abs(S_yx[:, unit == 0]).any()
     units = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
     limit = np.abs(S_yx * units).max(axis=1, initial=0.0) if scale is None else scale
-    if flat or (np.abs(white.null @ S_yx.T) > SLACK * limit).any():
+    check_flat(S_yx[:, unit == 0], np.zeros(len(S_yx)))
+    check_flat(S_yx @ white.null.T, limit)
+    return np.asarray(white.root @ S_yx.T)
+
+
+def check_flat(covariances: Numbers, scale: Numbers) -> None:
+    """Refuse covariances (t, m) of targets with what does not vary, unless they are rounding on the targets' scale (t,).
+
+    Variation of a millionth beside that of other columns is no longer in their covariances, though it may tell much.
+    """
+    if (np.abs(covariances) > SLACK * scale[:, None]).any():
         raise ParameterError(
             "Y has a covariance with a combination of X that does not vary, or hardly (X is linearly dependent), which no Y and "
             "X have. Check the numbers, or leave out columns of X that are sums of others."
         )
-    return np.asarray(white.root @ S_yx.T)
 
 
 def _between(S_yx: ArrayLike, p: int) -> Numbers:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.decision.conditional import SINGULAR, SLACK, square, whiten
+from sfumato.decision.conditional import SINGULAR, SLACK, check_flat, square, whiten
 from sfumato.decision.hat import Hat, hat_of
 from sfumato.errors import ParameterError, unknown_name
 
@@ -145,9 +145,7 @@ class SeenFile:
         if len(hat.diagonal) == 1:
             return hat.diagonal, hat.row_sums, np.zeros(self.n, np.int64)
         both = np.ascontiguousarray(np.hstack([hat.diagonal, hat.row_sums]).round(12) + 0.0)
-        rows = both.view(
-            np.dtype((np.void, both.itemsize * both.shape[1]))
-        ).ravel()  # compared as bytes
+        rows = both.view(np.dtype((np.void, both.itemsize * both.shape[1]))).ravel()  # compared as bytes
         _, first, kind = np.unique(rows, return_index=True, return_inverse=True)
         return hat.diagonal[first], hat.row_sums[first], kind.ravel()
 
@@ -171,6 +169,7 @@ class SeenFile:
         share, turn = np.linalg.eigh(F @ self.P @ F.T)
         share = np.where(share > 1 - 1e-12, 1.0, share.clip(min=0.0))
         F, U = turn.T @ F, vectors[:, ~kept].T * unit
+        check_flat(self.d @ U.T, np.sqrt(np.diag(self.prior)))
         hat = hat_of(self.A, self.n, share if len(share) else np.ones(1))
         total = hat.total.clip(min=0.0)[: len(share)]
         ones = float(self.n) if self.A is None else float(np.square(np.asarray(self.A.sum(axis=1))).sum())

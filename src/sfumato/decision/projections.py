@@ -117,7 +117,7 @@ def _turned(near: Numbers, far: Numbers, share: float) -> Numbers:
 def _searched(
     H: Numbers, J: Numbers, functional: Functional, found: list[Projected], ranks: Sequence[int]
 ) -> list[Numbers]:
-    """Return subspaces of these ranks that satisfy the limit, improved step by step from what was found and from scattered starts.
+    """Return subspaces of these ranks within the limit, improved step by step from what was found and from scattered starts.
 
     The problem is not convex, so this is a search; the same starts are tried each time.
     """
@@ -132,24 +132,51 @@ def _searched(
 
 
 def _improved(H: Numbers, J: Numbers, functional: Functional, start: Numbers) -> Numbers:
-    """Return a subspace near by that loses less: sequential quadratic programming over any basis of it."""
+    """Return a subspace near by that loses less: sequential quadratic programming over any basis A of it, K = A(A′A)⁻¹A′.
+
+    The slope of tr(SK) in A is 2(I - K)SA(A′A)⁻¹.
+    """
     from scipy.optimize import minimize
 
-    def basis(x: Numbers) -> Numbers:
-        return np.asarray(np.linalg.qr(x.reshape(start.shape))[0])
+    scale = float(np.trace(H))
+
+    def parts(x: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """An orthonormal basis U, the targets left, and A(A′A)⁻¹ = UR′⁻¹."""
+        U, R = np.linalg.qr(x.reshape(start.shape))
+        return U, J - (J @ U) @ U.T, np.linalg.solve(R, U.T).T
+
+    def loss(x: Numbers) -> float:
+        return lost(H, parts(x)[0]) / scale
+
+    def slope(x: Numbers) -> Numbers:
+        U, _, right = parts(x)
+        moved = H @ right
+        return np.asarray(2 * (moved - U @ (U.T @ moved)) / scale).ravel()
 
     def room(x: Numbers) -> Numbers:
-        G = _rest(J, basis(x))
-        return np.asarray(1 - 1e-8 - (np.diag(G) if functional == "each target" else np.linalg.eigvalsh(G)))
+        return np.asarray(1 - 1e-8 - ends(parts(x)[1])[0])
+
+    def ends(rest: Numbers) -> tuple[Numbers, Numbers]:
+        """What is still explained of each target, or in each main direction of theirs; and those directions, as columns."""
+        if functional == "each target":
+            return np.square(rest).sum(axis=1), np.eye(len(J))
+        values, V = np.linalg.eigh(rest @ rest.T)
+        return values, V
+
+    def widening(x: Numbers) -> Numbers:
+        _, rest, right = parts(x)
+        along = ends(rest)[1].T
+        return np.array([2 * np.outer(v @ rest, (v @ J) @ right).ravel() for v in along])
 
     x: Numbers = minimize(  # type: ignore[call-overload]
-        lambda x: lost(H, basis(x)) / float(np.trace(H)),
+        loss,
         start.ravel(),
+        jac=slope,
         method="SLSQP",
-        constraints={"type": "ineq", "fun": room},
+        constraints={"type": "ineq", "fun": room, "jac": widening},
         options={"maxiter": _STEPS, "ftol": 1e-12},
     ).x
-    return basis(x)
+    return parts(x)[0]
 
 
 def _rest(J: Numbers, U: Numbers) -> Numbers:

@@ -134,7 +134,7 @@ def _no_factors(
 
 
 def _of_form(form: MatrixForm, revealed: Collection[str]) -> SeenMask:
-    """Return the matrices as the spy sees them; the rows of a hidden C are taken for independent draws, and give its covariance."""
+    """Return the matrices as the spy sees them; rows of a hidden C are taken for independent draws and give its covariance."""
     check_independent(form)
     if hidden := [part for part in form.random if part in "AB" and part not in revealed]:
         raise NotApplicable(

@@ -27,12 +27,12 @@ def solve_masking(
     if kind == "attributes":
         limit = best_projection(H, J, functional, whole.multiplier, combinations, search=False)
         below = best_projection(H, J_below, functional, keep_most(H, J_below, functional).multiplier, combinations)
-        if limit is None or below is None:
+        if below is None:
             raise NotApplicable(
                 f"{combinations} combinations of {listing(problem.columns)} cannot be released without noise at this tau: too "
                 "few directions are left out. Ask for fewer combinations, or for kind='both'."
             )
-        return exact_parts(problem, below.out), limit.bound
+        return exact_parts(problem, below.out), whole.bound if limit is None else limit.bound
     F = keep_most(H, J_below, functional).F
     if kind == "displacing" and np.linalg.eigvalsh(F)[0] < FAINTEST:
         F = _with_floor(H, J_below, functional)

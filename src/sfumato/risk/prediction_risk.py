@@ -61,11 +61,13 @@ class PredictionRisk(Measure):
 
     def _error(self, original: Microdata, released: tuple[Microdata, ...]) -> float:
         x, z = self._read(original, "the original file")
-        guess = np.zeros(len(x))
-        for data in released:
-            intercept, slopes = _fit(*self._read(data, "the released file"))
-            guess += (intercept + z @ slopes) / len(released)
-        return float(np.mean((guess - x) ** 2))
+        with np.errstate(over="ignore", invalid="ignore"):
+            fits = [_fit(*self._read(data, "the released file")) for data in released]
+            guess = np.mean([intercept + z @ slopes for intercept, slopes in fits], axis=0)
+            error = float(np.mean((guess - x) ** 2))
+        if not math.isfinite(error):
+            raise DataError(f"values in {' or '.join((self.column, *self.given))} are too large to square. Rescale them.")
+        return error
 
     def _read(self, data: Microdata, where: str) -> tuple[Numbers, Numbers]:
         """Return the values and what is known besides, of records that have all of them, shapes (n,) and (n, q)."""

@@ -56,22 +56,19 @@ def bins_of(x: Numbers, weights: Numbers | None, bins: int, binning: Binning, na
     >>> bins_of(np.arange(1.0, 9.0), None, 4, "quantiles").edges.tolist()
     [2.0, 4.0, 6.0]
     """
-    order = None if weights is None else np.argsort(x)
-    ordered = np.sort(x) if order is None else x[order]
-    values = ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(x) else ordered
+    from sfumato.kernels.sorting import sorted_runs  # brings the compiler, which only those who compare need
+
+    order, begins, values = sorted_runs(x)
     if len(values) <= bins:
         return Bins(_edges(values, values), values)
     if binning == "equal widths":
         if not np.isfinite(values[[0, -1]]).all() or not np.isfinite(values[-1] - values[0]):
             raise DataError(f"column '{name}' holds infinite or huge values, which equally wide bins cannot hold.")
         return Bins(np.unique(np.linspace(values[0], values[-1], bins + 1)[1:-1]), None)
-    if weights is None or order is None:
-        at = np.ceil(np.arange(1, bins) * (len(x) / bins)).astype(np.int64) - 1
-    else:
-        shares = np.cumsum(weights[order])
-        # what rounding takes from a sum must not push a quantile to the next number
-        at = np.searchsorted(shares, np.arange(1, bins) * (shares[-1] / bins) * (1 - 1e-12), side="left")
-    quantiles = ordered[at]
+    ends = begins[1:]
+    below = ends.astype(np.float64) if weights is None else np.cumsum(weights[order])[ends - 1]
+    # what rounding takes from a sum must not push a quantile to the next number
+    quantiles = values[np.searchsorted(below, np.arange(1, bins) * (below[-1] / bins) * (1 - 1e-12), side="left")]
     return Bins(_edges(quantiles, quantiles[1:][quantiles[1:] == quantiles[:-1]]), None)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.kernels.ecdf import Gaps
 from sfumato.utility.numbers_apart import NumbersApart
+
+if TYPE_CHECKING:
+    from sfumato.kernels.ecdf import Gaps
 
 
 class EnergyDistance(NumbersApart):

@@ -155,10 +155,12 @@ def _covered(
     _, values = outcome.original.batch([name]).column(name).codes
     _, released = outcome.masked.batch([name]).column(name).codes
     covered, true, left = np.zeros(len(released) + 1), np.zeros(len(before), bool), np.ones(len(released), bool)
-    kept = {label_of(value) for value in values}
     for hierarchy in (*hierarchies_of(outcome, name), None):  # the first that knows a label decides
+        if not left.any():
+            break
         labels = labels_on(hierarchy, released, 0)
-        mine = left & [label is not None and (hierarchy is not None or label in kept) for label in labels]
+        kept = set(labels) - {None} if hierarchy is not None else {label_of(value) for value in values}
+        mine = left & np.array([label in kept for label in labels], bool)
         number = {label: i for i, label in enumerate(dict.fromkeys(np.array(labels, object)[mine]))}
         at = np.array([*(number[v] if m else -1 for v, m in zip(labels, mine, strict=True)), -1])
         found, below = np.zeros(len(number)), np.full(len(values), -2)

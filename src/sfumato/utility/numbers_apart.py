@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from sfumato.engines import Kind
-from sfumato.kernels.ecdf import Gaps
 from sfumato.microdata import Microdata
 from sfumato.utility.columnwise import Columnwise
 from sfumato.utility.compared import NUMBER, over_columns, weights_of
 from sfumato.utility.moments import check_finite, spread, with_gaps
 from sfumato.utility.samples import gaps, original_sample, released_sample
+
+if TYPE_CHECKING:
+    from sfumato.kernels.ecdf import Gaps
 
 
 class NumbersApart(Columnwise, abstract=True):

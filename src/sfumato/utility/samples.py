@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.ecdf import Gaps, ecdf_gaps
 from sfumato.microdata import Microdata
 from sfumato.utility.compared import weights_of
 from sfumato.utility.meanings import read_numbers
+
+if TYPE_CHECKING:
+    from sfumato.kernels.ecdf import Gaps
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The known numbers of a file, from the smallest up, shape (k,)."""
+    """The different known numbers of a file, from the smallest up, shape (k,)."""
 
     values: Numbers
     shares: Numbers
-    """The share of them that is at or below each, shape (k,); the last is 1."""
+    """The share of the known values that is at or below each, shape (k,); the last is 1."""
     known: float
     """The share of the file's records that have a number."""
 
@@ -50,18 +53,22 @@ def released_sample(original: Microdata, released: Microdata, name: str, weighte
 
 def sample(x: Numbers, weights: Numbers | None) -> Sample:
     """Sort numbers, shape (n,), NaN where missing; those without weight do not count."""
+    from sfumato.kernels.sorting import sorted_runs  # brings the compiler, which only those who compare need
+
+    counted = ~np.isnan(x) if weights is None else ~np.isnan(x) & (weights > 0)
+    if not counted.any():
+        return Sample(np.empty(0), np.empty(0), 0.0)
+    whole = bool(counted.all())
+    order, begins, values = sorted_runs(x if whole else x[counted])
+    ends = begins[1:]
     if weights is None:
-        ordered = np.sort(x)  # NaN comes last
-        k = len(x) - int(np.isnan(x).sum())
-        return Sample(ordered[:k], np.arange(1, k + 1) / max(k, 1), k / max(len(x), 1))
-    counted = ~np.isnan(x) & (weights > 0)
-    values, amounts = x[counted], weights[counted]
-    order = np.argsort(values)
-    shares = np.cumsum(amounts[order])
-    total = shares[-1] if len(shares) else 0.0
-    return Sample(values[order], shares / max(total, np.finfo(float).tiny), min(float(total / weights.sum()), 1.0))
+        return Sample(values, ends / len(order), len(order) / len(x))
+    total = np.cumsum((weights if whole else weights[counted])[order])
+    return Sample(values, total[ends - 1] / total[-1], min(float(total[-1] / weights.sum()), 1.0))
 
 
 def gaps(one: Sample, other: Sample) -> Gaps:
     """Return how far two samples, neither of them empty, are apart."""
+    from sfumato.kernels.ecdf import ecdf_gaps
+
     return ecdf_gaps(one.values, one.shares, other.values, other.shares)

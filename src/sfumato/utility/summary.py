@@ -234,10 +234,8 @@ def points(difference: float) -> str:
 
 
 def _arrow(before: float, after: float, share: bool) -> str:
-    say = percent if share else digits
-    return (
-        say(before) if np.isclose(before, after, rtol=1e-9, atol=0, equal_nan=True) else f"{say(before)} → {say(after)}"
-    )
+    old, new = (percent(v) if share else digits(v) for v in (before, after))
+    return old if old == new else f"{old} → {new}"
 
 
 def _largest(differences: pd.Series) -> np.ndarray[Any, np.dtype[np.intp]]:

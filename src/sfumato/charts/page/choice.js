@@ -84,7 +84,11 @@ function interval(reading) {
 }
 
 const named = (measure) => measure.name + (measure.unit ? ` (${measure.unit})` : "");
-const scenarioWords = () => (state.scenario ? `the scenario ${state.scenario}` : "the worst scenario");
+/** The scenario, to follow a phrase; empty where there is only one. */
+function underScenario() {
+  if (model.scenarios.length < 2) return "";
+  return state.scenario ? ` under the scenario ${state.scenario}` : " under the worst scenario";
+}
 
 /** What a point is, line by line. */
 function told(point) {
@@ -109,8 +113,9 @@ function refusal() {
   if (!safest) return "No point is safe: none has both the risk and the utility shown.";
   if (threshold !== null && !within(safest.limit, threshold)) {
     return (
-      `No point is safe: under ${scenarioWords()}, even the safest (${safest.point.family}: ${safest.point.recipe}) has a ` +
-      `limit of ${short(safest.limit)} for ${risk.name}, above ${short(threshold)}. Search stronger settings, or tolerate more.`
+      `No point is safe: even the safest (${safest.point.family}: ${safest.point.recipe}) has a limit of ` +
+      `${short(safest.limit)} for ${risk.name}${underScenario()}, above ${short(threshold)}. Search stronger settings, or ` +
+      `tolerate more.`
     );
   }
   if (model.points.some(isSafe)) {

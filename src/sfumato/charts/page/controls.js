@@ -58,7 +58,7 @@ function drawTable() {
     }),
   );
   $("caption").textContent =
-    `${model.points.length} recipes, each with its expected risk and utility under ${scenarioWords()}, and the limit that ` +
+    `${model.points.length} recipes, each with its expected risk and utility${underScenario()}, and the limit that ` +
     `95 % of releases stay below. Press a column's name to sort by it.`;
   if (focused) document.querySelector(`[data-sort="${focused}"]`)?.focus();
 }
@@ -98,7 +98,7 @@ function say() {
   const threshold = state.thresholds[state.risk];
   const lead = threshold === null ? `With ${model.risks[state.risk].name} not limited` : `With at most ${short(threshold)} tolerated`;
   const again = asSearched() ? "" : " These are the search's estimates: search again with these thresholds to confirm it.";
-  const words = chosenNow ? `${lead}, under ${scenarioWords()}, the choice is ${told(chosenNow).join(" ")}${again}` : refusal();
+  const words = chosenNow ? `${lead}${underScenario()}, the choice is ${told(chosenNow).join(" ")}${again}` : refusal();
   $("choice").classList.toggle("none", chosenNow === null);
   $("choice").textContent = words;
   clearTimeout(soon); // a reader hears the choice when the slider rests, not at every step of it

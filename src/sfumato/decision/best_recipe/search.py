@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sfumato.contract import Draws, Holdout, Measure, Side, Snooper
-from sfumato.decision.archive import Archive
-from sfumato.decision.finals import Confirmed, Finals
-from sfumato.decision.judge import Judge, anchors_of, thresholds_of
-from sfumato.decision.race import EFFORTS, Effort, Race, calibration, parts_of
-from sfumato.decision.result import SearchResult
-from sfumato.decision.sampling import load_optuna, optuna_sampler
-from sfumato.decision.scenarios import against, scenarios_of
-from sfumato.decision.space import Family, families_of
-from sfumato.decision.trials import Look, Trials
+from sfumato.decision.best_recipe.archive import Archive
+from sfumato.decision.best_recipe.finals import Confirmed, Finals
+from sfumato.decision.best_recipe.judge import Judge, anchors_of, thresholds_of
+from sfumato.decision.best_recipe.race import EFFORTS, Effort, Race, calibration, parts_of
+from sfumato.decision.best_recipe.result import SearchResult
+from sfumato.decision.best_recipe.sampling import load_optuna, optuna_sampler
+from sfumato.decision.best_recipe.scenarios import against, scenarios_of
+from sfumato.decision.best_recipe.space import Family, families_of
+from sfumato.decision.best_recipe.trials import Look, Trials
 from sfumato.errors import DataError, NotApplicable, ParameterError, listing
 from sfumato.microdata import Microdata
 from sfumato.rumap.rumap import applicable, measures_of, titles

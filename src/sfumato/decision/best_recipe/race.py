@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sfumato.decision.judge import Judge, Verdict
-from sfumato.decision.refine import Reach, propose
-from sfumato.decision.space import Family, Point
-from sfumato.decision.trials import Look, Trials
+from sfumato.decision.best_recipe.judge import Judge, Standing
+from sfumato.decision.best_recipe.refine import Reach, propose
+from sfumato.decision.best_recipe.space import Family, Point
+from sfumato.decision.best_recipe.trials import Look, Trials
 
 _CLOSE = 0.005
 BANDS = (0.5, 1.0, 2.0)
@@ -114,7 +114,7 @@ class Race:
 
     def best(
         self, family: Family, records: int, band: float = 1.0, calibrated: Mapping[int, float] | None = None
-    ) -> tuple[Verdict, Look] | None:
+    ) -> tuple[Standing, Look] | None:
         """Return the best point of a family under thresholds multiplied by `band`."""
         judged = [(self.judge.verdict(look, band, calibrated), look) for look in self.seen(family, records)]
         return max(judged, key=lambda pair: pair[0].rank) if judged else None
@@ -138,7 +138,7 @@ class Race:
         return [f for f in families if f.name in kept]
 
 
-def _better(found: Verdict, verdicts: Sequence[Verdict]) -> bool:
+def _better(found: Standing, verdicts: Sequence[Standing]) -> bool:
     """Whether a point is better than the best so far by more than a hair."""
     best = max(verdicts, key=lambda v: v.rank)
     if found.safe and best.safe:

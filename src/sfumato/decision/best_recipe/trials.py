@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Holdout, Measure, Snooper, hold_out
-from sfumato.decision.archive import Archive, Seen
-from sfumato.decision.limits import release_values
-from sfumato.decision.space import Family, Point
+from sfumato.decision.best_recipe.archive import Archive, Seen
+from sfumato.decision.best_recipe.limits import release_values
+from sfumato.decision.best_recipe.space import Family, Point
 from sfumato.errors import NotApplicable, SfumatoError
 from sfumato.microdata import Microdata
 from sfumato.rumap.evaluate import UNMASKED, Evaluator

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.decision.judge import Verdict
-from sfumato.decision.space import Family, Point, Values
+from sfumato.decision.best_recipe.judge import Standing
+from sfumato.decision.best_recipe.space import Family, Point, Values
 
 Numbers = NDArray[np.float64]
 _CANDIDATES = 600
@@ -45,7 +45,7 @@ class Reach:
 def propose(
     family: Family,
     points: Sequence[Point],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[Standing],
     reach: Reach,
     generator: np.random.Generator,
 ) -> Point | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.decision.judge import Judge
-from sfumato.decision.space import Family, Point, Range, Values
-from sfumato.decision.trials import Look
+from sfumato.decision.best_recipe.judge import Judge
+from sfumato.decision.best_recipe.space import Family, Point, Range, Values
+from sfumato.decision.best_recipe.trials import Look
 from sfumato.errors import MissingExtra
 
 

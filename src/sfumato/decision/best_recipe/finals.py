@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sfumato.decision.judge import Verdict
-from sfumato.decision.race import Race
-from sfumato.decision.refine import Reach
-from sfumato.decision.space import Family
-from sfumato.decision.trials import Look
+from sfumato.decision.best_recipe.judge import Standing
+from sfumato.decision.best_recipe.race import Race
+from sfumato.decision.best_recipe.refine import Reach
+from sfumato.decision.best_recipe.space import Family
+from sfumato.decision.best_recipe.trials import Look
 
 _ROUNDS = 4
 _FURTHER = 4
@@ -23,7 +23,7 @@ class Confirmed:
     """A point with what was seen of it under fresh seeds."""
 
     look: Look
-    verdict: Verdict
+    verdict: Standing
 
 
 @dataclass(eq=False)

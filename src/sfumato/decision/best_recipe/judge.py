@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Measure, Side
-from sfumato.decision.limits import Spread, release_limit
-from sfumato.decision.scenarios import Against
-from sfumato.decision.trials import Look
+from sfumato.decision.best_recipe.limits import Spread, release_limit
+from sfumato.decision.best_recipe.scenarios import Against
+from sfumato.decision.best_recipe.trials import Look
 from sfumato.errors import ParameterError, listing, unknown_name
 
 Numbers = NDArray[np.float64]
@@ -22,7 +22,7 @@ _FAR = 30.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Standing:
     """How a point stands: the logarithm of its worst risk limit over the threshold (safe up to 0), and its utility."""
 
     excess: float
@@ -67,16 +67,16 @@ class Judge:
 
     def verdict(
         self, look: Look, moved: float = 1.0, calibrated: Mapping[int, float] | None = None, own: bool = False
-    ) -> Verdict:
+    ) -> Standing:
         """Judge a point, under thresholds multiplied by `moved`, and as a smaller file's risks are (`calibrated`)."""
         if not look.observed:
-            return Verdict(_FAR, -math.inf)
+            return Standing(_FAR, -math.inf)
         scale = calibrated or {}
         excess = max(
             excess_of(self.limit(look, i, own), r * moved * scale.get(i, 1.0)) for i, r in self.thresholds.items()
         )
         gain = min(self.utility(look, i) / a for i, a in self.anchors.items())
-        return Verdict(excess, -math.inf if math.isnan(gain) else gain)
+        return Standing(excess, -math.inf if math.isnan(gain) else gain)
 
     def utility(self, look: Look, measure: int) -> float:
         """Return a utility over all releases at a point."""

@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Measure, Recipe, Score, Side, Snooper
 from sfumato.contract.score import number
-from sfumato.decision.finals import Confirmed
-from sfumato.decision.frontier import non_dominated, reweighted
-from sfumato.decision.judge import Judge
-from sfumato.decision.scenarios import Against
-from sfumato.decision.space import Family
-from sfumato.decision.trials import Look
+from sfumato.decision.best_recipe.finals import Confirmed
+from sfumato.decision.best_recipe.frontier import non_dominated, reweighted
+from sfumato.decision.best_recipe.judge import Judge
+from sfumato.decision.best_recipe.scenarios import Against
+from sfumato.decision.best_recipe.space import Family
+from sfumato.decision.best_recipe.trials import Look
 from sfumato.errors import ParameterError, listing, unknown_name
 from sfumato.microdata import Microdata
 from sfumato.rumap.choice import Choice, named
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
 
 Numbers = NDArray[np.float64]
@@ -255,6 +256,21 @@ class SearchResult:
         return pd.DataFrame(rows)
 
     # -- for people and machines
+
+    def chart(self, risk: str | None = None, utility: str | None = None) -> alt.TopLevelMixin:
+        """Draw every point, risk against utility, with the frontier, the threshold and the choice."""
+        from sfumato.charts.search import methods_chart
+
+        return methods_chart(self.frame, self.frontier(risk, utility), risk, utility)
+
+    def page(self, title: str = "") -> str:
+        """Return an interactive page: a slider for the threshold, a switch for the snooper, the recipes in a table.
+
+        It is one HTML file that needs no network, and holds measures and parameters only.
+        """
+        from sfumato.charts.interactive import interactive_page
+
+        return interactive_page(self.frame, self.frontier(), title or "Risk and utility of the recipes tried")
 
     def __str__(self) -> str:
         return str(self.choice)

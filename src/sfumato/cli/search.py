@@ -1,0 +1,214 @@
+"""`sfumato search`: the best recipe of many that is safe enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from sfumato.cli.drawing import check_chart, save_chart
+from sfumato.cli.given import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
+from sfumato.cli.handling import INFEASIBLE, Misuse
+from sfumato.cli.load import load, refuse_existing
+from sfumato.cli.options import OUTPUT, SNOOPER, Json, Keys, Precision, Read, Replace, SchemaFile, Weighted, snooper_of
+from sfumato.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sfumato.decision import SearchResult
+
+
+def search_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)],
+    risk: Annotated[
+        list[str],
+        typer.Option(
+            help="What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=5', "
+            "'cap; column=salary'. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    utility: Annotated[
+        list[str],
+        typer.Option(
+            help="What must stay high: a measure by name ('hellinger', 'correlations_kept; over=age,salary'), or an estimate: a "
+            "column (its mean), 'salary ~ age'. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    max_risk: Annotated[
+        list[str] | None,
+        typer.Option(metavar="R", help="The largest risk allowed; NAME=R for one of several risks."),
+    ] = None,
+    max_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ERROR",
+            help="The same in a column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).",
+        ),
+    ] = None,
+    masks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mask",
+            help="A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    recipes: Annotated[
+        list[Path] | None,
+        typer.Option("--recipe", help="A recipe file (TOML) to try. May be repeated.", show_default=False),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARAMETER=VALUES",
+            help="What to search instead of the usual ranges: kim_noise.lambda2=0.01:1 is a range, mdav.k=3,5,10 a list. "
+            "May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    sequences: Annotated[
+        int,
+        typer.Option(help="Also try sequences of the recipes, in every order, up to so many in a row.", min=1, max=4),
+    ] = 1,
+    maximise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UTILITY",
+            help="Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",
+        ),
+    ] = None,
+    effort: Annotated[Literal["quick", "usual", "thorough"], typer.Option(help="How hard to look.")] = "usual",
+    confirm: Annotated[
+        int, typer.Option(help="How often the winner is masked again with fresh random numbers.", min=3)
+    ] = 20,
+    weighted: Weighted = False,
+    snooper: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--snooper",
+            metavar="NAME; WHAT HE KNOWS",
+            help="One of several snoopers, by name: 'neighbour; keys=age,sex; precision=age:5'. The risk must hold against each. "
+            "May be repeated.",
+            show_default=False,
+            rich_help_panel=SNOOPER,
+        ),
+    ] = None,
+    keys: Keys = None,
+    precision: Precision = None,
+    schema: SchemaFile = None,
+    read: Read = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="A number for the random numbers, to get the same answer again. Not for a release."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Keep what was seen in this file, and go on from it if it is there. Needs --seed."),
+    ] = None,
+    save_recipe: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-recipe", help="Write the chosen recipe (TOML), for `sfumato mask`.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a report for the review board (.html or .pdf).", rich_help_panel=OUTPUT)
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write an interactive page (.html): move the threshold, switch snoopers.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw all recipes (.svg or .png).", rich_help_panel=OUTPUT)] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Find the most useful recipe among many whose risk stays below a threshold.
+
+    Every recipe is tried over ranges of its parameters: first on a part of the file, the better ones on all of it. A choice is
+    safe when 95 % of the releases made with it stay below the threshold; it is confirmed with fresh random numbers. If there is
+    none, the answer is "infeasible" and the exit code 3.
+    """
+    from sfumato.decision import search
+
+    screen = Screen(as_json)
+    for path, what in ((out, "the report"), (page, "the page"), (save_recipe, "the recipe"), (chart, "the chart")):
+        if path is not None:
+            refuse_existing(path, replace, what)
+    check_chart(chart, replace)
+    families = recipes_of(masks, recipes)
+    risks = [risk_measure(text, "attribute_risk") for text in risk]
+    limits = thresholds(max_risk, max_error, risks, zero=True)
+    if not limits:
+        raise Misuse(
+            "say how much risk is allowed: --max-risk 0.05, or --max-error 5 for an error in a column's own unit."
+        )
+    if snooper and (keys or precision):
+        raise Misuse("give several snoopers with --snooper, or one with --keys and --precision, not both.")
+    who = snoopers_of(snooper) if snooper else snooper_of(None, 1.0, None, False, keys, precision)
+    data = load(screen, file, schema, read)
+    utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
+    with screen.progress() as tell:
+        found = search(
+            data, families, risks, utilities, limits, over=axes(over or ()), sequences=sequences, snooper=who,
+            maximise=maximise, effort=effort, confirm=confirm, draws=seed, resume=resume,
+            progress=lambda stage, done, total, best: tell(stage + (f" (best so far: {best})" if best else ""), done, total),
+        )  # fmt: skip
+        _write(found, file, save_recipe, out, page, chart, tell)
+    _show(screen, found)
+    screen.answer({"file": file, **found.to_dict(), "report": out, "page": page, "chart": chart, "recipe": save_recipe})
+    if not found.choice.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _write(
+    found: SearchResult,
+    file: Path,
+    recipe: Path | None,
+    out: Path | None,
+    page: Path | None,
+    chart: Path | None,
+    tell: Any,
+) -> None:
+    """Write what was asked for."""
+    from sfumato.files import write_text
+
+    if recipe is not None and found.choice.recipe is not None:
+        found.choice.recipe.write(recipe)
+    if chart is not None:
+        tell("Drawing", 0, 0)
+        save_chart(found.chart(), chart)
+    if page is not None:
+        tell("Writing the page", 0, 0)
+        write_text(page, found.page(f"Recipes for {file.name}"))
+    if out is not None:
+        from sfumato.reports import board_report
+
+        tell("Writing the report", 0, 0)
+        board_report(found, title=f"A release of {file.name}").write(out)
+
+
+def _show(screen: Screen, found: SearchResult) -> None:
+    choice = found.choice
+    tried = f"{len(found.families):,} recipe{'s' if len(found.families) > 1 else ''}"
+    screen.say(f"{tried}, {len(found.points):,} points on all {len(found.data):,} records.")
+    for name, reason in found.refused.items():
+        screen.note(f"{name}: {reason}")
+    front = found.frontier()
+    if len(front):
+        screen.say()
+        shown = front[front["probability"] >= 0.5] if (front["probability"] >= 0.5).any() else front
+        rows = [
+            (("> " if row["chosen"] else "") + row["family"], row["recipe"], row["risk"], row["limit"], row["utility"],
+             f"{100 * row['probability']:.0f} %")
+            for _, row in shown.iterrows()
+        ]  # fmt: skip
+        screen.table(("recipe", "at", "risk", "95 % stay below", "utility", "on the frontier"), rows, (2, 3, 4, 5))
+        screen.say("The frontier: no other point has less risk and more utility; with the probability that this is so.")
+    screen.say()
+    screen.say(str(choice), strong=True)
+    for score in (*choice.risks, *choice.utilities):
+        screen.say(f"  {score.measure}: {score.words}")
