@@ -29,7 +29,7 @@ demo: $(VENV)/run.stamp  ## mask a generated teacher survey and write out/ with 
 
 test: $(VENV)/dev.stamp system lint types unit docs  ## linter, type checker, all tests, docs built strictly
 
-system:          ## what the tests need from the operating system (Java for Spark), as root; else said loudly
+system:          ## what the tests need from the operating system (Java, Chromium, Pango), as root; else said loudly
 	@sh tests/system.sh
 
 lint: $(VENV)/dev.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_the_steps_join_the_points_that_no_other_beats(five: pd.DataFrame) -> No
     best.sort(key=lambda p: r[p])
     assert list(steps) == best[:-1]  # the last has no next one to lead to
     chances = frontier_of(five).set_index("point")["probability"]
-    for here, after in zip(best[:-1], best[1:], strict=True):
+    for here, after in pairwise(best):
         assert (steps[here]["u2"], steps[here]["r2"]) == (u[after], r[after])
         assert steps[here]["probability"] == chances[here]
     (opacity,) = {
@@ -369,7 +370,7 @@ def test_a_family_with_one_parameter_has_no_map_and_unknown_names_are_refused() 
     with pytest.raises(ParameterError, match="not searched over two parameters"):
         parameters_chart(simple((0.1, 0.9), (0.2, 0.95)))
     frame = two_parameters()
-    with pytest.raises(ParameterError, match="Did you mean 'mdav.k'"):
+    with pytest.raises(ParameterError, match=r"Did you mean 'mdav\.k'"):
         parameters_chart(frame, "kim_noise.lambda2", "mdv.k")
     with pytest.raises(ParameterError, match="family 'pram'"):
         parameters_chart(frame, family="pram")
@@ -412,7 +413,7 @@ def test_too_few_points_and_points_on_a_line_make_no_surface() -> None:
 
 def test_pieces_are_joined_whatever_their_order() -> None:
     corners = [(0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (3.0, 3.0), (4.0, 0.0)]
-    pieces = [(b, a) if k % 2 else (a, b) for k, (a, b) in enumerate(zip(corners, corners[1:], strict=False))]
+    pieces = [(b, a) if k % 2 else (a, b) for k, (a, b) in enumerate(pairwise(corners))]
     for order in ([2, 0, 3, 1], [3, 2, 1, 0]):
         (line,) = joined([pieces[k] for k in order])
         assert line in (corners, corners[::-1])

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from scipy import stats
 from small_files import amounts, microdata
 
-from sfumato import Draws
+from sfumato import Draws, KimNoise, ru_map
 from sfumato.contract import Release
+from sfumato.datasets import teachers
 from sfumato.engines import Column
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import Generalise, Recode, SuppressValues
+from sfumato.masks import CopulaSynthesis, Generalise, Recode, SuppressValues
 from sfumato.microdata import Microdata
+from sfumato.risk import AttributeRisk
 from sfumato.schema.hierarchy import DateHierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
-from sfumato.utility import Hellinger, TotalVariation
+from sfumato.utility import Hellinger, JointEnergyDistance, TableDistance, TotalVariation, Wasserstein
 from sfumato.utility.bins import bins_of
 from sfumato.utility.cells import Shares, hellinger, mean_difference, total_variation
 
@@ -322,3 +324,31 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
     assert TotalVariation().score(Release.of(wild, wild)).value == 1
     with pytest.raises(NotApplicable, match="the release has none"):
         Hellinger(weighted=True).score(Release.of(microdata(W, a=["x"], w=[1.0]), data))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.lists(st.integers(0, 6), min_size=1, max_size=20))
+@settings(deadline=None)
+def test_the_two_distances_bound_each_other_and_are_symmetric(x: list[int], y: list[int]) -> None:
+    before, after = microdata(c=x), microdata(c=y)
+    h, tv = loss(Hellinger(), before, after), loss(TotalVariation(), before, after)
+    assert h**2 - 1e-12 <= tv <= math.sqrt(2) * h + 1e-12  # Le Cam's inequalities
+    assert loss(TotalVariation(), after, before) == pytest.approx(tv)
+    assert loss(Hellinger(), after, before) == pytest.approx(h, abs=1e-7)
+
+
+def test_synthetic_files_are_compared_and_maps_are_drawn() -> None:
+    data = teachers(400)
+    release = CopulaSynthesis().apply(data, Draws(1))
+    for measure in (Hellinger(), TotalVariation(), TableDistance(), JointEnergyDistance()):
+        assert 0.5 < measure.score(release).value < 1
+    drawn = ru_map(
+        data,
+        KimNoise(),
+        {"kim_noise.lambda2": [0.05, 0.5, 2.0]},
+        risk=AttributeRisk("salary"),
+        utility=Wasserstein(("salary",)),
+        replications=4,
+        draws=1,
+    )
+    kept = drawn.frame["utility"].tolist()
+    assert kept == sorted(kept, reverse=True)

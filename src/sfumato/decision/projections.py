@@ -54,18 +54,16 @@ def best_projection(
     ranks = tuple(range(1, min(t, r) + 1)) if combinations is None else (r - combinations,)
     shapes = [np.eye(t)] if exact or not multiplier.any() else [multiplier, np.eye(t)]
     found = [p for k in ranks for shape in shapes if (p := _along(H, J, functional, shape, k)) is not None]
-    exact = (
-        exact or not multiplier.any()
-    )  # with no limit on what is explained, the largest eigenvalues of H are the best
-    tried = [p.out for p in found] + ([] if exact or not search else _searched(H, J, functional, found, ranks))
-    if not tried:
-        return None
-    out = min(tried, key=lambda U: lost(H, U))
-    if exact:
-        return Projected(out, max(p.bound for p in found))
+    best = min((p.out for p in found), key=lambda U: lost(H, U), default=None)
+    if exact or not multiplier.any():  # with no limit on what is explained, the largest eigenvalues of H are the best
+        return None if best is None else Projected(best, max(p.bound for p in found))
     values = np.linalg.eigvalsh(H - J.T @ multiplier @ J)
     top = np.maximum(values, 0) if combinations is None else values[r - combinations :]
-    return Projected(out, float(np.trace(multiplier) + top.sum()))
+    bound, total = float(np.trace(multiplier) + top.sum()), float(np.trace(H))
+    if search and (best is None or bound - (total - lost(H, best)) > 1e-7 * total):
+        tried = ([] if best is None else [best]) + _searched(H, J, functional, found, ranks)
+        best = min(tried, key=lambda U: lost(H, U), default=None)
+    return None if best is None else Projected(best, bound)
 
 
 def lost(H: Numbers, U: Numbers) -> float:

@@ -3,9 +3,17 @@
 What is where: the seed, what masks learned from the data, and per-record scores are the custodian's alone and are never in
 a report. A report is for the review board: it holds counts, shares, measures and parameters, but no record's value, no
 smallest and no largest value. What may be told to the public is decided there; parameters that must not be are marked.
+
+`board_report` draws that line itself. Its confidential version is for the board. Its publishable version tells the columns of
+the released file, the steps and the parameters that analysts may know, which sorts of risk were examined and whether each is
+within its limits, and utility to two digits. It does not tell how large a risk is and what the limits are (they say how sure
+a match would be), what the snoopers were taken to know column by column, counts of records other than the release's own,
+subgroups by name, settings that were not chosen, the digest of the data, or which sorts of risk were not examined.
 """
 
+from sfumato.reports.board import board_report
+from sfumato.reports.checks import Check, Checked
 from sfumato.reports.report import Report
 from sfumato.reports.sections import data_section, recipe_section
 
-__all__ = ["Report", "data_section", "recipe_section"]
+__all__ = ["Check", "Checked", "Report", "board_report", "data_section", "recipe_section"]

@@ -1,21 +1,26 @@
-"""A report: sections set in type, as one HTML page that needs nothing else."""
+"""A report: sections set in type, as one HTML page that needs nothing else, as PDF, and as data."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sfumato.charts.render import to_svg
 from sfumato.contract import Figure, Section, Table
+from sfumato.contract.score import number
 from sfumato.errors import DataError
-from sfumato.files import write_text
+from sfumato.files import whole_file, write_text
+from sfumato.reports.pdf import to_pdf
 from sfumato.version import VERSION
 
 _NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")
+
+Version = Literal["", "confidential", "publishable"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Report:
 
     The page holds everything it shows (style and pictures inside, no script, nothing fetched), so that it opens on a
     computer without a network and prints on A4. The sections that sfumato builds hold no record's value; see
-    `sfumato.reports` for what may go further than the board.
+    `sfumato.reports` for what may go further than the board. A report that has a `version` says so on every printed page.
 
     Examples
     --------
@@ -39,6 +44,9 @@ class Report:
     sections: Sequence[Section]
     subtitle: str = ""
     notes: tuple[str, ...] = ()
+    version: Version = ""
+    data: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The numbers behind the sections, for machines; as little of them as the version may tell."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sections", tuple(self.sections))
@@ -55,9 +63,60 @@ class Report:
         style = (folder / "report.css").read_text("utf-8")
         return template.render(report=self, sections=_set(self.sections), style=style, version=VERSION)
 
-    def write(self, path: str | Path) -> None:
-        """Write the page to a file, whole or not at all."""
-        write_text(path, self.html())
+    def pdf(self) -> bytes:
+        """Return the page as PDF, by WeasyPrint (``pip install 'sfumato[pdf]'``)."""
+        return to_pdf(self.html())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report for machines: the text of every section, and the numbers behind them in `data`."""
+        sections = [
+            {"title": s.title, "sentences": list(s.sentences), "content": [_part(p) for p in s.content]}
+            for s in self.sections
+        ]
+        about = {"sfumato": VERSION, "title": self.title, "subtitle": self.subtitle, "version": self.version}
+        return {**about, "sections": sections, "notes": list(self.notes), "data": _plain(self.data)}
+
+    def write(self, path: str | Path, json: bool = False) -> None:
+        """Write the report to a file, whole or not at all: PDF if its name ends in .pdf, else HTML.
+
+        With `json`, the same is written for machines beside it: report.json beside report.html or report.pdf.
+        """
+        target = Path(path)
+        beside = target.with_suffix(".json")
+        if beside == target:
+            raise DataError(
+                "a report is written as .html or .pdf, and with json=True as .json beside it: choose such a name."
+            )
+        if target.suffix.lower() == ".pdf":
+            made = self.pdf()
+            with whole_file(target) as temporary:
+                temporary.write_bytes(made)
+        else:
+            write_text(target, self.html())
+        if json:
+            write_text(beside, self.to_json())
+
+    def to_json(self) -> str:
+        """Return the report for machines as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def _part(part: Table | Figure) -> dict[str, Any]:
+    if isinstance(part, Figure):
+        return {"kind": "figure", "caption": part.caption}
+    rows = [[_plain(value) for value in row] for row in part.rows]
+    return {"kind": "table", "caption": part.caption, "heads": list(part.heads), "rows": rows}
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _set(sections: Sequence[Section]) -> list[dict[str, Any]]:

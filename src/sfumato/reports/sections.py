@@ -93,8 +93,7 @@ def recipe_section(release: Release) -> Section:
     if recipe is None:
         sentences.append("It was masked elsewhere, so this report cannot say how, and vouches for no guarantee.")
         return Section("How the release was made", tuple(sentences))
-    steps = Table(("step", "what it does", "columns"), tuple(_steps(recipe, release)), "The steps, in order.")
-    tables = [steps, *_parameters(recipe), *_guarantees(release)]
+    tables = [step_table(recipe, release), *parameter_tables(recipe), *_guarantees(release)]
     sentences[0] += f" It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."
     sentences.append(" ".join(_secrets(recipe)))
     versions = f"Versions: sfumato {VERSION}, Python {platform.python_version()}, NumPy {np.__version__}."
@@ -104,15 +103,17 @@ def recipe_section(release: Release) -> Section:
     return Section("How the release was made", (*sentences, versions + digest), tuple(tables))
 
 
-def _steps(recipe: Recipe, release: Release) -> list[tuple[str, ...]]:
+def step_table(recipe: Recipe, release: Release) -> Table:
+    """Return the steps in words, in order, with the columns that each is about."""
     rows: list[tuple[str, ...]] = []
     for step in recipe.steps:
         columns = [c for c in step.mask.touches(release.original.schema) if c in release.original.schema]
         rows.append((step.name, f"{first_line(type(step.mask))}.", ", ".join(columns) or "–"))
-    return rows
+    return Table(("step", "what it does", "columns"), tuple(rows), "The steps, in order.")
 
 
-def _parameters(recipe: Recipe) -> list[Table]:
+def parameter_tables(recipe: Recipe) -> list[Table]:
+    """Return a table of the parameters that were set, with whether each may be published; none if none was set."""
     rows = []
     for step in recipe.steps:
         for field, parameter in step.mask.parameters().items():

@@ -25,6 +25,8 @@ Model = Literal["main effects", "two-way", "tree"]
 Null = Literal["recipe", "estimated", "drawn", "none"]
 FOLDS = 5
 """A tree is grown without the records it is asked about."""
+GROWN = 200_000
+"""About the most records that trees are grown on."""
 RIDGE = 1e-8
 """Share of the records' information: too small to see, but a model that tells the files apart completely has an end."""
 
@@ -136,9 +138,10 @@ class PMSE(DirectMeasure):
         share = float(weights @ hit) / (n + t)
         if self.model == "tree":
             features = [feature_of(original, released, name, weights, CATEGORIES) for name in names]
-            folds = folds_of(original, FOLDS)
-            both = np.concatenate([folds, folds_after(original, released, folds, FOLDS)])
-            p, terms = by_tree(features, hit, weights, both), 0
+            parts = FOLDS * -(-(n + t) // GROWN)
+            folds = folds_of(original, parts)
+            both = np.concatenate([folds, folds_after(original, released, folds, parts)])
+            p, terms = by_tree(features, hit, weights, both % FOLDS, both < FOLDS), 0
         else:
             features = [feature_of(original, released, name, weights) for name in names]
             p, terms = _by_logistic(Design(features, self.model == "two-way"), hit, weights)

@@ -22,8 +22,10 @@ SURE = 20.0
 """A split stays if its χ² of one degree of freedom is this large, or that of a split below it: thousands are tried."""
 
 
-def by_tree(features: Sequence[Feature], hit: Numbers, weights: Numbers, folds: NDArray[np.int64]) -> Numbers:
-    """Return the propensity of each record by a tree grown on the records of the other folds, shape (N,).
+def by_tree(
+    features: Sequence[Feature], hit: Numbers, weights: Numbers, folds: NDArray[np.int64], taught: NDArray[np.bool_]
+) -> Numbers:
+    """Return the propensity of each record by a tree grown on the `taught` records of the other folds, shape (N,).
 
     Where a released record and its original are in the same fold, a file that was not changed has as many of both everywhere,
     and no split: the propensity is the share of released records. Splits that chance explains are taken back. Categories are
@@ -34,7 +36,7 @@ def by_tree(features: Sequence[Feature], hit: Numbers, weights: Numbers, folds: 
     numbers = [None if f.values is None else _bins(f) for f in features]
     out = np.full(len(hit), float(weights @ hit / weights.sum()))
     for fold in np.unique(folds):
-        asked, grown = folds == fold, (folds != fold) & (weights > 0)
+        asked, grown = folds == fold, (folds != fold) & taught & (weights > 0)
         if not 0 < hit[grown].sum() < grown.sum():
             continue
         bins = np.column_stack(

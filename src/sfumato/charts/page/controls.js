@@ -145,9 +145,10 @@ for (const which of ["risk", "utility"]) {
 $("chart").addEventListener("pointermove", (event) => look(nearest(event) || focusedPoint()));
 $("chart").addEventListener("pointerdown", (event) => look(nearest(event) || focusedPoint()));
 $("chart").addEventListener("pointerleave", () => look(focusedPoint()));
-$("chart").addEventListener("focusin", () => look(focusedPoint()));
-$("chart").addEventListener("focusout", () => look(null));
-$("chart").addEventListener("keydown", step);
+const figure = document.querySelector("figure"); // on the SVG itself, these listeners would make Chromium stop at it too
+figure.addEventListener("focusin", () => look(focusedPoint()));
+figure.addEventListener("focusout", () => look(null));
+figure.addEventListener("keydown", step);
 $("heads").addEventListener("click", (event) => {
   const by = event.target.dataset.sort;
   if (!by) return;
@@ -163,7 +164,7 @@ new ResizeObserver(() => {
     drawChart(chosenNow);
     look(state.looked);
   });
-}).observe(document.querySelector("figure"));
+}).observe(figure);
 
 drawLegend();
 update();

@@ -129,7 +129,7 @@ class _Search:
         self.effort = effort
         self.parts = parts_of(len(trials.data), effort)
         self.stage, self.done, self.total, self.progress = "", 0, 0, progress
-        self.whole = self._unmasked(self.parts[-1])
+        self.whole = trials.unmasked(families[0], self.parts[-1])
         judge = Judge(trials.measures, thresholds, anchors_of(trials.measures, names, maximise, self.whole))
         seed = int(trials.draws.generator("optuna").integers(2**31))
         least = max(effort.replications, *(m.replications for m in trials.measures))
@@ -137,18 +137,12 @@ class _Search:
         self.confirm = max(confirm, least)
         trials.told = self._told
 
-    def _unmasked(self, records: int) -> Any:
-        seen = self.trials.unmasked(self.families[0], records)
-        if isinstance(seen, str):
-            raise NotApplicable(f"the measures have no value for the file as it is: {seen}")
-        return seen
-
     def run(self) -> SearchResult:
         """Race the families, then confirm the best."""
         left = list(self.families)
         for number, records in enumerate(self.parts):
             last = number == len(self.parts) - 1
-            scale = {} if last else calibration(self.race.judge, self._unmasked(records), self.whole)
+            scale = {} if last else self._scale(records)
             left = self._stage(left, records, number, scale)
             if not left:
                 break
@@ -185,11 +179,15 @@ class _Search:
 
     def _carry(self, family: Family, before: int, records: int, scale: Mapping[int, float]) -> None:
         """Look again, on more records, at what was best on fewer: at several thresholds, since those are not the same."""
-        known = calibration(self.race.judge, self._unmasked(before), self.whole)
+        known = self._scale(before)
         for band in (0.4, 0.7, 1.0, 1.5, 2.5):
             found = self.race.best(family, before, band, known)
             if found is not None:
                 self.race.look(family, found[1].point, records)
+
+    def _scale(self, records: int) -> dict[int, float]:
+        """Return by what factor a part of the file shows each risk too large."""
+        return calibration(self.race.judge, self.trials.unmasked(self.families[0], records), self.whole)
 
     def _ranked(self, families: Sequence[Family], count: int) -> list[Family]:
         """Return the best families on the whole file, the best first."""

@@ -197,16 +197,21 @@ def families_of(recipes: Any, over: Mapping[str, Any] | None = None, sequences: 
 def _named(recipes: Any) -> list[tuple[str, Any]]:
     if isinstance(recipes, Mapping):
         return [(str(k), v) for k, v in recipes.items()]
-    several = [recipes] if isinstance(recipes, Mask | Recipe | Family) else recipes
+    several = [recipes] if isinstance(recipes, Mask | Recipe | Family) or _with_over(recipes) else recipes
     if not isinstance(several, list | tuple):
         raise ParameterError("recipes must be a mask, a recipe, or several of them in a list or by name.")
     return [(_name(r), r) for r in several]
 
 
+def _with_over(given: Any) -> bool:
+    """Whether it is a recipe together with what to search."""
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping)
+
+
 def _name(given: Any) -> str:
     if isinstance(given, Family):
         return given.name
-    recipe = given[0] if isinstance(given, tuple) and given else given
+    recipe = given[0] if _with_over(given) else given
     if isinstance(recipe, Mask):
         return recipe.name
     if isinstance(recipe, Recipe):
@@ -218,7 +223,7 @@ def _family(name: str, given: Any, over: Mapping[str, Any]) -> Family:
     if isinstance(given, Family):
         return Family(name, given.recipe, {**given.over, **_known(given.recipe, over)}, given.parts)
     own = None
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
+    if _with_over(given):
         given, own = given
     if not isinstance(given, Mask | Recipe):
         raise ParameterError(

@@ -102,12 +102,13 @@ class Trials:
             self._evaluators[family.name, records] = made
         return self._evaluators[family.name, records]
 
-    def unmasked(self, family: Family, records: int) -> Seen:
+    def unmasked(self, family: Family, records: int) -> tuple[Numbers, ...]:
         """Return what is seen of the file as it is; again and again where records are drawn afresh from the population."""
         key = self.archive.key("unmasked", min(records, len(self.data)))
         seen = self.archive.get(key)
         if seen is None:
             drawn = any(m.design == "population" for m in self.measures)
-            seen = self._observe(family, UNMASKED, records, 30 if drawn else 2, "search")
+            found = self._evaluator(family, records).observe([UNMASKED], 30 if drawn else 2, "search")
+            seen = tuple(o[0] for o in found)
             self.archive.put(key, seen)
-        return seen
+        return seen  # type: ignore[return-value]

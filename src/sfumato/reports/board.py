@@ -1,0 +1,166 @@
+"""The report for a disclosure review board, in a confidential and in a publishable version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.contract import Release, Section, Side, Snooper
+from sfumato.decision import SearchResult
+from sfumato.decision.best_recipe.scenarios import scenarios_of
+from sfumato.errors import ParameterError
+from sfumato.microdata import Microdata
+from sfumato.reports.board_sections import asked_section, checks_section, snoopers_section, subgroups_section
+from sfumato.reports.checks import Check, Checked, Progress, run_checks
+from sfumato.reports.found import Found
+from sfumato.reports.not_examined import not_examined_section
+from sfumato.reports.public_sections import (
+    public_asked,
+    public_checks,
+    public_data,
+    public_facts,
+    public_limits,
+    public_recipe,
+    public_search,
+    public_snoopers,
+    public_subgroups,
+)
+from sfumato.reports.report import Report
+from sfumato.reports.search_sections import choice_section, frontier_section, tried_section
+from sfumato.reports.sections import data_section, recipe_section
+
+
+def board_report(
+    found: SearchResult | Found | Mapping[str, Any] | None = None,
+    release: Release | None = None,
+    *,
+    title: str,
+    asked: str = "",
+    checks: Sequence[Check] = (),
+    by: Sequence[str] = (),
+    snooper: Snooper | Mapping[str, Snooper] | None = None,
+    publishable: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Return a report for a disclosure review board: about a search, about a release, or about both.
+
+    The confidential version is for the board alone: what was asked, the data, the snoopers, the methods tried, the frontier,
+    the chosen recipe, how the release was made, every check with its limit, the worst subgroups, and what was not examined.
+    The publishable version tells what users and the public may know; see `sfumato.reports` for where the line is drawn.
+    Neither holds a record's value or a seed.
+
+    Parameters
+    ----------
+    found
+        A search, or its data (`SearchResult.to_dict()`).
+    release
+        The release itself, such as ``found.choice.recipe.apply(data, draws)``, or `Release.of` for a file masked elsewhere.
+    title
+        The title of the report; it stands in both versions.
+    asked
+        What the board was asked, in your own words; paragraphs are apart by an empty line. It stands in both versions.
+    checks
+        Measures of the release with their limits. If not given, those of the search, with its limits.
+    by
+        Columns whose subgroups are looked at.
+    snooper
+        What the attacker knows, or several by name. If not given, those of the search.
+    publishable
+        Whether to make the publishable version.
+    progress
+        Told a stage in words, how much of it is done, and of how much.
+
+    Examples
+    --------
+    >>> from sfumato import Draws, KAnonymity
+    >>> from sfumato.datasets import teachers
+    >>> from sfumato.masks import MDAV
+    >>> release = MDAV(columns=("salary", "income"), k=5).apply(teachers(300), Draws(1))
+    >>> report = board_report(release=release, title="Teachers", checks=[Check(KAnonymity(k=3), 0.5)])
+    >>> [section.title for section in report.sections][:2]
+    ['What was asked, and the answer', 'The data']
+    """
+    if found is None and release is None:
+        raise ParameterError("a report is about a search, a release or both: give found=... or release=...")
+    view = found if found is None or isinstance(found, Found) else Found.of(found)
+    search = None if view is None else view.search
+    if snooper is None and search is not None:
+        scenarios = dict(search.scenarios)
+    else:
+        scenarios = scenarios_of(snooper) if release is not None or snooper is not None else {}
+    asked_for = _checks(checks, search) if release is not None else ()
+    if release is None and (checks or by):
+        raise ParameterError("checks and subgroups are about a release: give one with release=...")
+    names = (by,) if isinstance(by, str) else tuple(by)
+    checked = () if release is None else run_checks(release, asked_for, scenarios, names, progress)
+    if progress is not None:
+        progress("Drawing", 0, 0)
+    data = release.original if release is not None else None if search is None else search.data
+    if publishable:
+        sections = _publishable(view, release, asked, checked, scenarios, names)
+        facts = public_facts(view, checked, names)
+    else:
+        sections = _confidential(view, release, data, asked, checked, scenarios, names)
+        facts = {
+            "checks": [c.to_dict() for c in checked],
+            "search": None if view is None else view.facts,
+            "snoopers": {name or "the snooper": s.describe() for name, s in scenarios.items()},
+        }
+    subtitle = "About a release of data" if publishable else "Report to the disclosure review board"
+    return Report(title, sections, subtitle, (), "publishable" if publishable else "confidential", facts)
+
+
+def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check, ...]:
+    """Return the checks asked for, or those that a search implies."""
+    for check in checks:
+        if not isinstance(check, Check):
+            raise ParameterError(
+                f"checks must be Check(measure, limit), not {type(check).__name__}; for example Check(KAnonymity(k=3), 0.02)."
+            )
+    if checks or search is None:
+        return tuple(checks)
+    limits = search.judge.thresholds
+    return tuple(Check(m, limits.get(i) if m.side is Side.RISK else None) for i, m in enumerate(search.measures))
+
+
+def _confidential(
+    found: Found | None,
+    release: Release | None,
+    data: Microdata | None,
+    asked: str,
+    checked: Sequence[Checked],
+    scenarios: Mapping[str, Snooper],
+    by: Sequence[str],
+) -> list[Section]:
+    schema = None if data is None else data.schema
+    sections = [asked_section(asked, found, checked, schema)]
+    sections += [data_section(data)] if data is not None else []
+    told = {} if found is None else found.facts["snoopers"]
+    sections.append(snoopers_section(scenarios, told, schema))
+    if found is not None:
+        sections += [tried_section(found), frontier_section(found), choice_section(found)]
+    if release is not None:
+        sections.append(recipe_section(release))
+        sections += [checks_section(release, checked)] if checked else []
+        sections += [subgroups_section(checked, by)] if by and checked else []
+    sections.append(not_examined_section(found, release, checked, scenarios, by))
+    return sections
+
+
+def _publishable(
+    found: Found | None,
+    release: Release | None,
+    asked: str,
+    checked: Sequence[Checked],
+    scenarios: Mapping[str, Snooper],
+    by: Sequence[str],
+) -> list[Section]:
+    sections = [public_asked(asked, found, checked)]
+    sections += [public_data(release.masked)] if release is not None else []
+    sections.append(public_snoopers(scenarios, 0 if found is None else len(found.facts["snoopers"])))
+    sections += [public_search(found)] if found is not None else []
+    if release is not None:
+        sections.append(public_recipe(release))
+        sections += [public_checks(checked)] if checked else []
+        sections += [public_subgroups(checked, by)] if by and checked else []
+    return [*sections, public_limits()]

@@ -1,0 +1,221 @@
+"""Sections about one release, for the board: what was asked, the snoopers, pass or fail, the worst subgroups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.charts.words import counted, spoken
+from sfumato.contract import Figure, Release, Section, Snooper, Table
+from sfumato.contract.score import Score, digits
+from sfumato.errors import SfumatoError
+from sfumato.reports.checks import FEWEST, Checked
+from sfumato.reports.found import Found
+from sfumato.schema import Schema
+
+_WORST = 3
+"""Subgroups shown for each measure."""
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return a text's paragraphs, each on one line."""
+    return [" ".join(p.split()) for p in text.split("\n\n") if p.strip()]
+
+
+def verdict(checked: Sequence[Checked]) -> str:
+    """Return how many checks pass, in a sentence.
+
+    >>> verdict([])
+    'No limit was set, so nothing passes or fails.'
+    """
+    held = [c for c in checked if c.check.limit is not None]
+    if not held:
+        return "No limit was set, so nothing passes or fails."
+    passed = [c for c in held if c.passes]
+    absent = [c.title for c in held if c.score is None]
+    failed = [c.title for c in held if not c.passes and c.score is not None]
+    if len(passed) == len(held):
+        return f"The release passes {_all(len(held))}."
+    said = [f"The release passes {len(passed)} of {counted(len(held), 'check')}."]
+    said += [f"It fails on {spoken(failed)}."] if failed else []
+    said += [f"Could not be measured: {spoken(absent)}."] if absent else []
+    return " ".join(said)
+
+
+def _all(count: int) -> str:
+    return "the one check that has a limit" if count == 1 else f"all {count} checks that have a limit"
+
+
+def asked_section(asked: str, found: Found | None, checked: Sequence[Checked], schema: Schema | None) -> Section:
+    """Return what was asked for, and the answer in short."""
+    sentences = paragraphs(asked)
+    if checked:
+        sentences.append(verdict(checked))
+    if found is not None:
+        if found.feasible:
+            answer = f"found one that is safe enough: {found.choice['family']}"
+        else:
+            answer = "found none that is safe enough"
+        sentences.append(f"A search for the most useful recipe {answer}.")
+    rows = [(c.title, c.check.words, _meaning(c, schema), c.result) for c in checked]
+    heads = ("asked of the release", "limit", "which means", "result")
+    return Section(
+        "What was asked, and the answer", tuple(sentences),
+        (Table(heads, tuple(rows), "What the release was held against."),) if rows else (),
+    )  # fmt: skip
+
+
+def _meaning(checked: Checked, schema: Schema | None) -> str:
+    limit = checked.check.limit
+    if limit is None or schema is None:
+        return "reported only"
+    try:
+        said = checked.measure.words(limit, schema)
+    except SfumatoError:
+        return "–"
+    return f"at the limit, {said}"
+
+
+def snoopers_section(scenarios: Mapping[str, Snooper], words: Mapping[str, str], schema: Schema | None) -> Section:
+    """Return what each snooper is taken to know; `words` are those of a search that is known only by its data."""
+    told = {name or "the snooper": _knowledge(s, schema) for name, s in scenarios.items()} or dict(words)
+    sentences = [
+        f"Risk was measured against {counted(len(told), 'snooper')}, each taken to know what stands below. One who knows more "
+        "learns more."
+        if len(told) > 1
+        else "Risk was measured against one snooper, taken to know what stands below. One who knows more learns more."
+    ]
+    rows = tuple((name, _sentence(said)) for name, said in told.items())
+    return Section(
+        "Snoopers", tuple(sentences), (Table(("snooper", "what he knows and does"), rows, "The scenarios."),)
+    )
+
+
+def _knowledge(snooper: Snooper, schema: Schema | None) -> str:
+    keys = schema.names(role="key") if schema is not None and not snooper.keys else ()
+    looks = f"; looks for records by {', '.join(keys)} (the keys of the schema)" if keys else ""
+    return snooper.describe() + looks
+
+
+def _sentence(said: str) -> str:
+    parts = said.split("; ")
+    return f"He {'; he '.join(parts)}."
+
+
+def checks_section(release: Release, checked: Sequence[Checked]) -> Section:
+    """Return every check with its score, interval and result, as a table and as a chart."""
+    measured = [c for c in checked if c.score is not None]
+    sentences = [
+        (
+            "These are the numbers of the very file that would be released. A risk passes if it is at or below its limit, "
+            "a utility if it is at or above; where a number is an estimate, the worse end of its interval must be."
+        )
+    ]
+    rows = []
+    for c in measured:
+        score = c.score
+        assert score is not None  # noqa: S101 - those that are measured
+        rows.append((c.title, digits(score.value), interval(score), c.check.words, c.result, score.words))
+    heads = ("measure", "value", "95 % interval", "limit", "result", "in words")
+    content: list[Table | Figure] = []
+    if rows:
+        content.append(Table(heads, tuple(rows), "Pass or fail. Lower risk is safer; higher utility is more useful."))
+        content += _dots(release, measured)
+    if any(c.score is None for c in checked):
+        sentences.append("What could not be measured is in the last section, with the reasons.")
+    return Section("Pass or fail, measure by measure", tuple(sentences), tuple(content))
+
+
+def interval(score: Score) -> str:
+    """Return an interval in words."""
+    if score.interval is None:
+        return "exact" if math.isfinite(score.value) else "–"
+    return f"{digits(score.interval[0])} to {digits(score.interval[1])}"
+
+
+def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
+    """Return the chart of all measures that it can show; none if there are none."""
+    rows = [row for c in measured if (row := _row(release, c)) is not None]
+    if not rows:
+        return []
+    import pandas as pd
+
+    from sfumato.charts.measures import measures_chart
+
+    caption = (
+        "The release, measure by measure. Each risk is divided by its own limit, so that 1 is the limit; the thin line ends "
+        "at the worse end of its interval. Each utility is a share of that of the unmasked file."
+    )
+    return [Figure(measures_chart(pd.DataFrame(rows), 0).to_dict(), caption)]
+
+
+def _row(release: Release, c: Checked) -> dict[str, Any] | None:
+    score = c.score
+    assert score is not None  # noqa: S101 - those that are measured
+    low, high = score.interval or (math.nan, math.nan)
+    unmasked = math.nan
+    if c.risk and (c.check.limit is None or not math.isfinite(c.judged)):
+        return None
+    if not c.risk:
+        unmasked = _unmasked(release, c)
+        if not (math.isfinite(unmasked) and unmasked > 0 and math.isfinite(score.value)):
+            return None
+    return {
+        "point": 0, "family": "this release", "recipe": "every measure with a limit", "replications": 1,
+        "side": score.side.value, "measure": c.title, "scenario": "the snooper" if c.risk else "", "value": score.value,
+        "low": low, "high": high, "limit": c.judged if c.risk and score.interval is not None else math.nan,
+        "threshold": c.check.limit if c.risk else math.nan, "unmasked": unmasked, "meets": c.passes is not False,
+        "chosen": True, "probability": math.nan,
+    }  # fmt: skip
+
+
+def _unmasked(release: Release, c: Checked) -> float:
+    try:
+        return c.measure.score(Release.as_it_is(release.original)).value
+    except SfumatoError:
+        return math.nan
+
+
+def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
+    """Return the worst subgroups of each measure, by every column asked for."""
+    content = []
+    hidden = []
+    for column in by:
+        rows = []
+        for c in checked:
+            if column in c.by and c.score is not None:
+                rows += [
+                    (c.title, g.name, f"{g.records:,}", digits(g.value), digits(c.score.value), _there(c, g.value))
+                    for g in c.by[column].shown[:_WORST]
+                ]
+        heads = ("measure", column, "records", "value there", "whole file", "within the limit")
+        if rows:
+            content.append(Table(heads, tuple(rows), f"The worst subgroups by {column}, the worst first."))
+        hidden += _hidden(checked, column)
+    sentences = [
+        (
+            "A release that is safe on the whole need not be safe for everybody. Each measure was taken again in every subgroup; "
+            f"the worst {_WORST} are shown. Records are counted in the original; subgroups of fewer than {FEWEST} are not shown."
+        ),
+        *hidden,
+    ]
+    return Section("Worst subgroups", tuple(sentences), tuple(content))
+
+
+def _there(c: Checked, value: float) -> str:
+    return "–" if c.check.limit is None else "yes" if c.within(value) else "no"
+
+
+def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
+    found = [c for c in checked if column in c.by]
+    small = max((c.by[column].small for c in found), default=0)
+    without = [c.title for c in found if c.by[column].without]
+    said = (
+        [f"By {column}, {counted(small, 'subgroup')} {'is' if small == 1 else 'are'} too small to be shown."]
+        if small
+        else []
+    )
+    if without:
+        said.append(f"In some subgroups by {column} there is no value of {spoken(without)}.")
+    return said

@@ -1,0 +1,210 @@
+"""Sections of the publishable version: nothing that helps to find people, no small counts, no names of subgroups.
+
+Told: the columns of the released file, the steps and the parameters that analysts may know, the sorts of risk that were
+examined and whether each is within its limits, utility to two digits. Not told: how large a risk is and what the limits are
+(they say how sure a match would be), what the snoopers were taken to know column by column, counts of records other than the
+release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.charts.words import counted, first_line, spoken
+from sfumato.contract import Recipe, Release, Section, Snooper, Table
+from sfumato.contract.score import digits
+from sfumato.engines import Kind
+from sfumato.microdata import Microdata
+from sfumato.reports.board_sections import paragraphs
+from sfumato.reports.checks import FEWEST, Checked
+from sfumato.reports.examined import SORTS, sort_of
+from sfumato.reports.found import Found
+from sfumato.reports.not_examined import CANNOT_SEE
+from sfumato.reports.sections import parameter_tables, step_table
+from sfumato.rumap.choice import named
+
+_OWN = "another sort of risk"
+
+
+def rough(value: float) -> str:
+    """Return a number to two digits: enough to judge usefulness, too few to work anything out from.
+
+    >>> rough(0.98765), rough(2.7385), rough(float("inf"))
+    ('0.99', '2.7', '∞')
+    """
+    return digits(value, 2)
+
+
+def rough_number(value: float) -> float:
+    """Return a number to two digits, as a number."""
+    return float(f"{value:.2g}") if math.isfinite(value) else value
+
+
+def public_asked(asked: str, found: Found | None, checked: Sequence[Checked]) -> Section:
+    """Return what was asked, and whether the release holds to it."""
+    sentences = paragraphs(asked)
+    held = [c for c in checked if c.check.limit is not None]
+    if held:
+        every = all(c.passes for c in held)
+        sentences.append(
+            "The release was held against limits that the data holder set for risk and utility. "
+            + ("It keeps to all of them." if every else "It does not keep to all of them.")
+        )
+    if found is not None:
+        sentences.append(
+            f"The method was found by a search among {counted(len(found.families), 'recipe')} for the most useful one that is "
+            "safe enough." + ("" if found.feasible else " None was safe enough.")
+        )
+    return Section("What was asked, and the answer", tuple(sentences))
+
+
+def public_data(data: Microdata) -> Section:
+    """Return the columns of the released file: meaning, scale and what they hold."""
+    rows = []
+    for a in data.schema:
+        kind = data.kind(a.name)
+        holds = "whole numbers" if kind is Kind.NUMBER and a.integer else kind.value
+        meaning = a.label + (f" ({a.unit})" if a.unit and a.label else f"in {a.unit}" if a.unit else "")
+        rows.append((a.name, meaning or "–", a.scale.value, holds))
+    sentence = f"The released file has {counted(len(data), 'record')} and {counted(len(rows), 'column')}."
+    heads = ("column", "meaning", "scale", "holds")
+    return Section("The data", (sentence,), (Table(heads, tuple(rows), "The columns of the released file."),))
+
+
+def public_snoopers(scenarios: Mapping[str, Snooper], count: int) -> Section:
+    """Return in general words whom the release was tested against; no column, no probability."""
+    who = list(scenarios.values())
+    knows = ["know some facts about a person from elsewhere, and look for that person's record"]
+    if any(s.external is not None or s.coverage < 1 for s in who):
+        knows.append("have a file of their own about many people")
+    if any(s.population is not None for s in who):
+        knows.append("know how many people of the population look alike")
+    if any(s.strategy == "bayes" for s in who):
+        knows.append("use statistics to improve their guesses")
+    if any(s.parameter_published for s in who):
+        knows.append("are told how strongly the data were masked")
+    number = len(who) or count
+    sentence = (
+        f"The release was tested against {counted(number, 'kind')} of snooper: people who {spoken(knows)}. "
+        "Exactly what they were taken to know is for the review board alone."
+    )
+    return Section("Snoopers", (sentence,))
+
+
+def public_recipe(release: Release) -> Section:
+    """Return the steps in words, and the parameters that analysts may be told."""
+    recipe = release.recipe
+    if recipe is None:
+        return Section("How the release was made", ("The data were masked before this report was made.",))
+    plain, numbered = [], 0
+    for g in release.guarantees:
+        if re.search(r"\d", g.says + g.verified):
+            numbered += 1  # it may count records
+        else:
+            plain.append((g.step, g.says, g.verified))
+    sentences = [f"It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."]
+    if any(not p.published for p in recipe.parameters().values()):
+        sentences.append("Some parameters are not told, since they would help to undo the masking.")
+    if numbered:
+        sentences.append("Guarantees that count records are for the review board alone.")
+    tables = [step_table(recipe, release), *_told(recipe)]
+    if plain:
+        tables.append(Table(("step", "guarantee", "how it was verified"), tuple(plain), "What the masks guarantee."))
+    return Section("How the release was made", tuple(sentences), tuple(tables))
+
+
+def _told(recipe: Recipe) -> list[Table]:
+    """Return the parameters that may be published, without the column that says so."""
+    made = []
+    for table in parameter_tables(recipe):
+        rows = tuple(row[:4] for row in table.rows if row[4] == "yes")
+        if rows:
+            made.append(Table(table.heads[:4], rows, "The parameters that analysts may know."))
+    return made
+
+
+def public_search(found: Found) -> Section:
+    """Return which recipes were tried and which was chosen, with the utility that it keeps; no risk, no other setting."""
+    sentences = [f"These recipes were tried: {spoken(found.families)}."]
+    content = []
+    if found.feasible:
+        told = found.published()
+        at = f" with {named(told)}" if told else ""
+        sentences.append(f"Of those that are safe enough, the most useful was chosen: {found.choice['family']}{at}.")
+        rows = tuple((str(s["measure"]), rough(float(s["value"]))) for s in found.choice["utilities"])
+        content.append(Table(("utility", "value"), rows, "What analysts keep, on average over releases made so."))
+    else:
+        sentences.append("None of them was safe enough.")
+    return Section("Methods tried", tuple(sentences), tuple(content))
+
+
+def public_checks(checked: Sequence[Checked]) -> Section:
+    """Return whether each sort of risk is within its limits, and each utility to two digits."""
+    rows = _by_sort(checked)
+    content = []
+    if rows:
+        heads = ("sort of risk", "the question", "within the limits")
+        content.append(Table(heads, tuple(rows), "The risks that were examined."))
+    useful = [c for c in checked if not c.risk and c.score is not None]
+    if useful:
+        body = tuple((c.title, f"{first_line(type(c.measure))}.", _value(c), c.check.words) for c in useful)
+        heads = ("utility", "what it is", "value", "asked for")
+        content.append(Table(heads, body, "What analysts keep; higher is more useful."))
+    sentence = "How large each risk is, and what the limits are, is for the review board alone."
+    return Section("Pass or fail", (sentence,), tuple(content))
+
+
+def _value(c: Checked) -> str:
+    return "–" if c.score is None else rough(c.score.value)
+
+
+def _by_sort(checked: Sequence[Checked]) -> list[tuple[str, str, str]]:
+    questions = {s.name: s.question for s in SORTS}
+    results: dict[str, list[bool]] = {}
+    for c in checked:
+        if c.risk and c.passes is not None:
+            sort = sort_of(c.measure)
+            results.setdefault(_OWN if sort is None else sort.name, []).append(c.passes)
+    return [(name, questions.get(name, "–"), "yes" if all(found) else "no") for name, found in results.items()]
+
+
+def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
+    """Return how far the utility of subgroups lies apart, without naming or counting them."""
+    rows = []
+    for c in checked:
+        for column in by:
+            if not c.risk and c.score is not None and column in c.by and len(c.by[column].shown) > 1:
+                values = [g.value for g in c.by[column].shown]
+                rows.append((c.title, column, rough(values[0]), rough(values[-1]), rough(c.score.value)))
+    heads = ("utility", "subgroups by", "worst subgroup", "best subgroup", "whole file")
+    sentence = (
+        f"Each measure was also taken in subgroups. Those of fewer than {FEWEST} records are left out, and so is risk."
+    )
+    content = (Table(heads, tuple(rows), "Utility in subgroups."),) if rows else ()
+    return Section("Subgroups", (sentence,), content)
+
+
+def public_limits() -> Section:
+    """Return what no report of this kind can speak of."""
+    return Section("What was not examined", CANNOT_SEE)
+
+
+def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str]) -> dict[str, Any]:
+    """Return the numbers behind the publishable version: no more than its sections show."""
+    risks = [{"sort": name, "within_limits": held == "yes"} for name, _, held in _by_sort(checked)]
+    utilities = [
+        {"measure": c.title, "value": rough_number(c.score.value), "limit": c.check.limit, "passes": c.passes}
+        for c in checked
+        if not c.risk and c.score is not None
+    ]
+    facts: dict[str, Any] = {"risks": risks, "utilities": utilities, "subgroups": list(by)}
+    if found is not None:
+        chosen = {
+            "feasible": found.feasible, "family": found.choice["family"], "settings": found.published() if found.feasible else {},
+            "utilities": {str(s["measure"]): rough_number(float(s["value"])) for s in found.choice["utilities"]},
+        }  # fmt: skip
+        facts["search"] = {"recipes": list(found.families), "choice": chosen}
+    return facts
