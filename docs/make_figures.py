@@ -16,7 +16,7 @@ from typing import Any
 from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
 from sfumato.charts.render import to_svg
 from sfumato.datasets import BILLING_SIZES, billing, teachers
-from sfumato.decision import RegionPicture, ReleaseRegion
+from sfumato.decision import MaskTradeoff, RegionPicture, ReleaseRegion, mask_tradeoff
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
 from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
 from sfumato.utility import Formula, Mean, MeanCombination
@@ -61,7 +61,12 @@ def release_region() -> RegionPicture:
     return region.picture(cases, limits=0.25, names=("rent", "income"))
 
 
-Drawn = RUMap | Overlay | KeyExperiments | RegionPicture
+def mask_curves() -> MaskTradeoff:
+    """The curves on the page of the best matrix mask."""
+    return mask_tradeoff(teachers(2_000), "income", columns=["age", "experience", "salary"])
+
+
+Drawn = RUMap | Overlay | KeyExperiments | RegionPicture | MaskTradeoff
 
 MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
@@ -70,13 +75,14 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "ru-map": (demo_map, MAX_RISK),
     "global-risk": (global_risk, None),
     "release-region": (release_region, None),
+    "mask-tradeoff": (mask_curves, None),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
 
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
-    if isinstance(m, KeyExperiments | RegionPicture):
+    if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
         return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()
@@ -86,7 +92,8 @@ def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
 
 def values(m: Drawn) -> list[float]:
     """Return every finite number of a map, to six digits, in the order of its frame."""
-    return [float(f"{v:.6g}") for v in m.frame["value"] if math.isfinite(v)]
+    column = "share" if isinstance(m, MaskTradeoff) else "value"
+    return [float(f"{v:.6g}") for v in m.frame[column] if math.isfinite(v)]
 
 
 def numbers(spec: Any) -> list[float]:

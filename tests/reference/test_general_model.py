@@ -206,6 +206,19 @@ def test_simulation_of_a_normal_prior_agrees_with_the_formula(loss: Loss, over: 
     assert found.how.startswith("the most extreme" if over == "worst" else "the mean")
 
 
+@pytest.mark.parametrize("over", ["worst", "expected"])
+def test_the_intervals_of_a_simulation_hold_the_formula_about_as_often_as_they_say(over: str) -> None:
+    drawn = User("g", Sampled(lambda g, n: g.normal(size=(n, 2)) * [2.0, 1.0]))
+    target, method = Target("1", [1, 0], base=1.0), AddedNoise([[1, 1]])
+    exact = 1 / (4 - 16 / 11)
+    inside = 0
+    for seed in range(40):
+        simulation = Simulation(Draws(seed), published=10, data=2_000, over=over)  # type: ignore[arg-type]
+        found = Risk([target], [drawn], simulation=simulation).at(method, {"sigma2": 6.0})
+        inside += found.low <= exact <= found.high
+    assert inside >= 33  # 38 are expected
+
+
 def two_points(s2: float) -> tuple[float, float]:
     """Return E p(1 - p) and E min(p, 1 - p) over z for X = 0 or 1 with equal chances, published with noise s2."""
 

@@ -30,7 +30,7 @@ def mask_tradeoff_chart(frame: pd.DataFrame, targets: str, stepped: Collection[s
         "variance of X lost, tr Var(X | M) as a share of tr Var X",
     )
     x = marks.x_axis("tau", Axis(0.0, float(frame["tau"].max()), False), across, width)
-    y = marks.y_axis("share", Axis(0.0, 1.0, False), up, _HEIGHT, 6, format="%")
+    y = marks.y_axis("share", Axis(0.0, 1.02, False), up, _HEIGHT, 6, format="%")
     key = alt.Legend(symbolType="stroke", symbolSize=500, orient="right", title=None)
     colours = alt.Scale(domain=names, range=[colour_of(i) for i in range(len(names))])
     dashes = alt.Scale(domain=names, range=[DASHES[i % len(DASHES)] for i in range(len(names))])

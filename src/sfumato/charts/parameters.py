@@ -18,7 +18,7 @@ from sfumato.charts.surface import Side
 from sfumato.charts.theme import UTILITY_SHADES, themed
 from sfumato.charts.tried import Found, Tried, heading, worded
 from sfumato.charts.words import parameter_words, short, spoken, symbol
-from sfumato.errors import ParameterError, unknown_name
+from sfumato.errors import ParameterError, listing, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def parameters_chart(
     threshold
         The largest tolerable risk; that of the frame if not given.
     family
-        Which family; that of the chosen point if not given.
+        Which family; that of the chosen point if not given, and where none is chosen the one with most parameters.
     """
     data = Searched.read(frame)
     name, use = data.risk(risk), data.utility(utility)
@@ -69,9 +69,9 @@ def parameters_chart(
         else [p for p in combinations(free[:_MOST], 2) if set(named) <= set(p)]
     )
     if not pairs or not found:
-        raise ParameterError(
-            f"family '{chosen_family}' was not searched over two parameters; draw its risk against utility instead."
-        )
+        others = dict.fromkeys(p.family for p in data.points if len(p.settings) > 1 and p.family != chosen_family)
+        hint = f"name a family that was: {listing(others)}." if others else "draw its risk against utility instead."
+        raise ParameterError(f"family '{chosen_family}' was not searched over two parameters; {hint}")
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     return themed(_page(Tried(tuple(found), tuple(free), name, use, limit, threshold is not None), pairs))
 
@@ -84,8 +84,7 @@ def _family(data: Searched, asked: str | None, named: Sequence[str]) -> str:
     fit = [p for p in data.points if all(n in p.settings for n in named)]
     if not fit:
         raise ParameterError(f"no family has both parameters {spoken(named)}; name two that belong together.")
-    wide = [p for p in fit if len(p.settings) > 1] or fit
-    return next((p.family for p in wide if p.chosen), wide[0].family)
+    return next((p.family for p in fit if p.chosen), max(fit, key=lambda p: len(p.settings)).family)
 
 
 def _page(tried: Tried, pairs: Sequence[tuple[str, str]]) -> alt.TopLevelMixin:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from sfumato.charts import marks
+from sfumato.charts.placing import text_width
 from sfumato.charts.scales import Axis
 from sfumato.charts.theme import FAINT, INK, PAPER, SERIES, SIZE, SOFT, WIDTH, themed
 from sfumato.charts.words import short
@@ -103,7 +104,7 @@ def _numbers(frame: pd.DataFrame) -> alt.LayerChart:
 def _categories(frame: pd.DataFrame) -> alt.LayerChart:
     """Draw the shares of the categories that changed most."""
     top = _largest(frame, _MOST)
-    names = [f"{column}: {category}" for column, category in zip(top["column"], top["category"], strict=True)]
+    names = [_fitted((column, category), ": ") for column, category in zip(top["column"], top["category"], strict=True)]
     before, after = (100 * top[side] for side in ("before", "after"))
     texts = [f"{_joined(_share(b), _share(a))} %" for b, a in zip(before, after, strict=True)]
     axis = Axis(0.0, max(1.06 * float(max(before.max(), after.max())), 1.0), False)
@@ -115,7 +116,7 @@ def _categories(frame: pd.DataFrame) -> alt.LayerChart:
 def _tables(frame: pd.DataFrame) -> alt.LayerChart:
     """Draw how far the two-way tables are apart that changed most."""
     top = frame.head(_PAIRS)
-    names = [f"{one} × {two}" for one, two in zip(top["first"], top["second"], strict=True)]
+    names = [_fitted((one, two), " × ") for one, two in zip(top["first"], top["second"], strict=True)]
     width = (WIDTH - _GAP) // 2 - _NAMES - 36
     y, height = _rows(names, _ROW)
     most = max(100 * float(top["distance"].max()), 0.1)
@@ -133,7 +134,7 @@ def _tables(frame: pd.DataFrame) -> alt.LayerChart:
 def _correlations(frame: pd.DataFrame) -> alt.LayerChart:
     """Draw the correlations that changed most."""
     top = frame.head(_PAIRS)
-    names = [f"{one}, {two}" for one, two in zip(top["first"], top["second"], strict=True)]
+    names = [_fitted((one, two), ", ") for one, two in zip(top["first"], top["second"], strict=True)]
     both = [[f"{v:.2f}".replace("-", "−").replace("nan", "–") for v in top[side]] for side in ("before", "after")]
     texts = [_joined(b, a) for b, a in zip(*both, strict=True)]
     width = (WIDTH - _GAP) // 2 - _NAMES - 76
@@ -169,13 +170,28 @@ def _dumbbells(
 
 def _rows(names: Sequence[str], tall: int) -> tuple[alt.Y, int]:
     """Return the vertical axis of named rows, row i from i to i + 1, and its height."""
-    words = json.dumps(list(names))
+    words = json.dumps([_fitted((name,), "") for name in names])
     axis = alt.Axis(
-        values=[i + 0.5 for i in range(len(names))], labelExpr=f"{words}[floor(datum.value)]", labelLimit=_NAMES - 8,
+        values=[i + 0.5 for i in range(len(names))], labelExpr=f"{words}[floor(datum.value)]", labelLimit=_NAMES,
         minExtent=_NAMES, maxExtent=_NAMES, grid=False, ticks=False, domain=False, labelPadding=6,
     )  # fmt: skip
     scale = alt.Scale(domain=[len(names), 0], nice=False, zero=False, padding=0)
     return alt.Y("y:Q", scale=scale, axis=axis, title=None), tall * len(names)
+
+
+def _fitted(parts: Sequence[str], between: str) -> str:
+    """Return parts of a name in one line; where there is no room, the longest lose letters in their middle."""
+    shown = list(parts)
+    cut = [0] * len(parts)
+    # the sign for what is left out is a whole font size wide
+    while text_width(text := between.join(shown)) + 0.5 * SIZE * text.count("…") > _NAMES - 16:
+        i = max(range(len(parts)), key=lambda k: len(shown[k]))
+        if len(shown[i]) < 6:
+            break
+        cut[i] += 1 if cut[i] else 2
+        keep = len(parts[i]) - cut[i]
+        shown[i] = f"{parts[i][: (keep + 1) // 2]}…{parts[i][len(parts[i]) - keep // 2 :]}"
+    return text
 
 
 def _beside(texts: list[dict[str, Any]], y: alt.Y) -> list[alt.Chart]:

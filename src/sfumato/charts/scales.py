@@ -99,7 +99,7 @@ def risk_axis(values: Iterable[float], ratio: float = 10.0) -> Axis:
     Zero then stands at the foot of the axis, apart from the smallest positive number.
     """
     shown = [float(v) for v in values if math.isfinite(v)]
-    positive = [v for v in shown if v > 0]
+    positive = [v for v in shown if v > 1e-150]  # less is as good as zero
     if any(v < 0 for v in shown) or not wants_log(positive, ratio):
         top = max(shown, default=0.0)
         return Axis(min(0.0, 1.05 * min(shown, default=0.0)), 1.06 * top if top > 0 else 1.0, False)

@@ -16,6 +16,7 @@ from sfumato.cli.handling import EXIT_CODES, Commands
 from sfumato.cli.map import map_
 from sfumato.cli.mask import mask
 from sfumato.cli.papers import papers
+from sfumato.cli.report import report
 from sfumato.cli.risk import risk
 from sfumato.cli.schema import schema
 from sfumato.cli.search import search_
@@ -35,7 +36,10 @@ app = typer.Typer(
 _PANELS = (
     ("Start here", (("demo", demo), ("schema", schema))),
     ("Protect", (("mask", mask),)),
-    ("Measure and decide", (("risk", risk), ("utility", utility), ("map", map_), ("search", search_))),
+    (
+        "Measure and decide",
+        (("risk", risk), ("utility", utility), ("map", map_), ("search", search_), ("report", report)),
+    ),
     ("About", (("papers", papers),)),
 )
 

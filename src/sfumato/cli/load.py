@@ -111,6 +111,24 @@ def load_like(original: Microdata, path: Path, read: list[str] | None = None) ->
     )
 
 
+def load_population(screen: Screen, original: Microdata, path: Path, count: str | None) -> Microdata:
+    """Read the snooper's file of the population, and tell how persons are counted in it."""
+    people = load_like(original, path)
+    before = people.schema.one("weight")
+    if count is not None and count != before:
+        people.kind(count)  # refuses an unknown name
+        schema = people.schema if before is None else people.schema.change(before, role="other")
+        people = people.with_schema(schema.change(count, role="weight"))
+    if (counted := people.schema.one("weight")) is None:
+        screen.note(
+            f"each record of {path} counts as one person of the population; if a column counts them, name it with "
+            "--population-count."
+        )
+    else:
+        screen.note(f"the persons of the population are counted by column '{counted}' of {path}.")
+    return people
+
+
 def _reading(read: list[str] | None) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in read or ():

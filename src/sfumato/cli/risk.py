@@ -11,7 +11,7 @@ from sfumato.cli.drawing import check_chart, save_chart
 from sfumato.cli.given import settings
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import risk_measures, show_measures
-from sfumato.cli.load import load, load_like, load_release
+from sfumato.cli.load import load, load_like, load_population, load_release
 from sfumato.cli.options import (
     OUTPUT,
     READING,
@@ -40,7 +40,6 @@ from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release
-    from sfumato.microdata import Microdata
 
 
 def risk(
@@ -172,7 +171,7 @@ def risk(
     known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
     release = _release(screen, file, masked, align, schema, (read, read_masked), engine)
     if population is not None:
-        known = known.learn(population=_population(screen, release, population, population_count))
+        known = known.learn(population=load_population(screen, release.original, population, population_count))
     elif population_count is not None:
         raise Misuse("--population-count names a column of the population's table: give that with --population.")
     if holdout is not None:
@@ -221,24 +220,6 @@ def _release(
             "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )
     return Release.as_it_is(load(screen, file, schema, read[0], engine))
-
-
-def _population(screen: Screen, release: Release, path: Path, count: str | None) -> Microdata:
-    """Read the snooper's file of the population, and tell how persons are counted in it."""
-    people = load_like(release.original, path)
-    before = people.schema.one("weight")
-    if count is not None and count != before:
-        people.kind(count)  # refuses an unknown name
-        schema = people.schema if before is None else people.schema.change(before, role="other")
-        people = people.with_schema(schema.change(count, role="weight"))
-    if (counted := people.schema.one("weight")) is None:
-        screen.note(
-            f"each record of {path} counts as one person of the population; if a column counts them, name it with "
-            "--population-count."
-        )
-    else:
-        screen.note(f"the persons of the population are counted by column '{counted}' of {path}.")
-    return people
 
 
 def _class(name: str) -> type[Measure]:

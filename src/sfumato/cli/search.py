@@ -15,7 +15,12 @@ from sfumato.cli.options import OUTPUT, SNOOPER, Json, Keys, Precision, Read, Re
 from sfumato.cli.screen import Screen
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sfumato.decision import SearchResult
+
+_ROWS = 12
+"""Points of the frontier that are shown."""
 
 
 def search_(
@@ -197,18 +202,33 @@ def _show(screen: Screen, found: SearchResult) -> None:
     screen.say(f"{tried}, {len(found.points):,} points on all {len(found.data):,} records.")
     for name, reason in found.refused.items():
         screen.note(f"{name}: {reason}")
-    front = found.frontier()
+    front = _nearest(found)
     if len(front):
         screen.say()
-        shown = front[front["probability"] >= 0.5] if (front["probability"] >= 0.5).any() else front
         rows = [
             (("> " if row["chosen"] else "") + row["family"], row["recipe"], row["risk"], row["limit"], row["utility"],
              f"{100 * row['probability']:.0f} %")
-            for _, row in shown.iterrows()
+            for _, row in front.iterrows()
         ]  # fmt: skip
         screen.table(("recipe", "at", "risk", "95 % stay below", "utility", "on the frontier"), rows, (2, 3, 4, 5))
-        screen.say("The frontier: no other point has less risk and more utility; with the probability that this is so.")
+        screen.say(
+            "The frontier near the threshold: no other point has less risk and more utility, with the probability of that. "
+            "All points: --json."
+        )
     screen.say()
     screen.say(str(choice), strong=True)
     for score in (*choice.risks, *choice.utilities):
         screen.say(f"  {score.measure}: {score.words}")
+
+
+def _nearest(found: SearchResult) -> pd.DataFrame:
+    """Return the points of the frontier whose risk is nearest to the threshold, the chosen one among them, safest first."""
+    import numpy as np
+
+    front = found.frontier()
+    if not len(front):
+        return front
+    allowed = max(next(iter(found.judge.thresholds.values())), 1e-12)
+    away = np.abs(np.log(front["limit"].clip(lower=1e-12) / allowed)) + 10 * (front["probability"] < 0.5)
+    kept = front.loc[away.where(~front["chosen"], -1.0).sort_values().index[:_ROWS]]
+    return kept.sort_values("risk", ignore_index=True)

@@ -129,6 +129,14 @@ class NoiseModel(ReleaseModel):
         variance = correction**2 * scatter / ((self.n - 3) * released[x, x])
         return float((mean - self.covariance[x, y] / self.covariance[x, x]) ** 2 + variance)
 
+    def prediction_error(self, x: int, given: tuple[int, ...]) -> float | None:
+        """Return the error of a prediction by the released mean; without noise, of a regression: σₑ²(1 - (1 + q)/n)."""
+        if not given or self.is_masked:
+            return super().prediction_error(x, given)
+        S, z = self.covariance, list(given)
+        explained = S[x, z] @ np.linalg.pinv(S[np.ix_(z, z)], rcond=1e-12, hermitian=True) @ S[z, x]
+        return float(S[x, x] - explained) * max(1 - (1 + len(z)) / self.n, 0.0)
+
     def joint(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
         """Return the moments of (x, x + ε, z...)."""
         if any(name not in self.names for name in names):

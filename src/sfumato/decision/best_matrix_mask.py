@@ -67,11 +67,15 @@ class BestMask:
     def words(self) -> str:
         """What was found, in sentences."""
         unit = "of the variance" if self.relative else "squared units"
-        told = f"the release explains {self.disclosed:.6g} {unit} ({self.functional}), below {self.tau:.6g}"
+        told = f"the release explains just less than {self.tau:.4g} {unit} ({self.functional})"
+        if self.disclosed < 0.999 * self.tau:
+            told = f"the release explains {self.disclosed:.4g} {unit} ({self.functional}), less than {self.tau:.4g}"
         keeps = f"it keeps {self.kept:.1%} of the variance of {listing(self.columns)}"
-        best = "no acceptable mask of its kind keeps more"
+        best = "and no acceptable mask of its kind keeps more"
         if not self.attained:
-            best = f"none of its kind keeps more than {1 - self.bound / self.total:.1%}"
+            best = "as much as any acceptable mask of its kind, to four digits"
+        if self.lost - self.bound > 1e-4 * self.total:
+            best = f"and none of its kind keeps more than {1 - self.bound / self.total:.1%}"
         rest = "; ".join(f"{n.name} {n.kept:.1%}" for n in self.naive)
         return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}."
 

@@ -125,7 +125,7 @@ def problem_of(
     for part, own in ((S_xx, columns), (S_yy, targets)):
         if still := [n for n, v in zip(own, np.diag(part), strict=True) if v <= 0]:
             raise ParameterError(
-                f"{listing(still)} does not vary, so there is nothing to infer or to mask. Leave it out."
+                f"{listing(still)}: the variance is zero, so there is nothing to infer or to mask. Leave it out."
             )
     counts = _weights(weights, columns) / (np.diag(S_xx) if relative else 1.0)
     return MaskingProblem(columns, targets, S_xx, S_yx, S_yy, tau, functional, relative, counts)
@@ -173,7 +173,9 @@ def _of_data(
     if wild := [n for n, v in zip(names, variance, strict=True) if not np.isfinite(v)]:
         raise DataError(f"{listing(wild)}: some values are infinite or too large to square. Set them to missing.")
     if still := [n for n, c in zip(names, is_constant(moments.mean, variance), strict=True) if c]:
-        raise DataError(f"{listing(still)} is constant, so there is nothing to infer or to mask. Leave it out.")
+        raise DataError(
+            f"{listing(still)}: all values are the same, so there is nothing to infer or to mask. Leave it out."
+        )
     return names, moments.covariance
 
 

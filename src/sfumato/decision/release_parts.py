@@ -32,14 +32,14 @@ def exact_parts(problem: MaskingProblem, out: Numbers) -> ReleaseParts:
     return ReleaseParts(_readable(problem, rest)[0], None)
 
 
-def noisy_parts(problem: MaskingProblem, F: Numbers) -> ReleaseParts:
+def noisy_parts(problem: MaskingProblem, F: Numbers, least: float = FAINTEST / 2) -> ReleaseParts:
     """Return B and the noise for F = Σ fᵢ vᵢvᵢ′: vᵢ′Z gets noise of variance (1 - fᵢ)/fᵢ.
 
     Where every fᵢ is positive this is M = X + C, with Var C = R Σ (1 - fᵢ)/fᵢ vᵢvᵢ′ R′; else some directions are not released,
-    and M = XB + C has fewer columns.
+    and M = XB + C has fewer columns. What is below `least` is taken for 0.
     """
     f, V = np.linalg.eigh(F)
-    shown = f >= FAINTEST / 2
+    shown = f >= least
     f, V = np.minimum(f[shown], 1.0), V[:, shown]
     ratio = np.where(1 - f > _NONE, (1 - f) / f, 0.0)
     if shown.all():

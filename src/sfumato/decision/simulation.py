@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +19,8 @@ from sfumato.errors import DataError, ParameterError
 Numbers = NDArray[np.float64]
 Over = Literal["worst", "expected"]
 _BATCHES = 20
+_MORE = 3
+"""How many times more draws judge the one most extreme z: it lies where the data are rare."""
 _AT_ONCE = 2_000_000
 """How many weights stand in memory at once."""
 
@@ -40,7 +41,7 @@ class Simulation:
     Published values z are drawn as the user expects them. For each, draws of the data from his prior are weighted by how well
     they fit z, and the loss of the best estimate is averaged. ``over="worst"`` then takes the most extreme of the simulated z,
     which is what the paper's inf and sup over z become: more extreme z that were not simulated stay possible. The extreme z is
-    chosen with one half of the draws and judged with the other, so that it is not extreme by luck. ``over="expected"`` takes
+    chosen with some draws and judged with others, so that it is not extreme by luck. ``over="expected"`` takes
     the mean over z instead.
     """
 
@@ -73,12 +74,12 @@ class Simulation:
         own = self.draws.child("posterior", user.name, target.name)
         truth = user.prior.sample(own.generator("data"), self.published)
         z = published.sample(truth, own.generator("published"))
-        first = _Draws.of(user, target, own.generator("first half"), self.data)
+        first = _Draws.of(user, target, own.generator("first draws"), self.data)
         psi = first.uncertainty(published, z, loss)
         if self.over == "expected":
-            return _averaged(float(psi.mean()), first, published, z, loss)
+            return _averaged(psi, first, published, z, loss)
         at = int(psi.argmax() if largest else psi.argmin())
-        second = _Draws.of(user, target, own.generator("second half"), self.data)
+        second = _Draws.of(user, target, own.generator("second draws"), _MORE * self.data)
         return _judged(second, published, z[at : at + 1], loss)
 
     def base(self, target: Target, loss: Loss) -> Estimate:
@@ -90,8 +91,9 @@ class Simulation:
         y = target.base.sample(self.draws.child("base", target.name).generator("data"), self.data)
         if y.shape[1] != 1:
             raise ParameterError(f"the base of target '{target.name}' must be a distribution of one number.")
-        parts = np.array([loss.uncertainty(part) for part in np.array_split(y[:, 0], _BATCHES)])
-        return _around(loss.uncertainty(y[:, 0]), parts)
+        value = loss.uncertainty(y[:, 0])
+        parts = np.array([loss.uncertainty(np.delete(y[:, 0], slice(b, None, _BATCHES))) for b in range(_BATCHES)])
+        return _around(value, float(math.sqrt((_BATCHES - 1) * parts.var()) / value) if value > 0 else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,19 +102,23 @@ class _Draws:
 
     data: Numbers
     values: Numbers
+    group: NDArray[np.int64]
+    """Which group of the jackknife a draw is in, whatever its value."""
 
     @classmethod
     def of(cls, user: User, target: Target, generator: np.random.Generator, count: int) -> _Draws:
         data = user.prior.sample(generator, count)
         values = target.values(data)
         order = np.argsort(values, kind="stable")
-        return cls(data[order], values[order])
+        return cls(data[order], values[order], order % _BATCHES)
 
-    def part(self, number: int) -> _Draws:
-        return _Draws(self.data[number::_BATCHES], self.values[number::_BATCHES])
+    def without(self, number: int) -> _Draws:
+        """Leave out a group."""
+        kept = self.group != number
+        return _Draws(self.data[kept], self.values[kept], self.group[kept])
 
-    def uncertainty(self, published: Observation, z: Numbers, loss: Loss) -> Numbers:
-        """Return Ψ(X | Z = z) for each z, shape (j,)."""
+    def uncertainty(self, published: Observation, z: Numbers, loss: Loss, fewest: float = 30.0) -> Numbers:
+        """Return Ψ(X | Z = z) for each z, shape (j,); refuse it where too few draws fit, counted by their weights."""
         found = np.empty(len(z))
         step = max(1, _AT_ONCE // len(self.data))
         for start in range(0, len(z), step):
@@ -120,7 +126,7 @@ class _Draws:
             with np.errstate(invalid="ignore"):
                 weights = np.exp(fit - fit.max(axis=1, keepdims=True))
                 weights /= weights.sum(axis=1, keepdims=True)
-            if not np.isfinite(weights).all() or (1 / np.square(weights).sum(axis=1)).min() < 30:
+            if not np.isfinite(weights).all() or (1 / np.square(weights).sum(axis=1)).min() < fewest:
                 raise DataError(
                     "fewer than 30 draws of the data fit what would be published, too few to say what a user knows then. "
                     f"Use more draws, Simulation(data={10 * len(self.data):,}), or a less precise publication."
@@ -130,30 +136,29 @@ class _Draws:
 
 
 def _judged(drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> Estimate:
-    """Return Ψ at one z, with the interval that parts of the draws give."""
-    return _from_parts(float(drawn.uncertainty(published, z, loss)[0]), drawn, published, [z] * _BATCHES, loss)
+    """Return Ψ at one z, with its interval."""
+    value = float(drawn.uncertainty(published, z, loss)[0])
+    return _around(value, _spread(drawn, published, z, loss))
 
 
-def _averaged(value: float, drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> Estimate:
-    """Return the mean over z, with the interval that parts of the draws give, each with z of its own."""
-    return _from_parts(value, drawn, published, np.array_split(z, min(_BATCHES, len(z))), loss)
+def _averaged(psi: Numbers, drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> Estimate:
+    """Return the mean over z, with its interval: z were drawn, and so were the data that are weighted for them."""
+    value = float(psi.mean())
+    between = float(psi.std(ddof=1)) / value if value > 0 else 0.0
+    return _around(value, math.hypot(between / math.sqrt(len(psi)), _spread(drawn, published, z[:_BATCHES], loss)))
 
 
-def _from_parts(value: float, drawn: _Draws, published: Observation, z: Sequence[Numbers], loss: Loss) -> Estimate:
-    try:
-        parts = [float(drawn.part(b).uncertainty(published, some, loss).mean()) for b, some in enumerate(z)]
-    except DataError:
-        return Estimate(value, 0.0, math.inf)  # too few draws in a part to say how sure the whole is
-    return _around(value, np.array(parts))
+def _spread(drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> float:
+    """Return the relative standard error of a mean over some z that the draws of the data make: the jackknife over groups."""
+    parts = np.array([drawn.without(b).uncertainty(published, z, loss, fewest=1.0).mean() for b in range(_BATCHES)])
+    if not parts.mean() > 0:
+        return 0.0
+    return float(math.sqrt((_BATCHES - 1) * parts.var()) / parts.mean())
 
 
-def _around(value: float, parts: Numbers) -> Estimate:
-    """Return a value with the interval that independent parts of the simulation give; on the logarithm, where it can be."""
+def _around(value: float, error: float) -> Estimate:
+    """Return a value with the interval of a relative standard error, on the logarithm."""
     from scipy.stats import t
 
-    reach = float(t.ppf(0.975, len(parts) - 1)) / math.sqrt(len(parts))
-    if value > 0 and (parts > 0).all() and np.isfinite(parts).all():
-        half = reach * float(np.log(parts).std(ddof=1))
-        return Estimate(value, value * math.exp(-half), value * math.exp(half))
-    half = reach * float(parts.std(ddof=1))
-    return Estimate(value, max(value - half, 0.0), value + half)
+    reach = math.exp(float(t.ppf(0.975, _BATCHES - 1)) * error)
+    return Estimate(value, value / reach, value * reach)

@@ -34,9 +34,9 @@ def solve_masking(
             )
         return exact_parts(problem, below.out), whole.bound if limit is None else limit.bound
     F = keep_most(H, J_below, functional).F
-    if kind == "displacing" and np.linalg.eigvalsh(F)[0] < FAINTEST:
-        F = _with_floor(H, J_below, functional)
-    return noisy_parts(problem, F), whole.bound
+    if kind == "both" or np.linalg.eigvalsh(F)[0] >= FAINTEST:
+        return noisy_parts(problem, F), whole.bound
+    return noisy_parts(problem, _with_floor(H, J_below, functional), least=0.0), whole.bound
 
 
 def _with_floor(H: Numbers, J: Numbers, functional: Functional) -> Numbers:
@@ -45,7 +45,7 @@ def _with_floor(H: Numbers, J: Numbers, functional: Functional) -> Numbers:
     F = δI + (1 - δ)F′ with 0 ⪯ F′ ⪯ I, and J F J′ ≤ I becomes J F′ J′ ≤ T = (I - δJJ′)/(1 - δ).
     """
     G = J @ J.T
-    delta = min(FAINTEST, 0.5 / omega(G, functional))
+    delta = min(FAINTEST, 0.05 / omega(G, functional))
     if functional == "trace":
         J = J / np.sqrt((1 - delta * np.trace(G)) / (1 - delta))
     elif functional == "each target":

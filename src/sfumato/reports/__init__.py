@@ -8,12 +8,13 @@ smallest and no largest value. What may be told to the public is decided there; 
 the released file, the steps and the parameters that analysts may know, which sorts of risk were examined and whether each is
 within its limits, and utility to two digits. It does not tell how large a risk is and what the limits are (they say how sure
 a match would be), what the snoopers were taken to know column by column, counts of records other than the release's own,
-subgroups by name, settings that were not chosen, the digest of the data, or which sorts of risk were not examined.
+subgroups by name, settings that were not chosen, the digest of the data, or which sorts of risk were not examined. Where a
+parameter of the recipe must not be told, it tells utility as pass or fail alone: a shift of all values is read off the means.
 """
 
-from sfumato.reports.board import board_report
+from sfumato.reports.board import BoardReport, board_report
 from sfumato.reports.checks import Check, Checked
 from sfumato.reports.report import Report
 from sfumato.reports.sections import data_section, recipe_section
 
-__all__ = ["Check", "Checked", "Report", "board_report", "data_section", "recipe_section"]
+__all__ = ["BoardReport", "Check", "Checked", "Report", "board_report", "data_section", "recipe_section"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.contract import Release, Section, Side, Snooper
@@ -12,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.microdata import Microdata
 from sfumato.reports.board_sections import asked_section, checks_section, snoopers_section, subgroups_section
 from sfumato.reports.checks import Check, Checked, Progress, run_checks
-from sfumato.reports.found import Found
+from sfumato.reports.found import Found, has_secret
 from sfumato.reports.not_examined import not_examined_section
 from sfumato.reports.public_sections import (
     public_asked,
@@ -25,9 +26,22 @@ from sfumato.reports.public_sections import (
     public_snoopers,
     public_subgroups,
 )
-from sfumato.reports.report import Report
+from sfumato.reports.report import Report, Version
 from sfumato.reports.search_sections import choice_section, frontier_section, tried_section
 from sfumato.reports.sections import data_section, recipe_section
+
+
+@dataclass(frozen=True)
+class BoardReport(Report):
+    """A report for a disclosure review board, with what each check found."""
+
+    checked: tuple[Checked, ...] = field(default=(), repr=False, compare=False)
+    """For the custodian, in both versions; the pages and the data have only what the version may tell."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether every check that has a limit is within it."""
+        return all(c.passes is not False for c in self.checked)
 
 
 def board_report(
@@ -41,7 +55,7 @@ def board_report(
     snooper: Snooper | Mapping[str, Snooper] | None = None,
     publishable: bool = False,
     progress: Progress | None = None,
-) -> Report:
+) -> BoardReport:
     """Return a report for a disclosure review board: about a search, about a release, or about both.
 
     The confidential version is for the board alone: what was asked, the data, the snoopers, the methods tried, the frontier,
@@ -79,6 +93,8 @@ def board_report(
     >>> report = board_report(release=release, title="Teachers", checks=[Check(KAnonymity(k=3), 0.5)])
     >>> [section.title for section in report.sections][:2]
     ['What was asked, and the answer', 'The data']
+    >>> report.passes
+    False
     """
     if found is None and release is None:
         raise ParameterError("a report is about a search, a release or both: give found=... or release=...")
@@ -98,7 +114,8 @@ def board_report(
     data = release.original if release is not None else None if search is None else search.data
     if publishable:
         sections = _publishable(view, release, asked, checked, scenarios, names)
-        facts = public_facts(view, checked, names)
+        secret = release is not None and release.recipe is not None and has_secret(release.recipe)
+        facts = public_facts(view, checked, names, secret)
     else:
         sections = _confidential(view, release, data, asked, checked, scenarios, names)
         facts = {
@@ -106,8 +123,10 @@ def board_report(
             "search": None if view is None else view.facts,
             "snoopers": {name or "the snooper": s.describe() for name, s in scenarios.items()},
         }
+    sections = [s for s in sections if s.sentences or s.content]
     subtitle = "About a release of data" if publishable else "Report to the disclosure review board"
-    return Report(title, sections, subtitle, (), "publishable" if publishable else "confidential", facts)
+    version: Version = "publishable" if publishable else "confidential"
+    return BoardReport(title, sections, subtitle, (), version, facts, checked)
 
 
 def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check, ...]:
@@ -135,8 +154,8 @@ def _confidential(
     schema = None if data is None else data.schema
     sections = [asked_section(asked, found, checked, schema)]
     sections += [data_section(data)] if data is not None else []
-    told = {} if found is None else found.facts["snoopers"]
-    sections.append(snoopers_section(scenarios, told, schema))
+    same = found is None or (found.search is not None and dict(found.search.scenarios) == dict(scenarios))
+    sections.append(snoopers_section(scenarios, {} if found is None or same else found.facts["snoopers"], schema))
     if found is not None:
         sections += [tried_section(found), frontier_section(found), choice_section(found)]
     if release is not None:
@@ -161,6 +180,7 @@ def _publishable(
     sections += [public_search(found)] if found is not None else []
     if release is not None:
         sections.append(public_recipe(release))
-        sections += [public_checks(checked)] if checked else []
-        sections += [public_subgroups(checked, by)] if by and checked else []
+        secret = release.recipe is not None and has_secret(release.recipe)
+        sections += [public_checks(checked, secret)] if checked else []
+        sections += [public_subgroups(checked, by)] if by and checked and not secret else []
     return [*sections, public_limits()]

@@ -58,28 +58,36 @@ def asked_section(asked: str, found: Found | None, checked: Sequence[Checked], s
         else:
             answer = "found none that is safe enough"
         sentences.append(f"A search for the most useful recipe {answer}.")
-    rows = [(c.title, c.check.words, _meaning(c, schema), c.result) for c in checked]
-    heads = ("asked of the release", "limit", "which means", "result")
+    rows = [(c.title, _kept(c.check.words), _meaning(c, schema), c.result) for c in checked]
+    heads = ("measure", "limit", "at the limit", "result")
     return Section(
         "What was asked, and the answer", tuple(sentences),
         (Table(heads, tuple(rows), "What the release was held against."),) if rows else (),
     )  # fmt: skip
 
 
+def _kept(text: str) -> str:
+    """Return words that stay on one line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _meaning(checked: Checked, schema: Schema | None) -> str:
     limit = checked.check.limit
     if limit is None or schema is None:
-        return "reported only"
+        return "–"
     try:
-        said = checked.measure.words(limit, schema)
+        return checked.measure.words(limit, schema)
     except SfumatoError:
         return "–"
-    return f"at the limit, {said}"
 
 
 def snoopers_section(scenarios: Mapping[str, Snooper], words: Mapping[str, str], schema: Schema | None) -> Section:
-    """Return what each snooper is taken to know; `words` are those of a search that is known only by its data."""
-    told = {name or "the snooper": _knowledge(s, schema) for name, s in scenarios.items()} or dict(words)
+    """Return what each snooper is taken to know; `words` are those of the search, where it had others than the release."""
+    told = {name or "the snooper": _knowledge(s, schema) for name, s in scenarios.items()}
+    if told and words:
+        told = {f"{name}, of the release": said for name, said in told.items()}
+        told |= {f"{name}, of the search": said for name, said in words.items()}
+    told = told or dict(words)
     sentences = [
         f"Risk was measured against {counted(len(told), 'snooper')}, each taken to know what stands below. One who knows more "
         "learns more."
@@ -109,14 +117,14 @@ def checks_section(release: Release, checked: Sequence[Checked]) -> Section:
     sentences = [
         (
             "These are the numbers of the very file that would be released. A risk passes if it is at or below its limit, "
-            "a utility if it is at or above; where a number is an estimate, the worse end of its interval must be."
+            "a utility if it is at or above; where a number is an estimate with an interval, the worse end of that must be."
         )
     ]
     rows = []
     for c in measured:
         score = c.score
         assert score is not None  # noqa: S101 - those that are measured
-        rows.append((c.title, digits(score.value), interval(score), c.check.words, c.result, score.words))
+        rows.append((c.title, digits(score.value), interval(score), _kept(c.check.words), c.result, score.words))
     heads = ("measure", "value", "95 % interval", "limit", "result", "in words")
     content: list[Table | Figure] = []
     if rows:
@@ -130,7 +138,7 @@ def checks_section(release: Release, checked: Sequence[Checked]) -> Section:
 def interval(score: Score) -> str:
     """Return an interval in words."""
     if score.interval is None:
-        return "exact" if math.isfinite(score.value) else "–"
+        return "–"
     return f"{digits(score.interval[0])} to {digits(score.interval[1])}"
 
 
@@ -162,7 +170,7 @@ def _row(release: Release, c: Checked) -> dict[str, Any] | None:
         if not (math.isfinite(unmasked) and unmasked > 0 and math.isfinite(score.value)):
             return None
     return {
-        "point": 0, "family": "this release", "recipe": "every measure with a limit", "replications": 1,
+        "point": 0, "family": "this release", "recipe": "risks that have a limit, and utilities", "replications": 1,
         "side": score.side.value, "measure": c.title, "scenario": "the snooper" if c.risk else "", "value": score.value,
         "low": low, "high": high, "limit": c.judged if c.risk and score.interval is not None else math.nan,
         "threshold": c.check.limit if c.risk else math.nan, "unmasked": unmasked, "meets": c.passes is not False,
@@ -172,7 +180,8 @@ def _row(release: Release, c: Checked) -> dict[str, Any] | None:
 
 def _unmasked(release: Release, c: Checked) -> float:
     try:
-        return c.measure.score(Release.as_it_is(release.original)).value
+        value = c.measure.score(Release.as_it_is(release.original)).value
+        return 1.0 if math.isclose(value, 1.0, rel_tol=1e-9) else value
     except SfumatoError:
         return math.nan
 
@@ -195,8 +204,9 @@ def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
         hidden += _hidden(checked, column)
     sentences = [
         (
-            "A release that is safe on the whole need not be safe for everybody. Each measure was taken again in every subgroup; "
-            f"the worst {_WORST} are shown. Records are counted in the original; subgroups of fewer than {FEWEST} are not shown."
+            "A release that is safe on the whole need not be safe for everybody. Each measure was taken again in every "
+            f"subgroup, as if it were the file; the worst {_WORST} are shown. Records are counted in the original; subgroups of "
+            f"fewer than {FEWEST} are not shown."
         ),
         *hidden,
     ]

@@ -115,7 +115,7 @@ class Checked:
             return "no limit"
         if self.passes:
             return "passes"
-        return "fails: its interval passes the limit" if self.within(self.score.value) else "fails"
+        return "fails: its interval reaches past the limit" if self.within(self.score.value) else "fails"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the check for machines."""

@@ -53,6 +53,8 @@ SORTS = (
     ),
 )  # fmt: skip
 """Every risk measure of sfumato is in one of them."""
+LEARNED = ("learning a value from those who look alike", "guessing a value")
+"""The sorts that are about single columns."""
 
 
 def parts_of(measure: Measure) -> Iterator[Measure]:

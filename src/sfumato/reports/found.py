@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.contract import Recipe
 from sfumato.decision import SearchResult
 from sfumato.errors import DataError, SfumatoError
 
@@ -92,17 +93,33 @@ class Found:
         """The frontier, as `SearchResult.frontier()`."""
         return _frame(self.facts["frontier"])
 
-    def published(self) -> dict[str, Any]:
-        """Return the chosen parameters that analysts may be told; none where that is not known."""
-        from sfumato.contract import Recipe
-
+    @cached_property
+    def recipe(self) -> Recipe | None:
+        """The recipe of the chosen family; None if it has parameters that were withheld, so that it cannot be read."""
+        if self.search is not None:
+            return self.search.choice.recipe
         text = next((f["recipe"] for f in self.facts["families"] if f["name"] == self.choice["family"]), "")
         try:
-            known = Recipe.from_toml(text).parameters()
-        except SfumatoError:  # a parameter that must not be told is missing from it
-            return {}
+            return Recipe.from_toml(text)
+        except SfumatoError:
+            return None
+
+    @property
+    def secret(self) -> bool:
+        """Whether the chosen recipe has, or may have, parameters that analysts must not be told."""
+        return self.recipe is None or has_secret(self.recipe)
+
+    def published(self) -> dict[str, Any]:
+        """Return the chosen parameters that analysts may be told; none where that is not known."""
+        known = {} if self.recipe is None else self.recipe.parameters()
         told = {path: ".".join(path.split(".")[:2]) for path in self.choice["settings"]}
         return {p: self.choice["settings"][p] for p, own in told.items() if own in known and known[own].published}
+
+
+def has_secret(recipe: Recipe) -> bool:
+    """Whether a parameter is set that analysts must not be told."""
+    known = recipe.parameters()
+    return any(value is not None and not known[path].published for path, value in recipe.settings().items())
 
 
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:

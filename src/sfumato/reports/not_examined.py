@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sfumato.charts.words import counted, spoken
 from sfumato.contract import Measure, Release, Section, Side, Snooper, Table
 from sfumato.reports.checks import Checked
-from sfumato.reports.examined import parts_of, sorts_of
+from sfumato.reports.examined import LEARNED, parts_of, sort_of, sorts_of
 from sfumato.reports.found import Found
 from sfumato.schema import Role, Schema
 
@@ -65,11 +65,10 @@ def _refused(checked: Sequence[Checked]) -> list[Table]:
 def _columns(measures: Sequence[Measure], schema: Schema) -> list[str]:
     """Name the confidential columns that no measure of what is learned looked at."""
     seen: set[str] = set()
-    for measure in measures:
-        if measure.side is Side.RISK:
-            for part in parts_of(measure):
-                named = part.columns(schema)
-                seen |= {*schema.names()} if named is None else {*named}
+    for part in (p for m in measures if m.side is Side.RISK for p in parts_of(m)):
+        if (sort := sort_of(part)) is None or sort.name in LEARNED:  # the others are about finding a person
+            named = part.columns(schema)
+            seen |= {*schema.names()} if named is None else {*named}
     left = [name for name in schema.names(role="confidential") if name not in seen]
     return [f"No risk measure looked at what is learned of {spoken(left)}."] if left else []
 
@@ -84,11 +83,12 @@ def _snoopers(scenarios: Mapping[str, Snooper], schema: Schema | None, release: 
         others = [a.name for a in release.masked.schema if a.role in roles and a.name not in keys]
         if others:
             said.append(f"No snooper was taken to look for records by {spoken(others)}, which the release has too.")
-    told = [] if release is None or release.recipe is None else [*release.recipe.told()]
-    if told and scenarios and not any(s.parameter_published for s in scenarios.values()):
+    told = {} if release is None or release.recipe is None else release.recipe.told()
+    levels = [path for path, value in told.items() if isinstance(value, float | Mapping)]
+    if levels and scenarios and not any(s.parameter_published for s in scenarios.values()):
         said.append(
-            "No snooper was taken to know the parameters of the masks, although the publishable version of this report and the "
-            "recipe beside the released file tell those that may be told."
+            f"No snooper was taken to use {spoken(levels)}, although the publishable version of this report and the recipe "
+            "beside the released file tell it."
         )
     return said
 
@@ -108,10 +108,18 @@ def _seeds(found: Found | None, release: Release | None) -> list[str]:
             f"The search looked at the settings in its ranges, each masked at most {counted(often, 'time')}; other recipes and "
             "other ranges were not tried."
         )
+    if found is not None and release is not None and found.facts["records"] != len(release.original):
+        said.append(
+            f"The search looked at a file of {counted(found.facts['records'], 'record')}, and the release was made from "
+            f"{len(release.original):,}: what the search found need not hold for it."
+        )
     if release is not None:
         said.append(
-            "The measures of the release are those of one file, made with one seed. Made again with another, they would differ "
-            "by chance; by how much, "
-            + ("the search tells for the measures that it had." if found is not None else "was not examined.")
+            "The measures of the release are those of one file. Masked again with another seed, they would differ by chance. "
+            + (
+                "The search tells how much, for its own measures."
+                if found is not None
+                else "How much was not examined."
+            )
         )
     return said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from sfumato.errors import DataError, MissingExtra, missing_extra
 
@@ -21,17 +20,9 @@ def to_pdf(html: str) -> bytes:
             "apt install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0; or write the report as .html and print it."
         ) from None
 
-    class Refused(FatalURLFetchingError):  # noqa: N818
-        """The page points outside itself."""
-
-    class Nothing(URLFetcher):  # type: ignore[misc, unused-ignore]
-        """Fetches nothing."""
-
-        def fetch(self, url: str, headers: Any = None) -> Any:
-            raise Refused
-
-    logging.getLogger("weasyprint").setLevel(logging.ERROR)
+    logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it remarks on styles that are for screens
+    nothing = URLFetcher(allowed_protocols=(), fail_on_errors=True)
     try:
-        return bytes(HTML(string=html, url_fetcher=Nothing()).write_pdf(pdf_variant="pdf/ua-1", pdf_tags=True))
-    except Refused:
+        return bytes(HTML(string=html, url_fetcher=nothing).write_pdf(pdf_variant="pdf/ua-1"))
+    except FatalURLFetchingError:
         raise DataError("the report points outside the page; a report must stand on its own.") from None

@@ -3,7 +3,8 @@
 Told: the columns of the released file, the steps and the parameters that analysts may know, the sorts of risk that were
 examined and whether each is within its limits, utility to two digits. Not told: how large a risk is and what the limits are
 (they say how sure a match would be), what the snoopers were taken to know column by column, counts of records other than the
-release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed.
+release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed. Where a recipe has a
+parameter that must not be told, utility is told as pass or fail alone: a shift of all values, say, is read off the means.
 """
 
 from __future__ import annotations
@@ -21,26 +22,29 @@ from sfumato.microdata import Microdata
 from sfumato.reports.board_sections import paragraphs
 from sfumato.reports.checks import FEWEST, Checked
 from sfumato.reports.examined import SORTS, sort_of
-from sfumato.reports.found import Found
+from sfumato.reports.found import Found, has_secret
 from sfumato.reports.not_examined import CANNOT_SEE
 from sfumato.reports.sections import parameter_tables, step_table
 from sfumato.rumap.choice import named
 
 _OWN = "another sort of risk"
+_GIVES_AWAY = "How much analysts keep is not told in numbers: that would give away a parameter that must not be known."
 
 
-def rough(value: float) -> str:
-    """Return a number to two digits: enough to judge usefulness, too few to work anything out from.
+def rough(value: float) -> float:
+    """Return a number to two digits, rounded down: enough to judge usefulness, too few to work anything out from.
 
-    >>> rough(0.98765), rough(2.7385), rough(float("inf"))
-    ('0.99', '2.7', '∞')
+    >>> rough(0.998), rough(2.7385), rough(-0.031), rough(float("inf")), rough(1.0)
+    (0.99, 2.7, -0.031, inf, 1.0)
     """
-    return digits(value, 2)
+    if not math.isfinite(value) or value == 0:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return float(f"{math.floor(value / unit + 1e-9) * unit:.2g}")
 
 
-def rough_number(value: float) -> float:
-    """Return a number to two digits, as a number."""
-    return float(f"{value:.2g}") if math.isfinite(value) else value
+def _shown(value: float) -> str:
+    return digits(rough(value), 2)
 
 
 def public_asked(asked: str, found: Found | None, checked: Sequence[Checked]) -> Section:
@@ -77,7 +81,7 @@ def public_data(data: Microdata) -> Section:
 def public_snoopers(scenarios: Mapping[str, Snooper], count: int) -> Section:
     """Return in general words whom the release was tested against; no column, no probability."""
     who = list(scenarios.values())
-    knows = ["know some facts about a person from elsewhere, and look for that person's record"]
+    knows = ["know some facts about a person from elsewhere"]
     if any(s.external is not None or s.coverage < 1 for s in who):
         knows.append("have a file of their own about many people")
     if any(s.population is not None for s in who):
@@ -87,8 +91,9 @@ def public_snoopers(scenarios: Mapping[str, Snooper], count: int) -> Section:
     if any(s.parameter_published for s in who):
         knows.append("are told how strongly the data were masked")
     number = len(who) or count
+    kinds = "one kind of snooper" if number == 1 else f"{number} kinds of snooper"
     sentence = (
-        f"The release was tested against {counted(number, 'kind')} of snooper: people who {spoken(knows)}. "
+        f"The release was tested against {kinds}: people who {spoken(knows)}, and look for that person's record. "
         "Exactly what they were taken to know is for the review board alone."
     )
     return Section("Snoopers", (sentence,))
@@ -106,7 +111,7 @@ def public_recipe(release: Release) -> Section:
         else:
             plain.append((g.step, g.says, g.verified))
     sentences = [f"It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."]
-    if any(not p.published for p in recipe.parameters().values()):
+    if has_secret(recipe):
         sentences.append("Some parameters are not told, since they would help to undo the masking.")
     if numbered:
         sentences.append("Guarantees that count records are for the review board alone.")
@@ -134,41 +139,50 @@ def public_search(found: Found) -> Section:
         told = found.published()
         at = f" with {named(told)}" if told else ""
         sentences.append(f"Of those that are safe enough, the most useful was chosen: {found.choice['family']}{at}.")
-        rows = tuple((str(s["measure"]), rough(float(s["value"]))) for s in found.choice["utilities"])
-        content.append(Table(("utility", "value"), rows, "What analysts keep, on average over releases made so."))
+        rows = tuple((str(s["measure"]), _shown(float(s["value"]))) for s in found.choice["utilities"])
+        if found.secret:
+            sentences.append(_GIVES_AWAY)
+        else:
+            content.append(Table(("utility", "value"), rows, "What analysts keep, on average over releases made so."))
     else:
         sentences.append("None of them was safe enough.")
     return Section("Methods tried", tuple(sentences), tuple(content))
 
 
-def public_checks(checked: Sequence[Checked]) -> Section:
-    """Return whether each sort of risk is within its limits, and each utility to two digits."""
+def public_checks(checked: Sequence[Checked], secret: bool) -> Section:
+    """Return whether each sort of risk is within its limits, and each utility to two digits unless that tells a `secret`."""
     rows = _by_sort(checked)
     content = []
     if rows:
-        heads = ("sort of risk", "the question", "within the limits")
-        content.append(Table(heads, tuple(rows), "The risks that were examined."))
+        sorts = ("sort of risk", "the question", "within the limits")
+        content.append(Table(sorts, tuple(rows), "The risks that were examined."))
     useful = [c for c in checked if not c.risk and c.score is not None]
     if useful:
-        body = tuple((c.title, f"{first_line(type(c.measure))}.", _value(c), c.check.words) for c in useful)
-        heads = ("utility", "what it is", "value", "asked for")
+        body = tuple(
+            (c.title, f"{first_line(type(c.measure))}.", c.result if secret else _value(c), c.check.words)
+            for c in useful
+        )
+        heads = ("utility", "what it is", "result" if secret else "value", "asked for")
         content.append(Table(heads, body, "What analysts keep; higher is more useful."))
-    sentence = "How large each risk is, and what the limits are, is for the review board alone."
-    return Section("Pass or fail", (sentence,), tuple(content))
+    sentences = ["How large each risk is, and what the limits are, is for the review board alone."]
+    sentences += [_GIVES_AWAY] if secret and useful else []
+    return Section("Pass or fail", tuple(sentences), tuple(content))
 
 
 def _value(c: Checked) -> str:
-    return "–" if c.score is None else rough(c.score.value)
+    return "–" if c.score is None else _shown(c.score.value)
 
 
 def _by_sort(checked: Sequence[Checked]) -> list[tuple[str, str, str]]:
     questions = {s.name: s.question for s in SORTS}
-    results: dict[str, list[bool]] = {}
+    results: dict[str, set[str]] = {}
     for c in checked:
         if c.risk and c.passes is not None:
             sort = sort_of(c.measure)
-            results.setdefault(_OWN if sort is None else sort.name, []).append(c.passes)
-    return [(name, questions.get(name, "–"), "yes" if all(found) else "no") for name, found in results.items()]
+            held = "yes" if c.passes else "not measured" if c.score is None else "no"
+            results.setdefault(_OWN if sort is None else sort.name, set()).add(held)
+    worst = ("no", "not measured", "yes")
+    return [(name, questions.get(name, "–"), next(w for w in worst if w in held)) for name, held in results.items()]
 
 
 def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
@@ -178,7 +192,7 @@ def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
         for column in by:
             if not c.risk and c.score is not None and column in c.by and len(c.by[column].shown) > 1:
                 values = [g.value for g in c.by[column].shown]
-                rows.append((c.title, column, rough(values[0]), rough(values[-1]), rough(c.score.value)))
+                rows.append((c.title, column, _shown(values[0]), _shown(values[-1]), _shown(c.score.value)))
     heads = ("utility", "subgroups by", "worst subgroup", "best subgroup", "whole file")
     sentence = (
         f"Each measure was also taken in subgroups. Those of fewer than {FEWEST} records are left out, and so is risk."
@@ -192,11 +206,16 @@ def public_limits() -> Section:
     return Section("What was not examined", CANNOT_SEE)
 
 
-def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str]) -> dict[str, Any]:
+def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str], secret: bool) -> dict[str, Any]:
     """Return the numbers behind the publishable version: no more than its sections show."""
-    risks = [{"sort": name, "within_limits": held == "yes"} for name, _, held in _by_sort(checked)]
+    risks = [{"sort": name, "within_limits": held} for name, _, held in _by_sort(checked)]
     utilities = [
-        {"measure": c.title, "value": rough_number(c.score.value), "limit": c.check.limit, "passes": c.passes}
+        {
+            "measure": c.title,
+            "value": None if secret else rough(c.score.value),
+            "limit": c.check.limit,
+            "passes": c.passes,
+        }
         for c in checked
         if not c.risk and c.score is not None
     ]
@@ -204,7 +223,9 @@ def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[s
     if found is not None:
         chosen = {
             "feasible": found.feasible, "family": found.choice["family"], "settings": found.published() if found.feasible else {},
-            "utilities": {str(s["measure"]): rough_number(float(s["value"])) for s in found.choice["utilities"]},
+            "utilities": {
+                str(s["measure"]): rough(float(s["value"])) for s in found.choice["utilities"] if not found.secret
+            },
         }  # fmt: skip
         facts["search"] = {"recipes": list(found.families), "choice": chosen}
     return facts

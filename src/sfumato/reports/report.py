@@ -148,9 +148,23 @@ def picture(figure: Figure, number: int) -> Any:
     svg = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{fresh[m[1]]}"', svg)
     svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", lambda m: f"url(#{fresh.get(m[2], m[2])})", svg)
     svg = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', lambda m: f'href="#{fresh.get(m[1], m[1])}"', svg)
+    svg = _gradients(svg)
     if re.search(r'\b(?:src|href)="(?!#)|<script|<foreignObject|url\((?!#)', svg):
         raise DataError("a figure of the report points outside the page; a report must stand on its own.")
     return Markup(svg.replace("<svg", f'<svg role="img" aria-labelledby="figure-{number}"', 1))  # noqa: S704 - drawn by Vega, which escapes text
+
+
+def _gradients(svg: str) -> str:
+    """Return a picture whose bars of colour are measured in its own units: WeasyPrint does not draw shares of a bar."""
+    for wide, high, name in re.findall(r'<path d="M0,0h([\d.]+)v([\d.]+)h-[\d.]+Z" fill="url\(#([^)]+)\)"', svg):
+        opening = re.search(rf'<linearGradient id="{re.escape(name)}"[^>]*>', svg)
+        if opening is not None and "gradientUnits" not in opening[0]:
+            ends = opening[0]
+            for axis, size in (("x", float(wide)), ("y", float(high))):
+                for share, place in (("0", "0"), ("1", f"{size:g}")):
+                    ends = re.sub(rf'\b({axis}[12])="{share}"', rf'\1="{place}"', ends)
+            svg = svg.replace(opening[0], f'{ends[:-1]} gradientUnits="userSpaceOnUse">', 1)
+    return svg
 
 
 def cell(value: Any) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.charts.words import counted, spoken, tabled
 from sfumato.contract import Figure, Section, Table
 from sfumato.errors import ParameterError
 from sfumato.reports.found import Found
 from sfumato.rumap.choice import named
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROWS = 12
 """Points of the frontier that are tabled."""
@@ -46,8 +49,9 @@ def tried_section(found: Found) -> Section:
 
 
 def _limits(found: Found) -> str:
-    limits = spoken(f"{v:g} for {k}" for k, v in found.facts["thresholds"].items())
-    return f"The largest risk allowed was {limits}."
+    risks = found.frame[found.frame["side"] == "risk"] if len(found.frame) else found.frame
+    named = dict(zip(risks["measure"], risks["threshold"], strict=True)) if len(risks) else found.facts["thresholds"]
+    return f"The largest risk allowed was {spoken(f'{v:g} for {k}' for k, v in named.items())}."
 
 
 def frontier_section(found: Found) -> Section:
@@ -62,18 +66,32 @@ def frontier_section(found: Found) -> Section:
         return Section("The frontier", ("No setting could be measured on all the records, so there is no frontier.",))
     from sfumato.charts.search import methods_chart
 
-    risk = str(found.frame.loc[found.frame["side"] == "risk", "measure"].iloc[0])
+    risk, frontier = _plane(found)
     several = found.frame.loc[found.frame["side"] == "risk", "scenario"].nunique() > 1
     worst = ", against the snooper who learns most" if several else ""
     figure = Figure(
-        methods_chart(found.frame, found.frontier).to_dict(),
+        methods_chart(found.frame, frontier, risk).to_dict(),
         f"Every setting that was tried: {risk}{worst}, against utility. Lower is safer, further right is more useful.",
     )
-    return Section("The frontier", tuple(sentences), (figure, _frontier(found)))
+    if found.feasible and not frontier["chosen"].any():
+        sentences.append(
+            f"The chosen setting is not on it: others are better in {risk} and in utility, but pass the limit of another risk."
+        )
+    return Section("The frontier", tuple(sentences), (figure, _frontier(frontier)))
 
 
-def _frontier(found: Found) -> Table:
-    rows = found.frontier.to_dict("records")
+def _plane(found: Found) -> tuple[str, pd.DataFrame]:
+    """Return the risk that leaves least room at the chosen setting, and the frontier for it; of mere data, the first risk."""
+    risks = [row for row in found.frame.to_dict("records") if row["side"] == "risk"]
+    chosen = [row for row in risks if row["chosen"] and row["threshold"] > 0]
+    if found.search is None or not chosen:
+        return str(risks[0]["measure"]), found.frontier
+    tight = str(max(chosen, key=lambda row: row["limit"] / row["threshold"])["measure"])
+    return tight, found.search.frontier(risk=tight)
+
+
+def _frontier(frontier: pd.DataFrame) -> Table:
+    rows = frontier.to_dict("records")
     kept = sorted(range(len(rows)), key=lambda i: (not rows[i]["chosen"], -rows[i]["probability"]))[:_ROWS]
     shown = [rows[i] for i in sorted(kept)]
     body = tuple(
@@ -131,8 +149,8 @@ def _measured(choice: Mapping[str, Any], thresholds: Mapping[str, float]) -> Tab
         low, high = (_number(v) for v in score["interval"] or (None, None))
         limit, stays = thresholds.get(name), _number(choice["limits"].get(name))
         held = "–" if limit is None else "passes" if stays <= limit else "fails"
-        interval = "–" if math.isnan(low) else f"{tabled(low)} to {tabled(high)}"
-        within = "–" if limit is None else f"at most {limit:g}"
+        interval = "–" if math.isnan(low) or low == high else f"{tabled(low)} to {tabled(high)}"
+        within = "–" if limit is None else f"at\N{NO-BREAK SPACE}most\N{NO-BREAK SPACE}{limit:g}"
         rows.append((name, tabled(value), interval, tabled(stays), within, held, str(score["words"])))
     heads = ("measure", "value", "95 % interval", "95 % of releases stay below", "limit", "result", "in words")
     return Table(

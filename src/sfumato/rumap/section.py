@@ -68,7 +68,7 @@ def _swept(map: RUMap) -> str:
 
 def _replicated(map: RUMap) -> list[str]:
     if not map.replications:
-        return ["All values come from formulas for normal data with additive noise; nothing was simulated."]
+        return ["All values come from formulas for normal data; nothing was simulated."]
     times = f"Each point was masked {map.replications:,} times with fresh random numbers"
     said = [f"{times}; intervals are 95 % intervals over these replications."]
     if any(m.design == "population" for m in map.measures) and isinstance(map.evaluator.source, Microdata):

@@ -53,6 +53,15 @@ class Coefficients:
         return Combined(float(self.estimates[i]), float(self.errors[i]) ** 2, self.freedom).interval(level)
 
 
+def shown(formula: str) -> str:
+    """Return a formula as it is told to people: that of a mean by its column.
+
+    >>> shown("`pay` ~ 1"), shown("pay ~ rent")
+    ('mean pay', 'pay ~ rent')
+    """
+    return f"mean {formula[1:-5]}" if formula.startswith("`") and formula.endswith("` ~ 1") else formula
+
+
 def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coefficients:
     """Fit a formula to the original file: terms that are combinations of earlier ones, or constant, are left out.
 
@@ -69,14 +78,15 @@ def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coe
     x, y, weights, terms = _complete(data, batch, formula, levels, two, weighted)
     if len(x) <= x.shape[1] + 1:
         raise DataError(
-            f"'{formula}' has {some(x.shape[1], 'coefficient')}, and only {some(len(x))} with all its columns; it needs more."
+            f"'{shown(formula)}' has {some(x.shape[1], 'coefficient')}, and only {some(len(x))} with all its columns; "
+            "it needs more."
         )
     kept = np.flatnonzero(independent(x))
     found = _fit(x[:, kept], y, weights, model, formula) if len(kept) else None
     if found is None or not (found[1] > 0).all():
         raise DataError(
-            f"'{formula}' fits the original without error, or its response does not vary, so that its coefficients have no "
-            "standard errors to compare with. Choose another formula."
+            f"'{shown(formula)}' fits the original without error, or its response does not vary, so that its coefficients "
+            "have no standard errors to compare with. Choose another formula."
         )
     return Coefficients(tuple(terms[i] for i in kept), *found, len(x), levels, two, frozenset(terms))
 
@@ -128,12 +138,14 @@ def _categories(batch: Batch, formula: str) -> list[str]:
 def _check_kinds(data: Microdata, before: Microdata, formula: str) -> None:
     for name in named_in(formula):
         if name not in data.engine.kinds:
-            raise NotApplicable(f"column '{name}' is not released, so '{formula}' cannot be fitted to the release.")
+            raise NotApplicable(
+                f"column '{name}' is not released, so '{shown(formula)}' cannot be fitted to the release."
+            )
         was, now = before.kind(name), data.kind(name)
         if was is not now and not (was in _NUMERIC and now in _NUMERIC):
             raise NotApplicable(
-                f"column '{name}' holds {was} in the original and {now} in the release, so '{formula}' means something else "
-                "there. Recode the original alike and compare with that, or leave the column out."
+                f"column '{name}' holds {was} in the original and {now} in the release, so '{shown(formula)}' means something "
+                "else there. Recode the original alike and compare with that, or leave the column out."
             )
 
 
@@ -144,7 +156,7 @@ def _with_new(batch: Batch, column: str, old: Sequence[Any], formula: str) -> li
     if len(new) > NEW:
         raise NotApplicable(
             f"the release has {len(new):,} values of '{column}' that the original does not have, too many to be categories of "
-            f"'{formula}'. If it holds numbers, use it without C()."
+            f"'{shown(formula)}'. If it holds numbers, use it without C()."
         )
     return [*old, *new]
 
@@ -155,7 +167,7 @@ def _two_values(batch: Batch, formula: str) -> tuple[Any, Any]:
     values = levels_of(batch, column)
     if function or len(values) != 2:
         raise DataError(
-            f"a logistic regression needs a response with two values, and that of '{formula}' has another number. "
+            f"a logistic regression needs a response with two values, and that of '{shown(formula)}' has another number. "
             "Use model='linear' for a number."
         )
     return values[0], values[1]
@@ -167,7 +179,9 @@ def _complete(
     """Return terms (n, k), response (n,), weights and names over the records that have all the columns and count."""
     width = sum(math.prod(len(levels[c]) if c in levels else 1 for _, c in term) for term in parse(formula)[1])
     if width > TERMS:
-        raise NotApplicable(f"'{formula}' has {width:,} terms, and at most {TERMS} are compared. Leave some out.")
+        raise NotApplicable(
+            f"'{shown(formula)}' has {width:,} terms, and at most {TERMS} are compared. Leave some out."
+        )
     x, names = design_of(batch, formula, levels)
     if two is None:
         y = response_of(batch, formula)
@@ -182,7 +196,9 @@ def _complete(
     if not counts.all():
         x, y = x[counts], y[counts]
     if np.isinf(x).any() or np.isinf(y).any():
-        raise DataError(f"columns of '{formula}' hold infinite values, which cannot be compared. Set them to missing.")
+        raise DataError(
+            f"columns of '{shown(formula)}' hold infinite values, which cannot be compared. Set them to missing."
+        )
     return x, y, weights, names
 
 
@@ -199,7 +215,7 @@ def _fit(x: Numbers, y: Numbers, weights: Numbers | None, model: Model, formula:
         freedom = math.inf
     errors = np.sqrt(np.diag(covariance).clip(min=0))
     if not np.isfinite(errors).all() or freedom <= 0:
-        raise DataError(f"columns of '{formula}' hold values too large to square. Give them another unit.")
+        raise DataError(f"columns of '{shown(formula)}' hold values too large to square. Give them another unit.")
     return estimates, errors, freedom
 
 
@@ -214,7 +230,7 @@ def _logistic(x: Numbers, y: Numbers, weights: Numbers | None, formula: str) -> 
     found = logistic(lambda start, stop: z[start:stop], y, w, z.shape[1])
     if np.abs(y - found.fitted).max() < 1e-4:
         raise NotApplicable(
-            f"the terms of '{formula}' tell its response completely, so that its coefficients have no end. Choose another "
+            f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose another "
             "formula, or model='linear'."
         )
     bread, estimable, _ = information_inverse(found.information)

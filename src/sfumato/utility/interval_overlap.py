@@ -66,19 +66,20 @@ class IntervalOverlap(OfCoefficients):
 def overlap(one: Interval, other: Interval) -> float:
     """Return ½[I/length + I/length] of two intervals: 1 where they are the same, negative where they do not meet.
 
-    An interval without length is taken as the limit of ever shorter ones.
+    An interval without length counts 1 for its own part if it is in the other one, else its gap by the other's length.
 
     >>> overlap((0.0, 2.0), (1.0, 3.0)), overlap((0.0, 1.0), (2.0, 3.0))
     (0.5, -1.0)
     """
     shared = min(one[1], other[1]) - max(one[0], other[0])
-    return (_share(shared, one[1] - one[0]) + _share(shared, other[1] - other[0])) / 2
+    first, second = one[1] - one[0], other[1] - other[0]
+    return (_share(shared, first, second) + _share(shared, second, first)) / 2
 
 
-def _share(shared: float, length: float) -> float:
-    if length > 0:
-        return shared / length
-    return 1.0 if shared >= 0 else -math.inf
+def _share(shared: float, length: float, other: float) -> float:
+    if length > 0 or shared < 0:
+        return shared / (length or other)
+    return 1.0
 
 
 def _lost(mine: Interval) -> float:

@@ -95,7 +95,8 @@ class NonUniformEntropy(DirectMeasure):
 
 def _bits(mass: Numbers) -> tuple[Numbers, Numbers]:
     """Return how many bits each value tells, log2(n/n(a)), and how many records have it."""
-    return np.log2(mass.sum() / np.where(mass > 0, mass, max(mass.sum(), 1.0))), mass
+    total = float(mass.sum()) or 1.0
+    return np.log2(total / np.where(mass > 0, mass, total)), mass
 
 
 def _lost(outcome: Release, name: str, weighted: bool) -> float:

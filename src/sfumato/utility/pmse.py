@@ -87,7 +87,7 @@ class PMSE(DirectMeasure):
         names = compared_columns(outcome.original, self.over)
         found = [self._apart(outcome.original, data, names) for data in outcome.implicates]
         pmse, share, terms, count = (float(np.mean(each)) for each in zip(*found, strict=True))
-        value = 1.0 - float(np.mean([p / (c * (1 - c)) for p, c, _, _ in found]))
+        value = max(1.0 - float(np.mean([p / (c * (1 - c)) for p, c, _, _ in found])), 0.0)
         details = {"pMSE": pmse, "share of released records (c)": share}
         words = [f"{self.words(value, outcome.original.schema)}; pMSE {digits(pmse)}"]
         if told := [n for n in names if _told_by_form(outcome, n)]:

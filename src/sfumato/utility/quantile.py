@@ -28,7 +28,7 @@ class Quantile(Estimator):
     Examples
     --------
     >>> from sfumato.datasets import five
-    >>> Quantile("income", 0.5).estimate(five(), {}) == float(np.median(five().numbers("income")))
+    >>> Quantile("salary", 0.5).estimate(five(), {}) == float(np.median(five().numbers("salary")))
     True
     """
 

@@ -147,10 +147,12 @@ class TrainOnMasked(DirectMeasure):
         for name in kept:
             was, now = outcome.original.kind(name), outcome.masked.kind(name)
             if was is not now and not (outcome.aligned and now is Kind.CATEGORY):
+                way = (
+                    "Say which record is whose with Release.of(original, masked, align=...), or leave it out of given=."
+                )
                 raise NotApplicable(
                     f"column '{name}' holds {was} in the original and {now} in the release, so a model of the one cannot be "
-                    "tested on the other. Say which record is whose with Release.of(original, masked, align=...), or leave it "
-                    "out of given=."
+                    f"tested on the other. {way if now is Kind.CATEGORY else 'Leave it out of given=.'}"
                 )
         return kept
 

@@ -19,9 +19,12 @@ const VALUE = 0, LOW = 1, HIGH = 2, LIMIT = 3; // of a reading
 
 /** A risk at a point under the scenario, or the worst of all; a risk that the scenario lacks counts with its own worst. */
 function riskAt(point, which) {
-  const by = point.risks[which];
-  const one = state.scenario in by ? [by[state.scenario]] : Object.values(by);
-  const known = one.filter((reading) => reading !== null);
+  const kept = (point.kept ??= {}), key = `${which} ${state.scenario}`; // asked for again and again
+  return key in kept ? kept[key] : (kept[key] = riskUnder(point.risks[which], state.scenario));
+}
+
+function riskUnder(by, scenario) {
+  const known = (scenario in by ? [by[scenario]] : Object.values(by)).filter((reading) => reading !== null);
   if (!known.length) return null;
   const worst = known.reduce((a, b) => (b[VALUE] > a[VALUE] ? b : a)).slice();
   worst[LIMIT] = Math.max(...known.map((reading) => reading[LIMIT]));
@@ -100,7 +103,7 @@ function told(point) {
   if (use) lines.push(`Utility, ${named(model.utilities[state.utility])}: ${interval(use)}.`);
   lines.push(over.length ? `Exceeds the threshold of ${over.map((r) => r.name).join(" and of ")}.` : "Meets every threshold.");
   if (first() && point.probability !== null) {
-    lines.push(`Probability of being non-dominated: ${Math.round(100 * point.probability)} %.`);
+    lines.push(`Probability of being non-dominated: ${Math.round(100 * point.probability)}\u00a0%.`);
   }
   return lines;
 }

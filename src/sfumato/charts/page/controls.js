@@ -21,7 +21,7 @@ function sureness(point) {
 
 function surenessWords(point) {
   const sure = sureness(point);
-  return sure === null ? "no" : first() ? `${Math.round(100 * sure)} %` : "yes";
+  return sure === null ? "no" : first() ? `${Math.round(100 * sure)}\u00a0%` : "yes";
 }
 
 function drawTable() {

@@ -115,15 +115,15 @@ class SearchResult:
         if not judged:
             return "no recipe could be judged on the whole file."
         _, look = min(judged, key=lambda pair: pair[0].excess)
-        closest = ", ".join(
-            f"{self.judge.limit(look, i):.4g} for {self.titles[i]}, where {r:.4g} is allowed"
+        closest = ", and ".join(
+            f"{self.titles[i]} stays below {self.judge.limit(look, i):.4g} in 95 % of the releases, where {r:.4g} is allowed"
             for i, r in self.judge.thresholds.items()
         )
         settings = f" at {named(look.settings)}" if look.settings else ""
         tried = listing((f.name for f in self.families if f.name not in self.refused), 6)
         return (
-            f"none of the recipes ({tried}) reaches the threshold. The smallest risk, that of {look.family.name}{settings}, is "
-            f"below {closest} in 95 % of the releases. Allow more risk, widen the ranges, or add a stronger recipe."
+            f"none of the recipes ({tried}) reaches the threshold. Nearest is {look.family.name}{settings}: {closest}. "
+            "Allow more risk, widen the ranges, or add a stronger recipe."
         )
 
     # -- as frames
@@ -257,11 +257,17 @@ class SearchResult:
 
     # -- for people and machines
 
+    @property
+    def maximised(self) -> str | None:
+        """The title of the utility that counts; None where it is the smallest share of several."""
+        own = tuple(self.judge.anchors)
+        return self._plain(own[0]) if len(own) == 1 else None
+
     def chart(self, risk: str | None = None, utility: str | None = None) -> alt.TopLevelMixin:
         """Draw every point, risk against utility, with the frontier, the threshold and the choice."""
         from sfumato.charts.search import methods_chart
 
-        return methods_chart(self.frame, self.frontier(risk, utility), risk, utility)
+        return methods_chart(self.frame, self.frontier(risk, utility), risk, utility or self.maximised)
 
     def page(self, title: str = "") -> str:
         """Return an interactive page: a slider for the threshold, a switch for the snooper, the recipes in a table.
@@ -270,7 +276,8 @@ class SearchResult:
         """
         from sfumato.charts.interactive import interactive_page
 
-        return interactive_page(self.frame, self.frontier(), title or "Risk and utility of the recipes tried")
+        name = title or "Risk and utility of the recipes tried"
+        return interactive_page(self.frame, self.frontier(), name, utility=self.maximised)
 
     def __str__(self) -> str:
         return str(self.choice)
