@@ -23,6 +23,7 @@ CLAIMS = (
     "calibration",
     "linkage",
     "inferential",
+    "search",
     "every_mask",
     "streamed_masks",
 )

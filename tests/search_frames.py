@@ -163,3 +163,17 @@ def many_measures() -> pd.DataFrame:
     }  # fmt: skip
     one = Trial("noise then pram", {"kim_noise.lambda2": 0.141, "pram.keep": 0.9}, risks, utilities)
     return frame_of([one], thresholds).assign(chosen=True)
+
+
+def worst(frame: pd.DataFrame, risk: str = RISKS[0]) -> pd.Series:
+    """Return the largest value over the scenarios, by point."""
+    return frame[frame["measure"] == risk].groupby("point")["value"].max()
+
+
+def simple(*pairs: tuple[float, float], threshold: float = 0.1, **settings: Any) -> pd.DataFrame:
+    """Return a frame of one family with (risk, utility) at each point."""
+    trials = [
+        Trial("noise", {"noise.lambda2": 0.1 * (k + 1), **settings}, {(RISKS[0], ""): r}, {UTILITIES[0]: u})
+        for k, (r, u) in enumerate(pairs)
+    ]
+    return frame_of(trials, {RISKS[0]: threshold})

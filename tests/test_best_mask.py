@@ -313,7 +313,7 @@ def test_a_column_named_like_those_to_be_made_is_not_overwritten() -> None:
     frame = pa.table({**{n: data.numbers(n) for n in (*COLUMNS, "income")}, "m1": np.arange(300.0)})
     schema = Schema(tuple(Attribute(n, "confidential") for n in frame.column_names))  # type: ignore[arg-type]
     best = best_mask(Microdata(frame, schema), "income", 0.02, columns=COLUMNS, kind="attributes")
-    assert best.apply(Microdata(frame, schema), Draws(1)).masked.schema.names() == ("m1", "mask1", "mask2")
+    assert best.apply(Microdata(frame, schema), Draws(1)).masked.schema.names() == ("m1", "m_1", "m_2")
 
 
 def test_without_columns_every_confidential_number_but_the_targets_is_released() -> None:

@@ -203,6 +203,34 @@ def test_subgroups_are_those_of_the_measure_without_the_small_ones(release: Rele
     assert "2 subgroups are too small to be shown" in text
 
 
+def test_a_release_that_passes_on_the_whole_is_said_to_be_past_the_limit_in_a_subgroup() -> None:
+    frame = pd.DataFrame({"town": ["a"] * 90 + ["b"] * 10, "age": [30] * 90 + [*range(40, 50)]})
+    schema = Schema((Attribute("town", Role.KEY, Scale.UNORDERED), Attribute("age", Role.KEY)))
+    whole = Release.as_it_is(Microdata(frame, schema))
+    report = board_report(
+        release=whole, title="T", checks=[Check(KAnonymity(k=2), 0.1)], by="town"
+    )  # 10 of 100 are unique
+    assert report.passes
+    assert section(report, "What was asked").sentences == (
+        "The release passes the one check that has a limit. In some subgroups it is past the limit of records below 2-anonymity.",
+    )
+    assert tables(report)["The worst subgroups by town, the worst first."] == [
+        ("records below 2-anonymity", "b", "10", "1", "0.1", "no"), ("records below 2-anonymity", "a", "90", "0", "0.1", "yes")
+    ]  # fmt: skip
+
+
+def test_text_of_the_custodian_cannot_break_the_page() -> None:
+    hostile = "</style><script>alert('x')</script>{{ 7*7 }}"
+    checks = [Check(AttributeRisk("salary"), 1.0)]
+    for public in (False, True):
+        report = board_report(
+            release=Release.as_it_is(planted()), title=hostile, asked=hostile, checks=checks, publishable=public
+        )
+        page = Page(report.html())
+        assert not page.of("script")
+        assert page.words.count("{{ 7*7 }}") >= 2
+
+
 def test_every_snooper_has_his_own_row() -> None:
     data = teachers(200)
     scenarios = {"neighbour": Snooper(keys=("age", "sex")), "boss": Snooper(keys=("age", "school", "experience"))}
@@ -370,6 +398,12 @@ def test_the_publishable_version_does_not_confirm_the_digest_and_counts_no_origi
     public = text_of(board_report(release=kept, title="T", checks=checks, publishable=True))
     assert digest not in public
     assert "original record" not in public
+
+
+def test_guarantees_of_a_step_with_a_secret_stay_with_the_board(release: Release, publishable: BoardReport) -> None:
+    said = [g.says for g in release.guarantees if g.step == "displace"]
+    assert said
+    assert not any(says in text_of(publishable) for says in said)
 
 
 def test_guarantees_that_count_records_stay_with_the_board() -> None:

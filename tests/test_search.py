@@ -216,7 +216,7 @@ def test_the_frame_says_of_each_point_what_the_measures_said() -> None:
     assert (risks["limit"] <= 0.04).all()
     assert risks["threshold"].tolist() == [0.04, 0.04]
     (use,) = one[one["side"] == "utility"]["value"]
-    assert use == found.choice.utilities[0].value
+    assert use == pytest.approx(found.choice.utilities[0].value, rel=0.05)  # the search's seeds, and fresh ones
     level = found.choice.settings["kim_noise.lambda2"]
     assert one["kim_noise.lambda2"].tolist() == [level] * 3
 

@@ -2,7 +2,8 @@
 
 from sfumato.datasets.billing import BILLING_SIZES, billing
 from sfumato.datasets.census import Census, census
+from sfumato.datasets.earners import earners
 from sfumato.datasets.five import five
 from sfumato.datasets.teachers import teachers
 
-__all__ = ["BILLING_SIZES", "Census", "billing", "census", "five", "teachers"]
+__all__ = ["BILLING_SIZES", "Census", "billing", "census", "earners", "five", "teachers"]

@@ -24,7 +24,7 @@ _MARGINS = (1e-8, 1e-6, 1e-4)
 can be certified is taken; an ill-conditioned covariance may ask for more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BestMask:
     """The mask that loses least of X while it explains less than τ of the targets, with what proves both.
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.decision.loss import Loss, Quadratic
-from sfumato.decision.observation import Linear, Method, Parameters
+from sfumato.decision.observation import AddedNoise, Linear, Method, Parameters
 from sfumato.decision.prior import Normal
 from sfumato.decision.simulation import Simulation
 from sfumato.decision.target import Kind, Target, User
@@ -88,11 +88,14 @@ class RelativeCertainty(ABC):
         return ((t, u) for t in self.targets for u in self.users if u.estimates_target(t))
 
     def has_formula(self, pair: Pair, method: Method) -> bool:
-        """Whether nothing has to be drawn; the method is asked at the lowest value of its parameters."""
+        """Whether nothing has to be drawn; another method than noise is asked at the lowest value of its parameters."""
         target, user = pair
-        seen = (user.sees or method).observation({n: low for n, (low, _) in (user.sees or method).ranges.items()})
-        formula = isinstance(user.prior, Normal) and target.weights is not None and isinstance(seen, Linear)
-        return formula and target.base_uncertainty(self.loss) is not None
+        if not isinstance(user.prior, Normal) or target.weights is None or target.base_uncertainty(self.loss) is None:
+            return False
+        view = user.sees or method
+        if isinstance(view, AddedNoise):
+            return True
+        return isinstance(view.observation({name: low for name, (low, _) in view.ranges.items()}), Linear)
 
     def of_pair(self, pair: Pair, method: Method, phi: Parameters) -> Certainty | None:
         """Return the relative certainty of one user about one target at φ; None if it is left out (0/0)."""

@@ -28,9 +28,9 @@ def mask_of(problem: MaskingProblem, parts: ReleaseParts, taken: Sequence[str], 
         return SuppressColumns((*columns, *gone))
     if B is not None:
         others = {*taken} - {*columns}
-        letter = next(
-            x for x in ("m", "mask", "masked_") if not any(f"{x}{j + 1}" in others for j in range(len(columns)))
-        )
+        letter = "m"
+        while any(f"{letter}{j + 1}" in others for j in range(len(columns))):
+            letter += "_"
         columns = tuple(f"{letter}{j + 1}" for j in range(B.shape[1]))
         steps.append(MatrixMask(problem.columns, B=B, released=columns))
     if noise is not None:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.moments import is_constant
-from sfumato.kernels.sorting import ranks
 
 Numbers = NDArray[np.float64]
 
@@ -107,6 +106,8 @@ def rank_shares(x: Numbers, weights: Numbers | None = None) -> Numbers:
     >>> rank_shares(np.array([30.0, 10.0, np.nan, 30.0])).round(3).tolist()
     [0.667, 0.167, nan, 0.667]
     """
+    from sfumato.kernels.sorting import ranks  # brings the compiler
+
     place, values = ranks(x)
     known = place >= 0
     at = np.bincount(place[known], None if weights is None else weights[known], len(values)).astype(np.float64)

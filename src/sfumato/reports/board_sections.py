@@ -35,12 +35,14 @@ def verdict(checked: Sequence[Checked]) -> str:
     passed = [c for c in held if c.passes]
     absent = [c.title for c in held if c.score is None]
     failed = [c.title for c in held if not c.passes and c.score is not None]
+    past = [c.title for c in passed if any(not c.within(g.value) for found in c.by.values() for g in found.shown)]
+    but = [f"In some subgroups it is past the limit of {spoken(past)}."] if past else []
     if len(passed) == len(held):
-        return f"The release passes {_all(len(held))}."
+        return " ".join([f"The release passes {_all(len(held))}.", *but])
     said = [f"The release passes {len(passed)} of {counted(len(held), 'check')}."]
     said += [f"It fails on {spoken(failed)}."] if failed else []
     said += [f"Could not be measured: {spoken(absent)}."] if absent else []
-    return " ".join(said)
+    return " ".join([*said, *but])
 
 
 def _all(count: int) -> str:
@@ -205,8 +207,8 @@ def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
     sentences = [
         (
             "A release that is safe on the whole need not be safe for everybody. Each measure was taken again in every "
-            f"subgroup, as if it were the file; the worst {_WORST} are shown. Records are counted in the original; subgroups of "
-            f"fewer than {FEWEST} are not shown."
+            "subgroup by itself, so that a snooper there is taken to know which subgroup a person is in. The worst "
+            f"{_WORST} are shown. Records are counted in the original; subgroups of fewer than {FEWEST} are not shown."
         ),
         *hidden,
     ]

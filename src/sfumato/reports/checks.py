@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.contract import Measure, Release, Score, Side, Snooper, subgroups
 from sfumato.contract.score import number
 from sfumato.decision.best_recipe.scenarios import Against
-from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
+from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
 from sfumato.rumap.rumap import titles
 
 FEWEST = 10
@@ -143,6 +143,8 @@ def run_checks(
     """Measure a release, risks against every snooper; a measure that does not apply is listed with the reason."""
     asked = [one for check in checks for one in _against(check, scenarios)]
     snooper = next(iter(scenarios.values()))
+    for check in asked:
+        _known(check.measure, release)
     parts = {column: _parts(release, column) for column in by}
     out = []
     for i, (title, check) in enumerate(zip(titles([c.measure for c in asked]), asked, strict=True)):
@@ -159,6 +161,14 @@ def run_checks(
         groups = {column: _groups(check.measure, snooper, *found) for column, found in parts.items()}
         out.append(Checked(title, check, score, by=groups))
     return tuple(out)
+
+
+def _known(measure: Measure, release: Release) -> None:
+    """Refuse a measure of columns that the original does not have: that is a slip, not a measure that does not apply."""
+    have = release.original.schema.names()
+    for name in measure.columns(release.original.schema) or ():
+        if name not in have:
+            raise DataError(unknown_name("column", name, have, "the data"))
 
 
 def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:

@@ -116,10 +116,16 @@ class Found:
         return {p: self.choice["settings"][p] for p, own in told.items() if own in known and known[own].published}
 
 
+def secret_steps(recipe: Recipe) -> set[str]:
+    """Return the steps that have a parameter set that analysts must not be told."""
+    known = recipe.parameters()
+    hidden = [path for path, value in recipe.settings().items() if value is not None and not known[path].published]
+    return {path.partition(".")[0] for path in hidden}
+
+
 def has_secret(recipe: Recipe) -> bool:
     """Whether a parameter is set that analysts must not be told."""
-    known = recipe.parameters()
-    return any(value is not None and not known[path].published for path, value in recipe.settings().items())
+    return bool(secret_steps(recipe))
 
 
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:

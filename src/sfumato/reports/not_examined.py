@@ -19,7 +19,7 @@ CANNOT_SEE = (
     ),
     (
         "Everything rests on the roles of the columns. A column that outsiders know, but that is not counted among the keys, "
-        "makes every risk of finding a person larger than it is here."
+        "makes every risk of finding a person larger than what was measured."
     ),
 )
 

@@ -22,7 +22,7 @@ from sfumato.microdata import Microdata
 from sfumato.reports.board_sections import paragraphs
 from sfumato.reports.checks import FEWEST, Checked
 from sfumato.reports.examined import SORTS, sort_of
-from sfumato.reports.found import Found, has_secret
+from sfumato.reports.found import Found, secret_steps
 from sfumato.reports.not_examined import CANNOT_SEE
 from sfumato.reports.sections import parameter_tables, step_table
 from sfumato.rumap.choice import named
@@ -104,14 +104,11 @@ def public_recipe(release: Release) -> Section:
     recipe = release.recipe
     if recipe is None:
         return Section("How the release was made", ("The data were masked before this report was made.",))
-    plain, numbered = [], 0
-    for g in release.guarantees:
-        if re.search(r"\d", g.says + g.verified):
-            numbered += 1  # it may count records
-        else:
-            plain.append((g.step, g.says, g.verified))
-    sentences = [f"It was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."]
-    if has_secret(recipe):
+    hidden = secret_steps(recipe)
+    numbered = [g for g in release.guarantees if re.search(r"\d", g.says + g.verified)]  # they may count records
+    plain = [(g.step, g.says, g.verified) for g in release.guarantees if g not in numbered and g.step not in hidden]
+    sentences = [f"The release was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."]
+    if hidden:
         sentences.append("Some parameters are not told, since they would help to undo the masking.")
     if numbered:
         sentences.append("Guarantees that count records are for the review board alone.")

@@ -77,7 +77,7 @@ def frontier_section(found: Found) -> Section:
         sentences.append(
             f"The chosen setting is not on it: others are better in {risk} and in utility, but pass the limit of another risk."
         )
-    return Section("The frontier", tuple(sentences), (figure, _frontier(frontier)))
+    return Section("The frontier", tuple(sentences), (figure, _frontier(frontier, risk)))
 
 
 def _plane(found: Found) -> tuple[str, pd.DataFrame]:
@@ -90,7 +90,7 @@ def _plane(found: Found) -> tuple[str, pd.DataFrame]:
     return tight, found.search.frontier(risk=tight)
 
 
-def _frontier(frontier: pd.DataFrame) -> Table:
+def _frontier(frontier: pd.DataFrame, risk: str) -> Table:
     rows = frontier.to_dict("records")
     kept = sorted(range(len(rows)), key=lambda i: (not rows[i]["chosen"], -rows[i]["probability"]))[:_ROWS]
     shown = [rows[i] for i in sorted(kept)]
@@ -105,7 +105,7 @@ def _frontier(frontier: pd.DataFrame) -> Table:
     )  # fmt: skip
     less = f" The {len(shown)} of {len(rows)} most likely to be on it." if len(shown) < len(rows) else ""
     heads = ("setting", "risk", "95 % of releases stay below", "utility", "on the frontier", "safe enough")
-    return Table(heads, body, f"The frontier, safest first; 95 % intervals in brackets.{less}")
+    return Table(heads, body, f"The frontier for {risk}, safest first; 95 % intervals in brackets.{less}")
 
 
 def _estimate(value: float, low: float, high: float) -> str:

@@ -66,7 +66,9 @@ class PredictionRisk(Measure):
             guess = np.mean([intercept + z @ slopes for intercept, slopes in fits], axis=0)
             error = float(np.mean((guess - x) ** 2))
         if not math.isfinite(error):
-            raise DataError(f"values in {' or '.join((self.column, *self.given))} are too large to square. Rescale them.")
+            raise DataError(
+                f"values in {' or '.join((self.column, *self.given))} are too large to square. Rescale them."
+            )
         return error
 
     def _read(self, data: Microdata, where: str) -> tuple[Numbers, Numbers]:

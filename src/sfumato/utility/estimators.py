@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sfumato.contract import NoiseModel, Parametric, ReleaseModel, param
 from sfumato.errors import DataError, ParameterError, unknown_name
-from sfumato.kernels.linear import regression_sums
 from sfumato.microdata import Microdata, check_numeric
 from sfumato.schema import Schema
 
@@ -189,6 +188,8 @@ class Slope(Estimator):
         if self.weighted:
             count, squares, products = _weighted_sums(x, y, survey_weights(data))
         else:
+            from sfumato.kernels.linear import regression_sums  # brings the compiler
+
             count, squares, products = regression_sums(x, y)
         if count <= 3:
             raise DataError(

@@ -23,7 +23,7 @@ class Confirmed:
     """A point with what was seen of it under fresh seeds."""
 
     look: Look
-    verdict: Standing
+    standing: Standing
 
 
 @dataclass(eq=False)
@@ -39,9 +39,32 @@ class Finals:
     def run(self, families: Sequence[Family]) -> Confirmed | None:
         """Return the most useful point that is safe under fresh seeds; None if no family has one."""
         for family in families:
-            self._settle(family)
-        safe = [c for c in self.confirmed if c.verdict.safe]
-        return max(safe, key=lambda c: c.verdict.gain) if safe else None
+            if self._worth(family):
+                self._settle(family)
+        return self.best
+
+    @property
+    def best(self) -> Confirmed | None:
+        """The most useful safe point so far."""
+        safe = [c for c in self.confirmed if c.standing.safe]
+        return max(safe, key=lambda c: c.standing.gain) if safe else None
+
+    def _worth(self, family: Family) -> bool:
+        """Whether a family could still win: what the search saw of it is not clearly behind what was confirmed already."""
+        found = self.race.best(family, self.records)
+        if self.best is None or found is None:
+            return found is not None
+        return found[0].safe and found[0].gain > self.best.standing.gain - self._doubt(self.best, found[1])
+
+    def _doubt(self, best: Confirmed, look: Look) -> float:
+        """Return how far apart two gains may be by chance: three standard errors of what the search saw of the second."""
+        worst = 0.0
+        for i, anchor in self.race.judge.anchors.items():
+            value, interval = self.race.judge.measures[i].estimate(best.look.observed[i], 0.683)
+            if interval is not None:  # a standard error from many releases, widened to the few that the search saw
+                wide = math.sqrt(best.look.replications / max(look.replications, 1))
+                worst = max(worst, 3 * (interval[1] - value) * wide / anchor)
+        return worst
 
     def _settle(self, family: Family) -> None:
         """Confirm a family's best point; step back where its risk does not hold, and forward where it leaves room.
@@ -63,8 +86,8 @@ class Finals:
             fresh = Confirmed(look, race.judge.verdict(look, own=True))
             self.confirmed.append(fresh)
             self.tell(look)
-            if -_CLOSE <= fresh.verdict.excess <= 0 or not family.axes:
+            if -_CLOSE <= fresh.standing.excess <= 0 or not family.axes:
                 return
-            moved = math.exp(seen.excess - fresh.verdict.excess - _CLOSE / 3)
+            moved = math.exp(seen.excess - fresh.standing.excess - _CLOSE / 3)
             race.reaches[family.name] = Reach(0.06)
             race.refine(family, self.records, _FURTHER, moved=moved)

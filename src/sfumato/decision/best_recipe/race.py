@@ -38,7 +38,7 @@ class Effort:
 
 EFFORTS: Mapping[str, Effort] = {
     "quick": Effort(2_500, (5, 3), 16, 2, ((4, 3), (2, 3)), 2),
-    "usual": Effort(3_000, (7, 3), 27, 4, ((6, 4), (3, 6)), 2),
+    "usual": Effort(3_000, (7, 3), 20, 4, ((5, 4), (3, 6)), 2),
     "thorough": Effort(6_000, (11, 5), 80, 8, ((10, 8), (5, 12)), 4),
 }
 

@@ -130,7 +130,11 @@ class SearchResult:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Every point seen on the whole file: one row per point and measure; risks once for each snooper."""
+        """Every point seen on the whole file: one row per point and measure; risks once for each snooper.
+
+        Values and intervals are what the search saw, with the same seeds at all points, so that they can be compared; `limit`
+        is that of the fresh seeds where a point was confirmed.
+        """
         import pandas as pd
 
         paths = tuple(dict.fromkeys(p for f in self.families for p in f.over))
@@ -147,8 +151,7 @@ class SearchResult:
             }  # fmt: skip
             chosen = self.winner is not None and look is self.winner.look
             for i, measure in enumerate(self.measures):
-                value, interval = measure.estimate(look.observed[i])
-                low, high = interval or (np.nan, np.nan)
+                value, low, high = self._intervals[i][:, p]
                 risk = measure.side is Side.RISK
                 rows.append(
                     {
@@ -194,18 +197,28 @@ class SearchResult:
         """
         risks = self._axis(Side.RISK, risk)
         uses = self.judge.anchors if utility is None else {self._axis(Side.UTILITY, utility)[0]: 1.0}
-        groups = [look.family.name for look in self._seen]
-
-        def drawn(i: int) -> Numbers:
-            measure, observed = self.measures[i], [look.observed[i] for look in self._seen]
-            now = np.array([float(measure.value(o.mean(axis=0))) for o in observed])
-            generator = self.draws.generator("frontier")  # the same weights for every measure
-            return np.vstack([now, reweighted(measure, observed, groups, generator, _DRAWS)])
-
         with np.errstate(divide="ignore", invalid="ignore"):
-            r = np.max([drawn(i) for i in risks], axis=0)
-            u = np.min([drawn(i) / a for i, a in uses.items()], axis=0)
+            r = np.max([self._drawn[i] for i in risks], axis=0)
+            u = np.min([self._drawn[i] / a for i, a in uses.items()], axis=0)
         return r, u
+
+    @cached_property
+    def _drawn(self) -> list[Numbers]:
+        """Each measure at every point, shape (draws + 1, q): the estimate, then what might have come out instead."""
+        groups, rows = [look.family.name for look in self._seen], []
+        for i, measure in enumerate(self.measures):
+            observed = [look.observed[i] for look in self._seen]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                now = np.array([float(measure.value(o.mean(axis=0))) for o in observed])
+            generator = self.draws.generator("frontier")  # the same weights for every measure
+            rows.append(np.vstack([now, reweighted(measure, observed, groups, generator, _DRAWS)]))
+        return rows
+
+    @cached_property
+    def _intervals(self) -> list[Numbers]:
+        """Each measure's estimate and 95 % interval at every point, shape (3, q)."""
+        with np.errstate(invalid="ignore"):
+            return [np.vstack([d[:1], np.quantile(d[1:], [0.025, 0.975], axis=0)]) for d in self._drawn]
 
     def _chances(self, r: Numbers, u: Numbers) -> Numbers:
         """Return the probability that a point is not dominated; NaN where that is unlikely; shape (q,)."""
