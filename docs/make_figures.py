@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
+from sfumato.charts.loss import loss_chart
 from sfumato.charts.render import to_svg
 from sfumato.datasets import BILLING_SIZES, billing, teachers
-from sfumato.decision import MaskTradeoff, RegionPicture, ReleaseRegion, mask_tradeoff
+from sfumato.decision import MaskTradeoff, RegionPicture, ReleaseRegion, SearchResult, mask_tradeoff
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
 from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
 from sfumato.utility import Formula, Mean, MeanCombination
@@ -27,13 +28,26 @@ MAX_RISK = 1 / MAX_ERROR**2
 
 def tutorial_map() -> RUMap:
     """The map of the tutorial: the page's own code, as it stands there."""
-    text = (IMG.parent / "tutorial.md").read_text("utf-8")
-    call = next(code for code in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "ru_map(" in code)
     schema = teachers(1).schema
     namespace: dict[str, Any] = {"data": teachers(2_000).with_schema(schema)}
-    exec(call[: call.index("rows =")], namespace)  # noqa: S102 - it is our own page
+    exec(_code("tutorial.md", "ru_map(", "rows ="), namespace)  # noqa: S102 - it is our own page
     m: RUMap = namespace["m"]
     return m
+
+
+def sequences() -> SearchResult:
+    """The search of the page on sequences of methods: the page's own code."""
+    namespace: dict[str, Any] = {}
+    exec(_code("decision/sequences.md", "search(", "print("), namespace)  # noqa: S102 - it is our own page
+    found: SearchResult = namespace["found"]
+    return found
+
+
+def _code(page: str, call: str, until: str) -> str:
+    """Return the block of a page that makes a call, up to where it goes on to something else."""
+    text = (IMG.parent / page).read_text("utf-8")
+    block = next(code for code in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if call in code)
+    return str(block[: block.index(until)])
 
 
 def demo_map() -> RUMap:
@@ -66,7 +80,7 @@ def mask_curves() -> MaskTradeoff:
     return mask_tradeoff(teachers(2_000), "income", columns=["age", "experience", "salary"])
 
 
-Drawn = RUMap | Overlay | KeyExperiments | RegionPicture | MaskTradeoff
+Drawn = RUMap | Overlay | KeyExperiments | RegionPicture | MaskTradeoff | SearchResult
 
 MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
@@ -76,12 +90,15 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "global-risk": (global_risk, None),
     "release-region": (release_region, None),
     "mask-tradeoff": (mask_curves, None),
+    "sequences": (sequences, None),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
 
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
+    if isinstance(m, SearchResult):
+        return loss_chart(m.frame).to_dict()
     if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff):
         return m.chart().to_dict()
     if isinstance(m, Overlay):

@@ -202,7 +202,7 @@ def _term(
     block, names = _factor_block(batch, *term[0], whole[0], levels)
     for (function, column), every in zip(term[1:], whole[1:], strict=True):
         part, titles = _factor_block(batch, function, column, every, levels)
-        block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), -1)
+        block = (block[:, :, None] * part[:, None, :]).reshape(len(batch), block.shape[1] * part.shape[1])
         names = [f"{a}:{b}" for a in names for b in titles]
     return block, names
 

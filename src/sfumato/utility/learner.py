@@ -28,7 +28,11 @@ class Training:
         self.batch, self.names, self.y, self.weights, self.folds = batch, names, y, weights, folds
 
     def number(self, model: Model, test: Batch, folds: Codes) -> Numbers:
-        """Return the predicted number of each test record by a model trained on the records of other folds, shape (m,)."""
+        """Return the predicted number of each test record by a model trained on the records of other folds, shape (m,).
+
+        It is one between the smallest and the largest that the model learned from: where a released column hardly varies, real
+        values lie thousands of its standard deviations away.
+        """
         if model == "forest":
             return self._forest(test, folds, 0)[:, 0]
         features = Features.of(self.batch, self.names, {}, self.y, numeric=True)
@@ -47,10 +51,11 @@ class Training:
             penalty = np.full(len(gram) - 1, PENALTY)
             penalty[0] = 1e-9 * max(gram[0, 0], 1.0)  # the intercept is free
             slopes = np.linalg.solve(gram[:-1, :-1] + np.diag(penalty), gram[:-1, -1])
-            asked = np.flatnonzero(folds == fold)
+            asked, learned = np.flatnonzero(folds == fold), self.y[self.folds != fold]
             for start in range(0, len(asked), PIECE):
                 rows = asked[start : start + PIECE]
-                out[rows] = slopes[0] + features.design(test.keep(rows)) @ slopes[1:]
+                guess = slopes[0] + features.design(test.keep(rows)) @ slopes[1:]
+                out[rows] = guess.clip(learned.min(), learned.max())
         return out
 
     def shares(self, model: Model, k: int, test: Batch, folds: Codes) -> Numbers:

@@ -40,8 +40,9 @@ class PMSE(DirectMeasure):
 
     The model is a logistic regression of main effects (Woo et al. 2009), or of main effects, squares and products of two
     columns; or a tree, grown without the fold of records it is asked about, in which a released record and its original are
-    together. A missing value is a category of its own; of a column's categories the 20 most frequent are told apart. A column
-    that was not released, or was recoded, tells every record: U is 0, and the words say which columns do.
+    together. A missing value is a category of its own; of a column's categories the 20 most frequent are told apart, and of
+    the rarer ones those that only the release has. Dates count as numbers of days. A column that was not released, or was
+    recoded, tells every record: U is 0, and the words say which columns do.
 
     The ratio of pMSE to its expectation under a correct model is in the details for synthesis from a fitted model alone: of
     masked records it means nothing, since they share their originals' sampling error.

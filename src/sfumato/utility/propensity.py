@@ -14,11 +14,12 @@ from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Scale
+from sfumato.utility.meanings import column_numbers
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.int32]
 LEVELS = 20
-"""Most categories of a column that a logistic model tells apart; the rarer ones are taken together."""
+"""Most categories of a column that a logistic model tells apart; the rarer ones are one, or two (see `_category`)."""
 TERMS = 300
 """Most columns of a logistic model."""
 
@@ -29,7 +30,7 @@ class Feature:
 
     name: str
     values: Numbers | None
-    """Standardised numbers, 0 where missing, shape (N,); None for categories, and for numbers that are all alike."""
+    """Standardised numbers or dates, 0 where missing, shape (N,); None for categories, and for numbers that are all alike."""
     codes: Codes
     """Of categories, from the most frequent one on, with the missing as the last one; of numbers 1 where missing; shape (N,)."""
     levels: int
@@ -96,14 +97,15 @@ def feature_of(original: Microdata, released: Microdata, name: str, weights: Num
         raise NotApplicable(
             f"column '{name}' holds {Kind.OTHER}, which cannot be compared. Name the other columns (over=...)."
         )
-    if kinds == {Kind.NUMBER} and original.schema[name].scale is Scale.ORDERED:
-        x = np.concatenate(
-            [before.numbers(name), np.full(len(released), np.nan) if after is None else after.numbers(name)]
-        )
-        return _number(name, x, weights)
-    mine = _coded(before, name)
-    theirs = (np.full(len(released), -1, np.int32), []) if after is None else _coded(after, name)
-    return _category(name, np.concatenate(common_codes(mine, theirs)), most)
+    if kinds == {Kind.DATE} or (kinds == {Kind.NUMBER} and original.schema[name].scale is Scale.ORDERED):
+        theirs = np.full(len(released), np.nan) if after is None else _numbers(after, name)
+        return _number(name, np.concatenate([_numbers(before, name), theirs]), weights)
+    given = (np.full(len(released), -1, np.int32), []) if after is None else _coded(after, name)
+    return _category(name, *common_codes(_coded(before, name), given), most)
+
+
+def _numbers(batch: Batch, name: str) -> Numbers:
+    return np.where(batch.missing(name), np.nan, column_numbers(batch, name))
 
 
 def _number(name: str, x: Numbers, weights: Numbers) -> Feature:
@@ -123,16 +125,20 @@ def _number(name: str, x: Numbers, weights: Numbers) -> Feature:
     return Feature(name, np.where(gap, 0.0, (z - mean) / spread), codes, levels)
 
 
-def _category(name: str, codes: Codes, most: int) -> Feature:
-    """Number the categories by frequency, from the most frequent on; those after the first `most` are one."""
-    counts = np.bincount(codes[codes >= 0], minlength=1)
-    order = np.argsort(-counts, kind="stable")
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.minimum(np.arange(len(order)), most)
-    known = min(int((counts > 0).sum()), most + 1)
-    gap = codes < 0
-    numbered = np.where(gap, known, rank[codes]).astype(np.int32)
-    return Feature(name, None, numbered, known + int(gap.any()))
+def _category(name: str, before: Codes, after: Codes, most: int) -> Feature:
+    """Number the categories by frequency, from the most frequent on; those after the first `most` are one.
+
+    Values that only the release has are kept apart from it, since the original's analyst never saw them: a column that was
+    recoded is told by its labels, however many there are.
+    """
+    size = max(int(before.max(initial=-1)), int(after.max(initial=-1))) + 1
+    old, new = (np.bincount(codes[codes >= 0], minlength=size) for codes in (before, after))
+    place = np.full(size + 1, most + 2)  # the last one is for missing values, whose code is -1
+    place[np.argsort(-(old + new), kind="stable")] = np.arange(size)
+    place[:-1] = np.where(place[:-1] < most, place[:-1], most + (old == 0))
+    placed = place[np.concatenate([before, after])]
+    used = np.bincount(placed, minlength=most + 3) > 0
+    return Feature(name, None, (np.cumsum(used) - 1)[placed].astype(np.int32), int(used.sum()))
 
 
 def _coded(batch: Batch, name: str) -> tuple[Codes, Sequence[object]]:

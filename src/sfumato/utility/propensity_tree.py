@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 CATEGORIES = 60
-"""Most categories of a column that a tree tells apart; the rarer ones are taken together."""
+"""Most categories of a column that a tree tells apart; the rarer ones are one, or two (see `feature_of`)."""
 LEAVES = 200
 """A leaf holds at least one of so many parts of the records, and ten records."""
 SURE = 20.0

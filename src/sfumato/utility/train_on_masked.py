@@ -33,8 +33,8 @@ class TrainOnMasked(DirectMeasure):
     """U = 1 - (score of a model trained on the original - score of one trained on the release), both tested on real records.
 
     The score of a number is R² on the tested records, 1 - Σ(y - ŷ)²/Σ(y - ȳ)²; of a category the share guessed right, or minus
-    the Brier score, the mean of Σ(p - hit)² over the categories. 1 is a file that was not changed; U is above 1 where the
-    release teaches better than the original, which happens by chance.
+    the Brier score, the mean of Σ(p - hit)² over the categories. 1 is a file that was not changed; a release that teaches
+    better than the original, which happens by chance, gains nothing.
 
     Neither model is tested on what it learned from. Records set aside before masking are the test, where the release has them
     (`hold_out`). Else the original is split into folds, by household where the schema names one: a fold is predicted by a
@@ -108,15 +108,20 @@ class TrainOnMasked(DirectMeasure):
                 own = folds_after(real, data, folds, self.folds)
                 after.append(self._score(self._training(data, released, target, own), target, test, recoded, asked))
         masked = float(np.mean(after))
-        value = 1.0 - (before - masked) if target.values is None or self.by == "accuracy" else 1.0 - (masked - before)
+        loss = before - masked if target.values is None or self.by == "accuracy" else masked - before
         title = "R²" if target.values is None else "Brier score" if self.by == "brier" else "share guessed right"
         where = "on records set aside" if outcome.holdout is not None else f"in {self.folds} folds"
         words = (
             f"{title} {digits(masked)} on real records if trained on the release, {digits(before)} if on the original; "
             f"tested {where}"
         )
+        if outcome.holdout is None and outcome.recipe is None and not outcome.aligned:
+            words += (
+                "; it is not known which record is whose, so the release may be tested on what it taught (give align=... or a "
+                "holdout)"
+            )
         details = {f"{title}, trained on the original": before, f"{title}, trained on the release": masked}
-        return self.result(value, words, details=details)
+        return self.result(1.0 - max(loss, 0.0), words, details=details)
 
     def _before(self, outcome: Release, find: Callable[[], float]) -> float:
         """Return the score of the model trained on the original; it is found once for the same files."""
