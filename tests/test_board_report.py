@@ -563,18 +563,25 @@ def test_a_pdf_fetches_nothing() -> None:
             to_pdf(f"<html lang=en><title>T</title>{outside}</html>")
 
 
+def test_what_is_half_a_search_is_refused_in_words(found: SearchResult) -> None:
+    facts = found.to_dict()
+    facts["points"] = [{k: v for k, v in row.items() if k != "threshold"} for row in facts["points"]]
+    with pytest.raises(DataError, match=r"'points\.threshold' is missing"):
+        Found.of(facts)
+
+
 def test_without_weasyprint_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weasyprint", None)
     with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[pdf\]'"):
         to_pdf("<p>")
 
 
-def test_without_its_system_library_another_sentence_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Absent:
-        def __getattr__(self, name: str) -> None:
-            raise OSError("cannot load library 'pango-1.0-0'")
-
-    monkeypatch.setitem(sys.modules, "weasyprint", Absent())
+def test_without_its_system_library_another_sentence_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "weasyprint").mkdir()
+    (tmp_path / "weasyprint" / "__init__.py").write_text("raise OSError(\"cannot load library 'pango-1.0-0'\")")
+    for name in [n for n in sys.modules if n.partition(".")[0] == "weasyprint"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingExtra, match="Pango"):
         to_pdf("<p>")
 

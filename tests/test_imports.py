@@ -61,6 +61,13 @@ def test_measures_do_not_wait_for_the_compiler_the_charts_or_other_engines(tmp_p
     )
 
 
+def test_utilities_and_the_decision_model_do_not_wait_for_the_compiler_either(tmp_path: Path) -> None:
+    loaded = loaded_after("import sfumato.decision, sfumato.utility; sfumato.utility.PMSE().label()", tmp_path)
+    assert loaded.isdisjoint(
+        {"numba", "altair", "vl_convert", "pyspark", "formulaic", "typer", "rich", "fastapi", "duckdb", "pandas"}
+    )
+
+
 @pytest.mark.parametrize("name", sorted(sfumato.__all__))
 def test_every_name_at_the_front_door_resolves_and_is_described(name: str) -> None:
     thing = getattr(sfumato, name)

@@ -297,3 +297,24 @@ def test_survey_weights_of_the_census_are_used() -> None:
     score = IntervalOverlap("salary ~ age", weighted=True).score(made)
     assert -5 < score.value < 1
     assert data.schema.one("weight") in IntervalOverlap("salary ~ age", weighted=True).columns(data.schema)
+
+
+@pytest.mark.parametrize("measure", BOTH)
+def test_categories_of_few_records_are_not_named(measure: type[IntervalOverlap]) -> None:
+    before = people().assign(group=lambda f: ["Lonely" if i < 9 else "Ten" if i < 19 else g for i, g in enumerate(f.group)])
+    score = measure("y ~ x + group").score(release(before, before.assign(group="a")))
+    shown = f"{score.words} {score.details}"
+    assert "Lonely" not in shown
+    assert {"C(group)[rare 1]", "C(group)[Ten]", "C(group)[b]"} <= {n.split(" of ")[-1].split(": ")[-1] for n in score.details}
+    # of products it is the records in both categories that count
+    crossed = before.assign(other=["v" if i % 40 == 0 else "u" for i in range(len(before))])
+    score = measure("y ~ group*other").score(release(crossed, masked(crossed)))
+    assert not [n for n in score.details if "[b]" in n and "[v]" in n]
+    assert [n for n in score.details if "C(group)[rare" in n and ":C(other)[rare" in n]
+    assert len(score.details) == len({*score.details})
+
+
+def test_products_with_categories_of_a_release_without_records_are_lost_coefficients() -> None:
+    before = people()
+    score = IntervalOverlap("y ~ x*C(group)").score(release(before, before.iloc[:0]))
+    assert max(score.details.values()) <= 0

@@ -308,3 +308,25 @@ def test_subgroups_and_mixed_files_of_the_census() -> None:
     assert len(score.groups) >= 2
     assert all(0.5 < v <= 1 for v in score.groups.values())
     assert PMSE().score(made).value == pytest.approx(0, abs=1e-3)  # tracts were not released
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_recoded_column_of_hundreds_of_categories_tells_every_record(model: Any) -> None:
+    before = people(2000).assign(group=lambda f: [f"z{i % 300}" for i in range(len(f))])
+    after = before.assign(group=[f"prefix {i % 100}" for i in range(len(before))])
+    assert scored(before, after, ["group"], model=model).value == pytest.approx(0, abs=1e-3)
+    # half of the records, by algebra: 2 of 3 records that are not told are original ones, p = 1/3, and of the others p is 1
+    half = before.assign(group=[a if i % 2 else b for i, (a, b) in enumerate(zip(after.group, before.group, strict=True))])
+    assert scored(before, half, ["group"], model="main effects").value == pytest.approx(2 / 3, abs=0.03)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_dates_that_were_shifted_are_told_by_how_far(model: Any) -> None:
+    days = np.random.default_rng(3).integers(0, 20_000, 2000)
+    born = [pd.DataFrame({"born": np.datetime64("1950-01-01") + (days + more)}) for more in (0, 2_000, 7_300, 30_000)]
+    found = [scored(born[0], after, ["born"], model=model).value for after in born]
+    assert found[0] == 1
+    assert sorted(found, reverse=True) == found
+    assert found[3] == pytest.approx(0, abs=1e-3)
+    numbers = scored(pd.DataFrame({"born": days}), pd.DataFrame({"born": days + 7_300}), ["born"], model=model)
+    assert found[2] == pytest.approx(numbers.value)

@@ -15,13 +15,13 @@ import pytest
 import sfumato
 from sfumato import Draws, KimNoise, Recipe, Snooper, search
 from sfumato.contract import Measure, Release, Side, hold_out, param
-from sfumato.datasets import teachers
+from sfumato.datasets import billing, teachers
 from sfumato.decision.best_recipe.race import EFFORTS
 from sfumato.errors import DataError, MissingExtra, NotApplicable, ParameterError
-from sfumato.masks import MDAV, PRAM, CopulaSynthesis, IndependentNoise, RankSwap
-from sfumato.risk import CAP, DCR, AttributeRisk
+from sfumato.masks import MDAV, PRAM, CopulaSynthesis, IndependentNoise, RankSwap, RecodeRare
+from sfumato.risk import CAP, DCR, AttributeRisk, GlobalRisk
 from sfumato.schema import Schema
-from sfumato.utility import CorrelationsKept, Hellinger, VarianceKept
+from sfumato.utility import CorrelationsKept, Hellinger, NonUniformEntropy, VarianceKept
 
 DATA = teachers(400)
 TWO = Recipe.of(a=IndependentNoise("salary"), b=IndependentNoise("income"))
@@ -272,7 +272,9 @@ def test_thresholds_that_nothing_reaches_get_a_clear_answer() -> None:
     found = quick(max_risk=1e-6)
     assert not found.choice.feasible
     reason = str(found)
-    assert reason.startswith("infeasible: none of the recipes (kim_noise) reaches the threshold. Nearest is kim_noise at")
+    assert reason.startswith(
+        "infeasible: none of the recipes (kim_noise) reaches the threshold. Nearest is kim_noise at"
+    )
     assert "kim_noise.lambda2 = 2" in reason
     assert "where 1e-06 is allowed" in reason
     assert len(found.frontier()) > 1
@@ -366,3 +368,22 @@ def test_keys_and_real_measures_work_together() -> None:
 
 def test_search_is_at_the_front_door() -> None:
     assert sfumato.search is search
+
+
+def test_sequences_reach_a_global_risk_that_no_single_method_reaches() -> None:
+    methods = {
+        "age": (IndependentNoise("age"), {"independent_noise.lambda2": (0.01, 1)}),
+        "zip": (RecodeRare("zip"), {"recode_rare.least": (2, 200)}),
+    }
+    asked: dict[str, Any] = {
+        "risk": GlobalRisk(), "utility": NonUniformEntropy(over=("age", "sex", "zip")), "max_risk": 0.4, "effort": "quick",
+    }  # fmt: skip
+    data = billing(400)
+    alone = search(data, methods, draws=1, **asked)
+    both = search(data, methods, sequences=2, draws=1, **asked)
+    assert not alone.choice.feasible
+    assert both.choice.feasible
+    assert "then" in both.choice.family
+    # and fresh releases of it hold, by the measure itself
+    risks = [GlobalRisk().score(both.choice.recipe.apply(data, Draws(s))).value for s in range(900, 912)]  # type: ignore[union-attr]
+    assert np.mean(np.array(risks) <= 0.4) > 0.7

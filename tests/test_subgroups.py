@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from small_files import in_pieces
 
 from sfumato import Draws, KimNoise, Microdata, Release, Schema
 from sfumato.contract import Recipe, subgroups
@@ -78,3 +81,46 @@ def test_columns_that_make_no_subgroups_are_refused_in_words() -> None:
         list(subgroups(release, "regin"))
     with pytest.raises(NotApplicable, match="too many for subgroups"):
         list(subgroups(release, "salary"))
+
+
+def test_groups_of_numbers_come_in_their_order_and_neighbouring_numbers_are_not_one_group() -> None:
+    schema = Schema((Attribute("place", "key"), Attribute("pay", "confidential")))  # type: ignore[arg-type]
+    frame = pd.DataFrame({"place": [1_000_001.0, 1_000_002, 10, 9, 2, 2, np.nan], "pay": np.arange(7.0)})
+    parts = dict(subgroups(Release.as_it_is(Microdata(frame, schema)), "place"))
+    assert [(name, len(part.original)) for name, part in parts.items()] == [
+        ("2", 2), ("9", 1), ("10", 1), ("1000001", 1), ("1000002", 1), ("missing", 1),
+    ]  # fmt: skip
+
+
+def test_a_category_called_missing_is_not_taken_for_a_missing_value() -> None:
+    data = Microdata(pd.DataFrame({"place": ["missing", None, "a", "missing"], "pay": [1.0, 2, 3, 4]}), SCHEMA)
+    for release in (Release.as_it_is(data), Release.of(data, data)):
+        parts = {name: (len(p.original), len(p.masked)) for name, p in subgroups(release, "place")}
+        assert parts == {"a": (1, 1), "missing": (2, 2), "(missing)": (1, 1)}
+
+
+def test_a_recoded_column_cannot_sort_records_that_are_not_aligned() -> None:
+    before, after = (
+        Microdata(pd.DataFrame({"place": places, "pay": [1.0, 2, 3]}), SCHEMA) for places in (list("aab"), ["ab"] * 3)
+    )
+    with pytest.raises(NotApplicable, match="none of the original's values of 'place'"):
+        list(subgroups(Release.of(before, after), "place"))
+    assert [len(p.masked) for _, p in subgroups(Release.of(before, after, "rows"), "place")] == [2, 1]
+    nothing = Microdata(pa.table({"place": pa.nulls(3, pa.string()), "pay": [1.0, 2, 3]}), SCHEMA)
+    assert [len(p.masked) for _, p in subgroups(Release.of(before, nothing), "place")] == [0, 0]
+
+
+def test_a_file_elsewhere_is_fetched_once_whatever_the_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = in_pieces(teachers(300), monkeypatch, rows=50)
+    release = KimNoise(columns="salary", lambda2=0.3).apply(data, Draws(3))
+    fetched: list[int] = []
+    plain = type(data.engine).collect
+
+    def collect(self: Any, columns: Any) -> Any:
+        fetched.append(len(columns))
+        return plain(self, columns)
+
+    monkeypatch.setattr(type(data.engine), "collect", collect)
+    parts = list(subgroups(release, "region"))
+    assert len(parts) > 2
+    assert sum(columns > 5 for columns in fetched) == 2  # the original and the release

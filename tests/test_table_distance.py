@@ -49,11 +49,10 @@ def slow(before: list[Any], after: list[Any], u: Any, v: Any) -> dict[str, float
     everything = set(p) | set(q)
     apart = sum(abs(p[c] - q[c]) for c in everything)
     filled = {c for c in p if p[c]}
-    elsewhere = sum(q[c] for c in everything - filled)
     return {
         "total variation": apart / 2,
         "hellinger": math.sqrt(sum((math.sqrt(p[c]) - math.sqrt(q[c])) ** 2 for c in everything) / 2),
-        "mean difference": apart / (len(filled) + (elsewhere > 1e-9)),
+        "mean difference": apart / max(len(filled), 2),
     }
 
 
@@ -137,11 +136,23 @@ def test_recoding_two_columns_spreads_over_both() -> None:
 def test_records_without_weight_fill_no_cell() -> None:
     one = microdata(W, a=["x", "y", "z"], w=[1.0, 1.0, 0.0])
     two = microdata(W, a=["x", "y", "z"], w=[1.0, 1.0, 2.0])
-    for distance, loss in (("total variation", 0.5), ("mean difference", (0.25 + 0.25 + 0.5) / 3)):
+    for distance, loss in (("total variation", 0.5), ("mean difference", (0.25 + 0.25 + 0.5) / 2)):
         score = TableDistance(distance=distance, weighted=True).score(Release.of(one, two))  # type: ignore[arg-type]
         assert 1 - score.value == pytest.approx(loss)
     back = TableDistance(distance="mean difference", weighted=True).score(Release.of(one, one))
     assert back.value == 1
+
+
+def test_a_table_is_not_better_for_a_record_that_lies_elsewhere() -> None:
+    measure = TableDistance(distance="mean difference")
+    before = microdata(a=["x"] * 500 + ["y"] * 500)
+    moved = microdata(a=["x"] * 400 + ["y"] * 600)
+    also_lost = microdata(a=pa.array(["x"] * 400 + ["y"] * 599 + [None]))
+    assert measure.score(Release.of(before, moved)).value == pytest.approx(1 - (0.1 + 0.1) / 2)
+    assert measure.score(Release.of(before, also_lost)).value == pytest.approx(1 - (0.1 + 0.099 + 0.001) / 2)
+    lone = microdata(a=["x"] * 4)
+    assert measure.score(Release.of(lone, microdata(a=["x", "x", "x", "y"]))).value == pytest.approx(1 - 0.25)
+    assert measure.score(Release.of(lone, microdata(a=["y"] * 4))).value == 0
 
 
 def test_numbers_can_be_left_out_unless_they_are_named() -> None:

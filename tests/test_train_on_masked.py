@@ -282,3 +282,28 @@ def test_subgroups_are_predicted_by_themselves() -> None:
     score = TrainOnMasked("salary", ["income", "age"]).score_by(made, "sex")
     assert len(score.groups) == 2
     assert all(math.isfinite(v) for v in score.groups.values())
+
+
+@pytest.mark.parametrize("spread", [1e-15, 1e-9, 1e-3])
+def test_a_released_predictor_that_hardly_varies_does_not_send_guesses_to_the_moon(spread: float) -> None:
+    before = people(1000)
+    after = before.assign(x=40 * (1 + spread * np.random.default_rng(1).normal(size=len(before))))
+    score = TrainOnMasked("y", ["x"]).score(rows(before, after))
+    # no guess is further from a value than twice what the values are apart
+    assert score.details["R², trained on the release"] > 1 - (2 * np.ptp(before.y)) ** 2 / before.y.var(ddof=0)
+    assert score.value < 0.4
+    if spread == 1e-15:  # a constant, up to rounding
+        assert score.details["R², trained on the release"] == pytest.approx(0, abs=0.01)
+
+
+@pytest.mark.parametrize("model", ["linear", "forest"])
+@pytest.mark.parametrize("by", ["accuracy", "brier"])
+def test_a_release_gains_nothing_by_teaching_better(model: Any, by: Any) -> None:
+    before = people(300)
+    shuffled = Release.of(data_of(before), data_of(before.sample(frac=1, random_state=1)))
+    for column in ("y", "kind"):
+        score = TrainOnMasked(column, model=model, by=by).score(shuffled)
+        assert score.value == 1  # tested records are among those that taught
+        assert "not known which record is whose" in score.words
+    assert "whose" not in TrainOnMasked("y").score(rows(before, before)).words
+    assert "whose" not in TrainOnMasked("salary").score(CopulaSynthesis().apply(teachers(300), Draws(1))).words

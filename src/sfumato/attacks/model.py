@@ -14,6 +14,7 @@ from sfumato.attacks.people import check_in_common, known_keys, people_of
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable
+from sfumato.kernels.moments import is_constant
 from sfumato.microdata import Batch, Microdata
 
 Numbers = NDArray[np.float64]
@@ -178,7 +179,7 @@ class Features:
                 distinct = np.unique(x)
                 ends = distinct if len(distinct) < BINS - 1 else np.unique(np.quantile(x, np.linspace(0, 1, BINS - 1)))
                 cuts[name] = ends[:-1] if len(ends) else ends
-                scales[name] = (float(x.mean()), float(x.std()) or 1.0) if len(x) else (0.0, 1.0)
+                scales[name] = _scale(x)
             else:
                 codes, values = _coded(batch, name)
                 counts = np.bincount(codes[codes >= 0], minlength=len(values))
@@ -216,6 +217,14 @@ class Features:
     def _level(self, batch: Batch, name: str) -> Codes:
         codes, values = _coded(batch, name)
         return np.array([*(self.levels[name].get(v, 0) for v in values), 0], np.int64)[codes]
+
+
+def _scale(x: Numbers) -> tuple[float, float]:
+    """Return mean and standard deviation; 1 for numbers that do not vary, up to rounding."""
+    if not len(x):
+        return 0.0, 1.0
+    mean, sd = float(x.mean()), float(x.std())
+    return mean, 1.0 if is_constant(np.array(mean), np.array(sd * sd)) else sd
 
 
 def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:

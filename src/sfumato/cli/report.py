@@ -149,10 +149,13 @@ def report(
     from sfumato.reports import board_report
     from sfumato.reports.board_sections import verdict
     from sfumato.reports.found import Found
+    from sfumato.reports.pdf import load_weasyprint
 
     screen = Screen(as_json)
     if out.suffix.lower() not in _FORMS:
         raise Misuse(f"a report is written as .html or .pdf; got '{out.name}'.")
+    if out.suffix.lower() == ".pdf":
+        load_weasyprint()  # refuses before anything takes long
     beside = out.with_suffix(".json")
     for path, what in ((out, "the report"), (beside, "the report for machines")):
         refuse_existing(path, replace, what)

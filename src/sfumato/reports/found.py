@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,17 @@ _NEEDED = {
     "records": int,
 }  # fmt: skip
 _CHOICE = ("feasible", "family", "settings", "reason", "risks", "utilities", "limits")
+_INSIDE = {
+    "families": ("name", "recipe", "searched"),
+    "points": (
+        "point", "family", "recipe", "replications", "side", "measure", "scenario", "value", "low", "high", "limit",
+        "threshold", "meets", "chosen", "probability",
+    ),
+    "frontier": (
+        "point", "family", "recipe", "risk", "risk_low", "risk_high", "limit", "utility", "utility_low", "utility_high",
+        "probability", "meets", "chosen",
+    ),
+}  # fmt: skip
 _NUMBERS = (
     "value", "low", "high", "limit", "threshold", "unmasked", "probability", "risk", "risk_low", "risk_high", "utility",
     "utility_low", "utility_high",
@@ -44,6 +55,11 @@ class Found:
             k for k, sort in _NEEDED.items() if not isinstance(given, Mapping) or not isinstance(given.get(k), sort)
         ]
         wrong += [] if wrong else [k for k in _CHOICE if k not in given["choice"]]
+        wrong += (
+            []
+            if wrong
+            else [f"{k}.{n}" for k, names in _INSIDE.items() for row in given[k] for n in _absent(row, names)]
+        )
         if wrong:
             raise DataError(
                 f"this is not what a search writes: '{wrong[0]}' is missing or of another kind. Take the output of "
@@ -116,15 +132,17 @@ class Found:
         return {p: self.choice["settings"][p] for p, own in told.items() if own in known and known[own].published}
 
 
+def _absent(row: Any, names: Sequence[str]) -> list[str]:
+    return [n for n in names if not isinstance(row, Mapping) or n not in row]
+
+
 def secret_steps(recipe: Recipe) -> set[str]:
-    """Return the steps that have a parameter set that analysts must not be told."""
-    known = recipe.parameters()
-    hidden = [path for path, value in recipe.settings().items() if value is not None and not known[path].published]
-    return {path.partition(".")[0] for path in hidden}
+    """Return the steps that have a parameter that analysts must not be told, set or left out of a published recipe."""
+    return {path.partition(".")[0] for path, parameter in recipe.parameters().items() if not parameter.published}
 
 
 def has_secret(recipe: Recipe) -> bool:
-    """Whether a parameter is set that analysts must not be told."""
+    """Whether a step has a parameter that analysts must not be told."""
     return bool(secret_steps(recipe))
 
 

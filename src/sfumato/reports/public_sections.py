@@ -47,6 +47,10 @@ def _shown(value: float) -> str:
     return digits(rough(value), 2)
 
 
+def _float(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
 def public_asked(asked: str, found: Found | None, checked: Sequence[Checked]) -> Section:
     """Return what was asked, and whether the release holds to it."""
     sentences = paragraphs(asked)
@@ -136,7 +140,7 @@ def public_search(found: Found) -> Section:
         told = found.published()
         at = f" with {named(told)}" if told else ""
         sentences.append(f"Of those that are safe enough, the most useful was chosen: {found.choice['family']}{at}.")
-        rows = tuple((str(s["measure"]), _shown(float(s["value"]))) for s in found.choice["utilities"])
+        rows = tuple((str(s["measure"]), _shown(_float(s["value"]))) for s in found.choice["utilities"])
         if found.secret:
             sentences.append(_GIVES_AWAY)
         else:
@@ -221,7 +225,7 @@ def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[s
         chosen = {
             "feasible": found.feasible, "family": found.choice["family"], "settings": found.published() if found.feasible else {},
             "utilities": {
-                str(s["measure"]): rough(float(s["value"])) for s in found.choice["utilities"] if not found.secret
+                str(s["measure"]): rough(_float(s["value"])) for s in found.choice["utilities"] if not found.secret
             },
         }  # fmt: skip
         facts["search"] = {"recipes": list(found.families), "choice": chosen}

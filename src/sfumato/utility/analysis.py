@@ -14,7 +14,7 @@ from sfumato.contract import Release
 from sfumato.engines import Kind
 from sfumato.errors import DataError, NotApplicable, some
 from sfumato.microdata import Batch, Microdata
-from sfumato.utility.compared import weights_of
+from sfumato.utility.compared import FEWEST, weights_of
 from sfumato.utility.formula import Levels, design_of, is_category, levels_of, named_in, parse, response_of
 from sfumato.utility.implicates import Combined, Synthesis, combine
 from sfumato.utility.synthesised import synthesised
@@ -34,6 +34,8 @@ class Coefficients:
     """What one file says of k coefficients."""
 
     names: tuple[str, ...]
+    titles: tuple[str, ...]
+    """What the coefficients are called before people; rare categories are not named."""
     estimates: Numbers
     """Shape (k,); NaN for coefficients that the file does not determine."""
     errors: Numbers
@@ -88,7 +90,9 @@ def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coe
             f"'{shown(formula)}' fits the original without error, or its response does not vary, so that its coefficients "
             "have no standard errors to compare with. Choose another formula."
         )
-    return Coefficients(tuple(terms[i] for i in kept), *found, len(x), levels, two, frozenset(terms))
+    told = tuple(terms[i] for i in kept)
+    titles = _titles(told, np.count_nonzero(x[:, kept], axis=0), levels)
+    return Coefficients(told, titles, *found, len(x), levels, two, frozenset(terms))
 
 
 def analysed_again(
@@ -128,6 +132,21 @@ def combined(
         else:
             out.append(combine(q, se**2, rule, size=max(found[0].records, 1) / original.records))
     return out
+
+
+def _titles(names: Sequence[str], records: NDArray[np.intp], levels: Levels) -> tuple[str, ...]:
+    """Return the names of coefficients, without the categories of those that hold for few records of the original.
+
+    `records` has how many there are for each coefficient, shape (k,).
+    """
+    titles, rare = list(names), 0
+    tokens = {f"C({column})[{level}]": column for column, known in levels.items() for level in known}
+    for i in np.flatnonzero(records < FEWEST).tolist():
+        named = [token for token in tokens if token in names[i]]
+        rare += bool(named)
+        for token in named:
+            titles[i] = titles[i].replace(token, f"C({tokens[token]})[rare {rare}]")
+    return tuple(titles)
 
 
 def _categories(batch: Batch, formula: str) -> list[str]:

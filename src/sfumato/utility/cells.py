@@ -105,9 +105,11 @@ def hellinger(s: Shares) -> float:
 
 
 def mean_difference(s: Shares) -> float:
-    """Return the mean absolute difference over the original's cells; whatever lies elsewhere is one cell more."""
-    total = float(np.abs(s.original - s.released).sum()) + s.elsewhere
-    return total / (len(s.original) + bool(s.elsewhere))
+    """Return the mean absolute difference for each cell of the original, from 0 to 1; what lies elsewhere is added to the sum.
+
+    It does not count as a cell: then a table would be better for a first record there. A lone cell has all others beside it.
+    """
+    return (float(np.abs(s.original - s.released).sum()) + s.elsewhere) / max(len(s.original), 2)
 
 
 # -- inside

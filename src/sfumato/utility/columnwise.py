@@ -34,8 +34,12 @@ class Columnwise(DirectMeasure, abstract=True):
     weighted: bool = weighted_flag()
 
     @abstractmethod
-    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float | None:
-        """Return the loss of one column that both files have; None where the original has nothing to compare."""
+    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float:
+        """Return the loss of one column that both files have, where the original has something to compare."""
+
+    def has_values(self, original: Microdata, name: str) -> bool:
+        """Whether the original has something to compare in a column; else the column is left out, released or not."""
+        return True
 
     def validate(self) -> None:
         """Refuse a flag that is neither true nor false."""
@@ -62,18 +66,16 @@ class Columnwise(DirectMeasure, abstract=True):
         """Compare column by column."""
         names = compared_columns(outcome.original, self.over, self.kinds)
         check_files(outcome, self.weighted)
-        losses = {name: loss for name in names if (loss := self._loss(outcome, name)) is not None}
+        losses = {name: self._loss(outcome, name) for name in names if self.has_values(outcome.original, name)}
         if not losses:
             raise DataError(f"{listing(names)}: no value is known in the original, so there is nothing to compare.")
         return self._score(losses)
 
-    def _loss(self, outcome: Release, name: str) -> float | None:
+    def _loss(self, outcome: Release, name: str) -> float:
         """Return the mean over implicates of a column's loss."""
-        each = [self._one(outcome.original, released, name) for released in outcome.implicates]
-        known = [loss for loss in each if loss is not None]
-        return float(np.mean(known)) if known else None
+        return float(np.mean([self._one(outcome.original, released, name) for released in outcome.implicates]))
 
-    def _one(self, original: Microdata, released: Microdata, name: str) -> float | None:
+    def _one(self, original: Microdata, released: Microdata, name: str) -> float:
         gone = name not in released.engine.kinds or not len(released)
         return 1.0 if gone else self.column_loss(original, released, name)
 

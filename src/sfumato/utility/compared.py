@@ -24,6 +24,8 @@ Numbers = NDArray[np.float64]
 
 COMPARED = (Role.KEY, Role.CONFIDENTIAL, Role.OTHER)
 """The roles of columns that an analyst works with; names, weights and the like are not compared."""
+FEWEST = 10
+"""What is shown of fewer original records would describe persons: no figure rests on so few, no category is named."""
 NUMBER = frozenset({Kind.NUMBER})
 PLAIN = frozenset(set(Kind) - {Kind.OTHER})
 CATEGORY = PLAIN - NUMBER

@@ -17,7 +17,7 @@ from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 from sfumato.utility.columnwise import check_weighted, looked_at
 from sfumato.utility.compared import NUMBER, compared_columns, over_columns, weighted_flag, weights_of
-from sfumato.utility.moments import Spread, check_numbers, released_numbers, spread
+from sfumato.utility.moments import Spread, check_numbers, check_size, released_numbers, spread
 
 Numbers = NDArray[np.float64]
 
@@ -81,6 +81,7 @@ class IL1s(DirectMeasure):
         lost, gone, known = np.sum(list(sums.values()), axis=0)
         loss, share = float(lost / known), float(gone / known)
         of = {n: float(column / count) for n, (column, _, count) in sums.items()}
+        check_size(listing(sums), loss)
         worst = max(of, key=lambda n: of[n])
         more = f", most for {worst} ({digits(math.sqrt(2) * of[worst])})" if len(of) > 1 else ""
         more += f"; {digits(100 * share)} % of the values are not released, and count as lost" if share else ""
@@ -132,8 +133,9 @@ def _losses(one: Release, name: str, of: Spread) -> tuple[Numbers, NDArray[np.bo
         paired = np.full(len(x), np.nan)
         paired[left] = y[right]
         y = paired
-    losses: Numbers = np.abs(x - y)
-    losses /= scale
+    with np.errstate(over="ignore"):  # for the caller to refuse
+        losses: Numbers = np.abs(x - y)
+        losses /= scale
     gone = np.isnan(y)
     if gone.any():
         gone &= ~np.isnan(x)

@@ -18,7 +18,7 @@ from sfumato.schema import Schema
 from sfumato.utility.columnwise import check_files, check_weighted, looked_at
 from sfumato.utility.compared import NUMBER, compared_columns, over_columns, weighted_flag, weights_of
 from sfumato.utility.meanings import read_numbers
-from sfumato.utility.moments import check_finite, spread, with_gaps
+from sfumato.utility.moments import check_finite, check_size, spread, with_gaps
 from sfumato.utility.samples import gaps, sample
 
 Numbers = NDArray[np.float64]
@@ -85,6 +85,7 @@ class JointEnergyDistance(DirectMeasure):
             _losses(before, _Records.of(original, d, units, self.weighted, within), turns) for d in outcome.implicates
         ]
         loss, low, high = np.mean(each, axis=0).tolist()
+        check_size(listing(units), high)
         return self.result(
             1.0 - loss,
             f"the joint energy distance of {listing(units, 6)} is {digits(loss)}",
@@ -127,7 +128,8 @@ class _Records:
     def of(
         cls, original: Microdata, data: Microdata, units: dict[str, float], weighted: bool, generator: Generator
     ) -> _Records:
-        columns = [_numbers(original, data, name, generator) / unit for name, unit in units.items()]
+        with np.errstate(over="ignore"):  # for the caller to refuse
+            columns = [_numbers(original, data, name, generator) / unit for name, unit in units.items()]
         points = np.column_stack(columns)
         whole = np.flatnonzero(~np.isnan(points).any(axis=1))
         weights = weights_of(data, weighted)
@@ -153,7 +155,8 @@ def _losses(before: _Records, after: _Records, turns: Sequence[Numbers]) -> tupl
     """Return the loss and the ends of its interval."""
     if not after.complete:
         return 1.0, 1.0, 1.0
-    squares = np.array([_square(before, after, turn) for turn in turns])
+    with np.errstate(over="ignore", invalid="ignore"):  # huge values: for the caller to refuse
+        squares = np.array([_square(before, after, turn) for turn in turns])
     mean, half = float(squares.mean()), 0.0
     if len(squares) > 1:
         from scipy.stats import t

@@ -66,6 +66,12 @@ def check_finite(name: str, numbers: Numbers) -> None:
         raise DataError(f"column '{name}' holds infinite values, which cannot be compared. Set them to missing.")
 
 
+def check_size(names: str, loss: float) -> None:
+    """Refuse released values so large that the loss of some columns is no number any more."""
+    if not np.isfinite(loss):
+        raise DataError(f"{names}: some released values are too large to compare. Give them another unit.")
+
+
 def check_numbers(outcome: Release, names: Sequence[str], measure: str) -> None:
     """Refuse columns of numbers that were released as categories: bands and groups have no moments and no distances."""
     for data in outcome.implicates:

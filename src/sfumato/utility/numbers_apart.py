@@ -11,7 +11,7 @@ from sfumato.engines import Kind
 from sfumato.microdata import Microdata
 from sfumato.utility.columnwise import Columnwise
 from sfumato.utility.compared import NUMBER, over_columns, weights_of
-from sfumato.utility.moments import check_finite, spread, with_gaps
+from sfumato.utility.moments import check_finite, check_size, spread, with_gaps
 from sfumato.utility.samples import gaps, original_sample, released_sample
 
 if TYPE_CHECKING:
@@ -36,11 +36,14 @@ class NumbersApart(Columnwise, abstract=True):
     def apart(self, found: Gaps, unit: float) -> float:
         """Return the distance of the known numbers, from how far the distribution functions are apart; `unit` is the sd."""
 
-    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float | None:
+    def has_values(self, original: Microdata, name: str) -> bool:
+        """Whether a number is known in the original."""
+        known, weights = ~np.isnan(original.numbers(name)), weights_of(original, self.weighted)
+        return bool((known if weights is None else known & (weights > 0)).any())
+
+    def column_loss(self, original: Microdata, released: Microdata, name: str) -> float:
         """Return the loss of one column."""
         before = original_sample(original, name, self.weighted)
-        if not before.known:
-            return None
         after = released_sample(original, released, name, self.weighted)
         if not after.known:
             return 1.0
@@ -50,4 +53,5 @@ class NumbersApart(Columnwise, abstract=True):
             unit = spread(original, name, weights_of(original, self.weighted)).variance ** 0.5
         # without a standard deviation to measure it in, any change loses all
         distance = self.apart(found, unit) if unit else float(found.area > 0.0)
+        check_size(name, distance)
         return float(with_gaps(np.array(distance), np.array(min(after.known / before.known, 1.0))))

@@ -63,4 +63,4 @@ class OfCoefficients(DirectMeasure, abstract=True):
 
     def titles(self, found: Coefficients) -> tuple[str, ...]:
         """Return what the coefficients are called; that of a column alone is its mean."""
-        return found.names if "~" in self.formula else (f"mean {self.formula}",)
+        return found.titles if "~" in self.formula else (f"mean {self.formula}",)

@@ -17,15 +17,13 @@ from sfumato.schema.hierarchy.base import label_of
 from sfumato.utility.before_after import Files, correlations, statistics, tables
 from sfumato.utility.category_shares import distributions
 from sfumato.utility.changes_told import NOTHING, told
-from sfumato.utility.compared import Numbers, compared_columns
+from sfumato.utility.compared import FEWEST, Numbers, compared_columns
 from sfumato.utility.estimators import survey_weights
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-FEWEST = 10
-"""Figures that rest on fewer original records are not shown."""
 CATEGORIES, PAIRS = 12, 8
 """How many categories, and how many pairs of columns, the text and the chart show; the frames have all."""
 

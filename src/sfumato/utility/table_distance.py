@@ -36,8 +36,8 @@ class TableDistance(DirectMeasure):
     """U = 1 - the mean distance between the tables of both files, over all tables of up to `order` of the columns.
 
     A table has the share of the records in each combination of values; missing is a value. The distance of two tables is half
-    the sum of the absolute differences (total variation), the Hellinger distance, or the mean absolute difference over the cells
-    that the original fills. Numbers and dates are sorted into bins that are fixed from the original. Values released as broader
+    the sum of the absolute differences (total variation), the Hellinger distance, or the whole sum divided by how many cells
+    the original fills (2 at least): the mean difference of a cell. Numbers and dates are sorted into bins that are fixed from the original. Values released as broader
     categories or intervals are spread evenly over what they cover. In a table with a column that was not released no record is
     in a cell of the original. Only combinations that occur are kept.
     """
