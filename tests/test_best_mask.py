@@ -17,9 +17,8 @@ from sfumato.charts.render import to_svg
 from sfumato.contract import Recipe
 from sfumato.datasets import teachers
 from sfumato.decision import BestMask, best_mask, mask_tradeoff
-from sfumato.decision.mask_matrices import posterior
-from sfumato.decision.masking_problem import FUNCTIONALS, problem_of
-from sfumato.decision.release_parts import noisy_parts
+from sfumato.decision.mask_matrices import left_unknown, noisy_parts
+from sfumato.decision.masking_problem import SOLVED, problem_of
 from sfumato.decision.solve_masking import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import Identity, MatrixMask, StructuredNoise, SuppressColumns
@@ -67,7 +66,7 @@ def omega(G: Numbers, S_yy: Numbers, functional: str) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("functional", FUNCTIONALS)
+@pytest.mark.parametrize("functional", SOLVED)
 @pytest.mark.parametrize(("p", "t"), [(1, 1), (2, 1), (4, 1), (4, 2), (3, 3), (6, 2)])
 def test_the_mask_explains_less_than_tau_and_loses_what_it_says_by_regression(
     kind: str, functional: str, p: int, t: int
@@ -90,7 +89,7 @@ def test_the_mask_explains_less_than_tau_and_loses_what_it_says_by_regression(
             assert best.lost - best.bound < 1e-4 * best.total
 
 
-@pytest.mark.parametrize("functional", FUNCTIONALS)
+@pytest.mark.parametrize("functional", SOLVED)
 def test_no_usual_mask_and_no_other_kind_loses_less_than_the_best(functional: str) -> None:
     for seed in range(3):
         S = joint(5, 2, seed)
@@ -128,7 +127,7 @@ def test_every_posterior_variance_is_that_of_some_mask(seed: int) -> None:
     by_hand = X - X @ B @ np.linalg.solve(B.T @ X @ B + noise, B.T @ X)
     scale = np.sqrt(np.outer(np.diag(X), np.diag(X)))
     np.testing.assert_allclose(by_hand / scale, W / scale, atol=1e-7)
-    np.testing.assert_allclose(posterior(problem, parts.B, parts.noise) / scale, W / scale, atol=1e-7)
+    np.testing.assert_allclose(left_unknown(problem, parts.B, parts.noise) / scale, W / scale, atol=1e-7)
 
 
 def test_units_do_not_matter_unless_variances_are_counted_as_they_are() -> None:
@@ -150,7 +149,7 @@ def test_weights_move_the_loss_to_columns_that_count_less() -> None:
     S = joint(4, 1, seed=5)
 
     def left(weights: dict[str, float] | None) -> Numbers:
-        found, _ = by_regression(best_mask(S, "y0", 0.1, weights=weights), S)
+        found, _ = by_regression(best_mask(S, "y0", 0.1, importance=weights), S)
         return np.asarray(np.diag(found) / np.diag(S)[:4])
 
     assert left({"x2": 100.0})[2] < left(None)[2]
@@ -336,8 +335,8 @@ def test_without_columns_every_confidential_number_but_the_targets_is_released()
         ({"columns": ["x0", "x0"]}, "none twice"),
         ({"columns": []}, "at least one"),
         ({"targets": []}, "at least one"),
-        ({"weights": {"x0": 0.0}}, "above 0"),
-        ({"weights": {"q": 1.0}}, "not masked: q"),
+        ({"importance": {"x0": 0.0}}, "above 0"),
+        ({"importance": {"q": 1.0}}, "not masked: q"),
         ({"combinations": 2}, "goes with kind='attributes'"),
         ({"combinations": 9, "kind": "attributes"}, "from 1 to 3"),
         ({"source": np.eye(3)}, "pandas frame"),

@@ -440,6 +440,14 @@ def test_utility_in_numbers_would_give_away_a_secret_shift(release: Release, pub
     assert "give away a parameter" in text_of(publishable)
 
 
+def test_of_a_file_masked_elsewhere_utility_is_not_told_in_numbers(release: Release) -> None:
+    elsewhere = Release.of(release.original, release.masked, release.align)
+    public = board_report(release=elsewhere, title="T", checks=[Check(Hellinger(), 0.1)], by="town", publishable=True)
+    assert [u["value"] for u in public.data["utilities"]] == [None]
+    assert "is not known here" in text_of(public)
+    assert "Utility in subgroups." not in tables(public)
+
+
 def test_the_publishable_version_tells_risk_as_yes_or_no(publishable: BoardReport) -> None:
     held = {row[0]: row[2] for row in tables(publishable)["The risks that were examined."]}
     assert held == {

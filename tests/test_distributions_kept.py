@@ -63,7 +63,7 @@ def test_distances_of_shares_by_hand() -> None:
     s = Shares(np.array([0.5, 0.5]), np.array([0.25, 0.5]), 0.25)
     assert total_variation(s) == 0.25
     assert hellinger(s) == pytest.approx(math.sqrt(((math.sqrt(0.5) - 0.5) ** 2 + 0.25) / 2))
-    assert mean_difference(s) == pytest.approx(0.5 / 3)
+    assert mean_difference(s) == pytest.approx(0.5 / 2)
 
 
 def test_files_with_nothing_in_common_lose_all_and_unchanged_ones_nothing() -> None:

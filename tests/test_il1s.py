@@ -235,3 +235,9 @@ def test_the_masks_of_the_house_are_ordered_as_one_would_expect() -> None:
     assert codes == sorted(codes, reverse=True)
     assert IL1s().score(AggregateRecords(k=2).apply(five(), Draws(1))).value <= 0  # no record is its own any more
     assert 1 - IL1s().score(Recipe(()).apply(five(), Draws(1))).value == 0
+
+
+def test_released_values_too_large_for_a_number_are_refused() -> None:
+    for after in ([1.0, 2.0, 1e308], [-1.7e308, 1.7e308, 1.7e308]):
+        with pytest.raises(DataError, match="x: some released values are too large to compare"):
+            loss(numbers(x=[1e-9, 2e-9, 3e-9]), numbers(x=after))

@@ -301,11 +301,15 @@ def test_survey_weights_of_the_census_are_used() -> None:
 
 @pytest.mark.parametrize("measure", BOTH)
 def test_categories_of_few_records_are_not_named(measure: type[IntervalOverlap]) -> None:
-    before = people().assign(group=lambda f: ["Lonely" if i < 9 else "Ten" if i < 19 else g for i, g in enumerate(f.group)])
+    before = people().assign(
+        group=lambda f: ["lonely" if i < 9 else "ten" if i < 19 else g for i, g in enumerate(f.group)]
+    )
     score = measure("y ~ x + group").score(release(before, before.assign(group="a")))
     shown = f"{score.words} {score.details}"
-    assert "Lonely" not in shown
-    assert {"C(group)[rare 1]", "C(group)[Ten]", "C(group)[b]"} <= {n.split(" of ")[-1].split(": ")[-1] for n in score.details}
+    assert "lonely" not in shown
+    assert {"C(group)[rare 1]", "C(group)[ten]", "C(group)[b]"} <= {
+        n.split(" of ")[-1].split(": ")[-1] for n in score.details
+    }
     # of products it is the records in both categories that count
     crossed = before.assign(other=["v" if i % 40 == 0 else "u" for i in range(len(before))])
     score = measure("y ~ group*other").score(release(crossed, masked(crossed)))
@@ -318,3 +322,16 @@ def test_products_with_categories_of_a_release_without_records_are_lost_coeffici
     before = people()
     score = IntervalOverlap("y ~ x*C(group)").score(release(before, before.iloc[:0]))
     assert max(score.details.values()) <= 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("measure", BOTH)
+def test_a_logistic_regression_does_not_mind_how_far_a_column_is_from_zero(
+    measure: type[IntervalOverlap], weighted: bool
+) -> None:
+    before, after = people(), masked(people())
+    near = measure("answer ~ x", model="logistic", weighted=weighted).score(release(before, after))
+    far = [frame.assign(x=frame.x + 1e7) for frame in (before, after)]
+    score = measure("answer ~ x", model="logistic", weighted=weighted).score(release(*far))
+    slope = next(n for n in score.details if n.endswith("x"))
+    assert score.details[slope] == pytest.approx(near.details[slope], rel=1e-6)

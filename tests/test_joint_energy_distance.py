@@ -179,3 +179,10 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
     refused(file(x), "survey weights", weighted=True)
     with pytest.raises(ParameterError, match="directions"):
         JointEnergyDistance(directions=0)
+
+
+@pytest.mark.parametrize("huge", [1e200, 1e308])
+def test_released_values_too_large_for_a_number_are_refused(huge: float) -> None:
+    before = amounts(x=[1e-9, 2e-9, 3e-9], y=[1.0, 5.0, 2.0])
+    with pytest.raises(DataError, match="x, y: some released values are too large to compare"):
+        JointEnergyDistance().score(Release.of(before, amounts(x=[1.0, -huge, huge], y=[1.0, 5.0, 2.0])))

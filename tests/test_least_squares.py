@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from sfumato.kernels.least_squares import independent, information_inverse, least_squares
+from sfumato.kernels.least_squares import independent, information_inverse, least_squares, orthonormal
 from sfumato.kernels.logistic import PIECE, logistic
 
 Numbers = NDArray[np.float64]
@@ -110,3 +110,24 @@ def test_logistic_columns_that_depend_on_each_other_share_their_effect() -> None
     _, estimable, rank = information_inverse(found.information)
     assert rank == 4
     assert estimable.tolist() == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e5, 1e8])
+def test_linearised_errors_keep_their_digits_far_from_zero(mean: float) -> None:
+    g = np.random.default_rng(5)
+    x, w = g.normal(size=500), g.uniform(0.5, 4, 500)
+    y = 2 * x + g.normal(size=500)
+    near, far = (np.column_stack([np.ones(500), x + m]) for m in (0.0, mean))
+    peer = sm.WLS(y, near, weights=w).fit(cov_type="HC0")
+    found = least_squares(far, y, w)
+    assert found.coefficients[1] == pytest.approx(peer.params[1], rel=1e-6)
+    assert found.covariance[1, 1] == pytest.approx(peer.cov_params()[1, 1] * 500 / 499, rel=1e-6)
+
+
+def test_orthonormal_columns_span_the_same_space_and_say_what_cannot_be_told() -> None:
+    x, y, _ = sample()
+    basis = orthonormal(np.column_stack([x, x[:, 1] * 3, np.zeros(len(x))]))
+    assert basis.estimable.tolist() == [True, False, True, True, False, False]
+    np.testing.assert_allclose(basis.columns.T @ basis.columns, np.eye(4), atol=1e-9)
+    slopes = basis.back @ (basis.columns.T @ y)
+    np.testing.assert_allclose(slopes[[0, 2, 3]], sm.OLS(y, x).fit().params[[0, 2, 3]], rtol=1e-6)

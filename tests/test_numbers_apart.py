@@ -321,3 +321,24 @@ def test_records_need_not_be_aligned_and_identifiers_are_not_compared() -> None:
     assert Wasserstein().score(release).value == 1
     loose: Microdata = amounts(x=[4.0, 1.0, 2.0, 2.0, 4.0, 1.0])
     assert KolmogorovSmirnov().score(Release.of(data, loose)).value == 1
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_column_without_known_values_is_left_out_whether_it_is_released_or_not(measure: Any) -> None:
+    before = amounts(x=[1.0, 2.0, 3.0], y=pa.nulls(3, pa.float64()))
+    for after in (before, before.local(["x"]), amounts(x=[1.0, 2.0, 3.0], y=[1.0, 2.0, 3.0])):
+        score = measure().score(Release.of(before, after))
+        assert score.value == 1
+        assert "loss of y" not in score.details
+    nobody = before.local(["x"]).take(np.array([], int))
+    assert measure().score(Release.of(before, nobody)).details.keys() == score.details.keys()
+    # nor do values count that only records without weight have
+    facts = {"w": {"role": "weight"}}
+    light = amounts(facts, x=[1.0, 2.0, 3.0], y=pa.array([None, None, 5.0]), w=[1.0, 1.0, 0.0])
+    assert measure(weighted=True).score(Release.of(light, light.local(["x", "w"]))).value == 1
+
+
+@pytest.mark.parametrize("measure", [Wasserstein, EnergyDistance])
+def test_released_values_too_large_for_a_number_are_refused(measure: Any) -> None:
+    with pytest.raises(DataError, match="x: some released values are too large to compare"):
+        compared([1e-9, 2e-9, 3e-9], [1.0, -1e308, 1e308], measure())

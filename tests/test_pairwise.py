@@ -132,3 +132,26 @@ def test_the_share_below_and_half_of_the_equals_is_counted_one_by_one(values: li
         from scipy.stats import rankdata
 
         np.testing.assert_allclose(rank_shares(x)[known], (rankdata(x[known]) - 0.5) / known.sum())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("outlier", [1e6, 1e9, 1e14])
+def test_an_outlier_that_a_pair_of_columns_does_not_have_costs_it_no_digits(outlier: float, weighted: bool) -> None:
+    g = np.random.default_rng(2)
+    x = g.random(200)
+    y = x + g.random(200)
+    x[-1], y[-1] = outlier, np.nan
+    w = g.integers(1, 4, 200).astype(np.float64) if weighted else np.ones(200)
+    found = moments_of_pairs([x, y], w if weighted else None)
+    repeated = np.repeat(np.column_stack([x, y])[:-1], w[:-1].astype(int), axis=0)
+    assert found.correlation[0, 1] == pytest.approx(np.corrcoef(repeated.T)[0, 1], rel=1e-9)
+    assert found.covariance[1, 0] == pytest.approx(np.cov(repeated.T, ddof=0)[0, 1] * 199 / 198, rel=1e-9)
+    assert found.variance[0] == pytest.approx(slow(x, x, w)[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-100, 1.0, 1e100, 1e140])
+def test_the_unit_of_a_column_costs_no_digits(unit: float) -> None:
+    x = np.random.default_rng(3).normal(size=(50, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
+    found = moments_of_pairs(list((x * unit).T))
+    assert found.correlation == pytest.approx(np.corrcoef(x.T), rel=1e-12)
+    assert found.covariance / unit / unit == pytest.approx(np.cov(x.T), rel=1e-12)

@@ -316,7 +316,9 @@ def test_a_recoded_column_of_hundreds_of_categories_tells_every_record(model: An
     after = before.assign(group=[f"prefix {i % 100}" for i in range(len(before))])
     assert scored(before, after, ["group"], model=model).value == pytest.approx(0, abs=1e-3)
     # half of the records, by algebra: 2 of 3 records that are not told are original ones, p = 1/3, and of the others p is 1
-    half = before.assign(group=[a if i % 2 else b for i, (a, b) in enumerate(zip(after.group, before.group, strict=True))])
+    half = before.assign(
+        group=[a if i % 2 else b for i, (a, b) in enumerate(zip(after.group, before.group, strict=True))]
+    )
     assert scored(before, half, ["group"], model="main effects").value == pytest.approx(2 / 3, abs=0.03)
 
 

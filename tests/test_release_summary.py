@@ -61,8 +61,8 @@ def test_statistics_are_those_of_pandas(summary: ReleaseSummary, release: Releas
     for name in ("salary", "rent", "size"):
         for what, compute in {
             "mean": lambda x: x.mean(), "standard deviation": lambda x: x.std(), "missing": lambda x: x.isna().mean(),
-            "median": lambda x: np.quantile(x.dropna(), 0.5, method="inverted_cdf"),
-            "upper quartile": lambda x: np.quantile(x.dropna(), 0.75, method="inverted_cdf"),
+            "median": lambda x: x.median(),
+            "upper quartile": lambda x: np.quantile(x.dropna(), 0.75, method="averaged_inverted_cdf"),
         }.items():  # fmt: skip
             row = figure(summary.statistics, column=name, statistic=what)
             assert row["before"] == pytest.approx(compute(before[name]), rel=1e-9), (name, what)
@@ -330,3 +330,25 @@ def test_bad_questions_are_refused_in_a_sentence(people: Microdata) -> None:
     for wrong in (0, True, 2.5):
         with pytest.raises(ParameterError, match="fewest must be a whole number of records"):
             release_summary(as_it_is, fewest=wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_cut_by_pandas_are_read_by_their_brackets() -> None:
+    x = np.random.default_rng(2).uniform(0, 100, 400)
+    cut = pd.cut(pd.Series(x), [0, 25, 50, np.inf]).astype(str)
+    release = Release.of(amounts(x=x), amounts(x=cut.tolist()))
+    summary = release_summary(release)
+    counted = cut.value_counts(normalize=True)
+    for label in ("(0.0, 25.0]", "(25.0, 50.0]"):
+        row = figure(summary.distributions, category=label)
+        assert row["before"] == row["after"] == pytest.approx(counted[label])
+    middles = cut.map({"(0.0, 25.0]": 12.5, "(25.0, 50.0]": 37.5, "(50.0, inf]": (50 + x.max()) / 2})
+    assert figure(summary.statistics, statistic="mean")["after"] == pytest.approx(middles.mean())
+    assert "without any number" not in str(summary)
+
+
+def test_what_cannot_be_told_is_a_dash_and_a_lost_spread_is_minus_100_percent() -> None:
+    g = np.random.default_rng(1)
+    data = {"x": g.normal(40, 9, 100), "y": g.normal(0, 1, 100)}
+    text = str(release_summary(Release.of(amounts(**data), amounts(**{**data, "y": np.full(100, 3.0)}))))
+    assert "nan" not in text
+    assert "(-100 %)" in text

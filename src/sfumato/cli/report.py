@@ -33,7 +33,7 @@ from sfumato.cli.options import (
     snooper_of,
 )
 from sfumato.cli.screen import Screen
-from sfumato.errors import ParameterError, listing
+from sfumato.errors import ParameterError, RecipeError, listing
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release
@@ -201,7 +201,14 @@ def _completed(release: Release, recipe: Path | None, holdout: Path | None) -> R
     from sfumato.contract import Holdout, Recipe
 
     if recipe is not None:
-        release = dataclasses.replace(release, recipe=toml_file("recipe", recipe, Recipe.read))
+        try:
+            release = dataclasses.replace(release, recipe=toml_file("recipe", recipe, Recipe.read))
+        except RecipeError as error:
+            raise RecipeError(
+                f"{error} (The recipe beside a release leaves out what must not be published: give the one that you masked with.)"
+                if " needs " in str(error)
+                else str(error)
+            ) from None
     if holdout is not None:
         release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
     return release

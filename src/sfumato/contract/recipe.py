@@ -16,11 +16,12 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.linked import linked_losses, run_linked
 from sfumato.contract.mask import Mask, Scope
 from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.matrix_steps import matrix_steps
 from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
-from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError, SfumatoError, listing, unknown_name
+from sfumato.errors import DataError, ParameterError, RecipeError, SfumatoError, listing, unknown_name
 from sfumato.files import write_text
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -236,18 +237,8 @@ class Recipe:
         _, data, _ = run_steps(self.steps[:1], data, draws, verify=False)
         numbers = tuple(name for name, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         form = MatrixForm((), ())
-        for step in self.steps[1:]:
-            (fitted,), after, _ = run_steps([step], data, draws, verify=False)
-            try:
-                together = form.then(fitted.mask.as_matrix(data, draws.child(step.name)))
-                if apart := [n for n in form.released if n in after.schema and n not in together.released]:
-                    raise NotApplicable(
-                        f"it transforms the records in other columns than {listing(apart)}, so that the steps together are "
-                        "not a matrix mask M = AXB + C."
-                    )
-            except SfumatoError as error:
-                raise type(error)(f"step '{step.name}': {error}") from None
-            form, data = together, after
+        for step in matrix_steps(self.steps[1:], data, draws):
+            form = step.together
         return form if form.names else MatrixForm(numbers, numbers)
 
     # -- TOML

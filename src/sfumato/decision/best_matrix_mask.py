@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Mask, Recipe, Release
-from sfumato.decision.mask_matrices import certify, mask_of, matrices, posterior
+from sfumato.decision.file_covariance import file_covariance, measurements
+from sfumato.decision.inferential import InferentialDisclosure
+from sfumato.decision.mask_matrices import certify, disclosed_beside, left_unknown, mask_of, matrices
 from sfumato.decision.masking_problem import MaskingProblem, problem_of
 from sfumato.decision.naive_masks import NaiveMask, naive_masks
 from sfumato.decision.solve_masking import Kind, solve_masking
-from sfumato.errors import NotApplicable, ParameterError, listing
+from sfumato.errors import DataError, NotApplicable, ParameterError, listing
 from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
@@ -57,6 +59,10 @@ class BestMask:
     """Covariance of C, shape (c, c); None for no noise."""
     naive: tuple[NaiveMask, ...]
     """What the usual masks lose at the same τ."""
+    others: tuple[str, ...] = ()
+    """Columns of numbers that the mask does not name: the file has them beside what is released."""
+    with_others: float | None = None
+    """Ω of what the release explains together with them; None if there are none, or too few records have all columns."""
 
     @property
     def kept(self) -> float:
@@ -77,7 +83,19 @@ class BestMask:
         if self.lost - self.bound > 1e-4 * self.total:
             best = f"and none of its kind keeps more than {1 - self.bound / self.total:.1%}"
         rest = "; ".join(f"{n.name} {n.kept:.1%}" for n in self.naive)
-        return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}."
+        return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}.{self._beside}"
+
+    @property
+    def _beside(self) -> str:
+        """What the columns do that the mask does not name."""
+        if not self.others:
+            return ""
+        told = f" Together with {listing(self.others)}, released as they are, "
+        if self.with_others is None:
+            return f"{told}more may be explained; too few records have all columns to tell."
+        safe = self.with_others < self.tau
+        end = "still less than τ" if safe else "which is not less than τ: mask them too, or leave them out"
+        return f"{told}{self.with_others:.4g} is explained, {end}."
 
     def apply(self, data: Microdata, draws: Draws) -> Release:
         """Release the data under the mask."""
@@ -93,7 +111,9 @@ def best_mask(
     functional: str = "trace",
     kind: str = "both",
     relative: bool = True,
-    weights: Mapping[str, float] | None = None,
+    importance: Mapping[str, float] | None = None,
+    shrinkage: str | float = "auto",
+    weighted: bool = False,
     combinations: int | None = None,
 ) -> BestMask:
     """Return the mask that loses least of X and explains less than τ of the targets (matrix-masking paper, section V).
@@ -115,8 +135,11 @@ def best_mask(
         "attributes": M = XB, no noise; "displacing": M = X + C, all columns stay; "both": M = XB + C, the best there is.
     relative
         Count in shares of variance, so that units do not matter; else in squared units, as the paper writes it.
-    weights
+    importance
         What each column's variance counts; 1 for those not named.
+    shrinkage, weighted
+        How covariances are estimated from data, as for `inferential_risk`: shrunk where records are few, and weighted by the
+        survey weights if asked for.
     combinations
         For "attributes": how many combinations of the columns to release; as many as may be, if not given.
 
@@ -132,7 +155,7 @@ def best_mask(
     if kind not in get_args(Kind):
         raise ParameterError("kind must be 'both', 'attributes' or 'displacing'.")
     kind = cast("Kind", kind)
-    problem = problem_of(source, targets, tau, columns, functional, relative, weights)
+    problem = problem_of(source, targets, tau, columns, functional, relative, importance, shrinkage, weighted)
     _check_combinations(combinations, kind, problem)
     names = source.schema.names() if isinstance(source, Microdata) else problem.columns
     gone = tuple(n for n in problem.targets if n not in problem.columns) if isinstance(source, Microdata) else ()
@@ -148,13 +171,40 @@ def best_mask(
             "depend on others, or choose a larger tau."
         )
     B, noise = matrices(mask, problem.columns)
-    lost = problem.lost(posterior(problem, B, noise))
+    lost = problem.lost(left_unknown(problem, B, noise))
     bound = max(min(problem.total - limit, lost), 0.0)
     attained = lost - bound <= 1e-9 * problem.total and disclosed < problem.tau * (1 - 2 * margin)
+    others, with_others = _with_others(source, problem, B, noise, shrinkage, weighted)
     return BestMask(
         mask, problem.columns, problem.targets, kind, problem.functional, problem.tau, relative, disclosed,
-        tuple(map(float, certificate.shares)), lost, problem.total, bound, attained, B, noise, naive_masks(problem),
+        tuple(map(float, certificate.shares)), lost, problem.total, bound, attained, B, noise, naive_masks(problem), others, with_others,
     )  # fmt: skip
+
+
+def _with_others(
+    source: Any,
+    problem: MaskingProblem,
+    B: Numbers | None,
+    noise: Numbers | None,
+    shrinkage: str | float,
+    weighted: bool,
+) -> tuple[tuple[str, ...], float | None]:
+    """Return the columns of numbers that the mask leaves as they are, and Ω of what M and they explain together."""
+    if not isinstance(source, Microdata):
+        return (), None
+    x, y = problem.columns, problem.targets
+    others = tuple(n for n in measurements(source, source.schema) if n not in {*x, *y})
+    if not others:
+        return (), None
+    try:
+        found = file_covariance(source, tuple(dict.fromkeys((*x, *others, *y))), shrinkage, weighted)
+    except DataError:
+        return others, None
+    seen, aims = ([found.names.index(n) for n in names] for names in ((*x, *others), y))
+    S = found.matrix
+    spy = InferentialDisclosure(S[np.ix_(aims, aims)], S[np.ix_(aims, seen)], S[np.ix_(seen, seen)])
+    told = disclosed_beside(spy, B, noise, len(others))
+    return others, told.acceptable(problem.tau, problem.functional, relative=problem.relative).value
 
 
 def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingProblem) -> None:

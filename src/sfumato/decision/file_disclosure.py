@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.contract import Draws, Mask, MatrixForm, Recipe
-from sfumato.decision.conditional import remaining, whiten
+from sfumato.decision.conditional import remaining
 from sfumato.decision.exchangeable import ExchangeableRecords, SeenFile
-from sfumato.decision.functionals import check_functional
+from sfumato.decision.file_covariance import file_covariance
+from sfumato.decision.functionals import check_functional, relative_root
 from sfumato.decision.seen_mask import SeenMask, see
-from sfumato.decision.shrinkage import shrunk_moments
 from sfumato.decision.verdict import Verdict, judge_explained, judge_left
 from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError
@@ -112,12 +112,11 @@ class InferentialRisk:
     def _worst(self, functional: str, relative: bool, left: bool) -> Numbers:
         """Return G, shape (u, u), for the record about which most is disclosed by a functional."""
         check_functional(functional)
-        root = (
-            whiten(self.prior, "S_yy").root
-            if relative or functional == "log-determinant"
-            else np.eye(len(self.targets))
-        )
+        shares = relative or functional == "log-determinant"
+        root = relative_root(self.prior, functional) if shares else np.eye(len(self.targets))
         prior, best, found = root @ self.prior @ root.T, -np.inf, np.zeros_like(self.prior)
+        if not len(root):  # no target varies
+            return found
         for start in range(0, max(self.file.n, 1), _PIECE):
             all_of_them = self.file.explained(self.outside, slice(start, start + _PIECE))
             if not len(all_of_them):
@@ -125,6 +124,9 @@ class InferentialRisk:
             G = root @ all_of_them @ root.T
             if functional == "trace":
                 value = np.trace(G, axis1=1, axis2=2)
+            elif functional == "each target":
+                kept = np.diagonal(prior - G, axis1=1, axis2=2)[:, np.diag(prior) > 0]
+                value = -kept.min(axis=1, initial=np.inf) if left else np.diagonal(G, axis1=1, axis2=2).max(axis=1)
             elif functional == "largest eigenvalue":
                 value = -np.linalg.eigvalsh(prior - G)[:, 0] if left else np.linalg.eigvalsh(G)[:, -1]
             else:
@@ -167,6 +169,7 @@ def inferential_risk(
     outside: bool = False,
     between: float | ArrayLike = 0.0,
     shrinkage: str | float = "auto",
+    weighted: bool = False,
     draws: Draws | None = None,
 ) -> InferentialRisk:
     """Return what releasing the data, masked, lets a spy infer about confidential columns of one record.
@@ -189,7 +192,12 @@ def inferential_risk(
         Covariance between two records: a share of that within a record, or a matrix over the columns in the data's order
         (those that are used). Zero for a spy who knows the population.
     shrinkage
-        See `shrunk_moments`: "auto", "ledoit-wolf", or a share.
+        What to take off the correlations: a share, "ledoit-wolf" to estimate the best one, or "auto" for that only where there
+        are fewer than ten records for each column.
+    weighted
+        Whether covariances are those of the population, by the survey weights that the schema names, or of the file.
+    draws
+        Where the matrices of a random mask come from.
 
     Examples
     --------
@@ -202,11 +210,11 @@ def inferential_risk(
     targets = _targets(data, target)
     seen = see(data, mask, revealed, beside, draws or Draws(0))
     used = [n for n in data.engine.kinds if n in {*seen.names, *targets}]
-    moments, delta = shrunk_moments(data, used, shrinkage)
-    V = moments.covariance
-    records = ExchangeableRecords(tuple(used), V, len(data), _between(between, V), moments.mean)
+    found = file_covariance(data, used, shrinkage, weighted)
+    V = found.matrix
+    records = ExchangeableRecords(found.names, V, len(data), _between(between, V), found.mean)
     file = seen.of(records, targets)
-    return InferentialRisk(targets, file, outside, moments.count, delta, seen)
+    return InferentialRisk(targets, file, outside, found.records, found.shrinkage, seen)
 
 
 def _targets(data: Microdata, target: str | Sequence[str] | None) -> tuple[str, ...]:

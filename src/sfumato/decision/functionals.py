@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError, did_you_mean, listing
 
 Numbers = NDArray[np.float64]
 
-FUNCTIONALS = ("trace", "largest eigenvalue", "log-determinant")
+FUNCTIONALS = ("trace", "largest eigenvalue", "each target", "log-determinant")
 
 
 def check_functional(name: str) -> str:
@@ -34,6 +34,7 @@ def of_explained(name: str, S_yy: Numbers, G: Numbers) -> float:
     ==================  =====================================================================================
     trace               tr G: the variances explained, summed over the targets
     largest eigenvalue  λ₁(G): the variance explained of the most disclosed combination of the targets
+    each target         max Gⱼⱼ: the variance explained of the most disclosed target by itself
     log-determinant     log det S_yy - log det Var(Y | M), over what varies in Y: twice the information gained, in nats;
                         0 if nothing is learned, infinite if some combination of the targets is disclosed completely
     ==================  =====================================================================================
@@ -42,14 +43,21 @@ def of_explained(name: str, S_yy: Numbers, G: Numbers) -> float:
     --------
     >>> G = np.diag([1.0, 0.0])  # the first of two targets is disclosed, the second is not
     >>> [of_explained(name, np.eye(2), G) for name in FUNCTIONALS]
-    [1.0, 1.0, inf]
+    [1.0, 1.0, 1.0, inf]
     """
-    if check_functional(name) == "trace":
-        return float(np.trace(G))
-    if name == "largest eigenvalue":
-        return max(float(np.linalg.eigvalsh(G).max(initial=0.0)), 0.0)
+    if check_functional(name) != "log-determinant":
+        return omega(G, name)
     with np.errstate(divide="ignore"):
         return abs(float(np.log(_shares(S_yy, remaining(S_yy, G))).sum()))
+
+
+def omega(G: Numbers, name: str) -> float:
+    """Return a functional that needs G alone, shape (t, t): all but the log-determinant, which needs what remains."""
+    if name == "trace":
+        return float(np.trace(G))
+    if name == "each target":
+        return float(np.diag(G).max(initial=0.0))
+    return float(np.linalg.eigvalsh(G).max(initial=0.0)) if len(G) else 0.0
 
 
 def of_remaining(name: str, S_yy: Numbers, left: Numbers) -> float:
@@ -58,11 +66,15 @@ def of_remaining(name: str, S_yy: Numbers, left: Numbers) -> float:
     ==================  =====================================================================================
     trace               tr Var(Y | M): the Bayes risk under squared error, summed over the targets
     largest eigenvalue  the smallest eigenvalue of Var(Y | M): the variance left of the most disclosed combination
+    each target         the smallest variance left of a target by itself, of those that vary
     log-determinant     log det Var(Y | M), over what varies in Y; minus infinity if a combination is disclosed completely
     ==================  =====================================================================================
     """
     if check_functional(name) == "trace":
         return float(np.trace(left))
+    if name == "each target":
+        varies = np.diag(S_yy) > 0
+        return float(np.diag(left)[varies].min()) if varies.any() else 0.0
     share = _shares(S_yy, left)
     values, vectors = np.linalg.eigh(S_yy)
     varying = vectors[:, -len(share) :] if len(share) else vectors[:, :0]
@@ -81,10 +93,19 @@ def _shares(S_yy: Numbers, left: Numbers) -> Numbers:
     return np.where(share > 1e-14 * len(S_yy), share, 0.0).clip(max=1.0)
 
 
-def relative_to(S_yy: Numbers, matrix: Numbers) -> Numbers:
-    """Return W matrix W′ with W S_yy W′ = I: eigenvalues become shares of prior variance, whatever the units.
+def relative_to(S_yy: Numbers, matrix: Numbers, name: str = "largest eigenvalue") -> Numbers:
+    """Return W matrix W′, in shares of prior variance whatever the units: W S_yy W′ = I; combinations that do not vary drop out.
 
-    Of G they are the squared canonical correlations of targets and release; combinations of Y that do not vary drop out.
+    Of G the eigenvalues are then the squared canonical correlations of targets and release. For "each target" W divides by
+    standard deviations alone, and the diagonal of G holds squared multiple correlations.
     """
-    root = whiten(S_yy, "S_yy").root
+    root = relative_root(S_yy, name)
     return np.asarray(root @ matrix @ root.T)
+
+
+def relative_root(S_yy: Numbers, name: str) -> Numbers:
+    """Return the W of `relative_to`, shape (rank, t)."""
+    if name != "each target":
+        return whiten(S_yy, "S_yy").root
+    variance = np.diag(S_yy)
+    return np.asarray(np.diag(1 / np.sqrt(np.where(variance > 0, variance, 1.0)))[variance > 0])

@@ -21,8 +21,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.decision.functionals import omega
+
 Numbers = NDArray[np.float64]
 Functional = Literal["trace", "largest eigenvalue", "each target"]
+"""Those under which the best release is worked out."""
 
 _CLOSE = 1e-9
 """Relative duality gap at which the barrier method stops."""
@@ -35,13 +38,6 @@ class Kept:
     F: Numbers
     multiplier: Numbers
     bound: float
-
-
-def omega(G: Numbers, functional: Functional) -> float:
-    """Return the functional Ω of the variance explained, G of shape (t, t)."""
-    if functional == "trace":
-        return float(np.trace(G))
-    return float(np.diag(G).max() if functional == "each target" else np.linalg.eigvalsh(G)[-1])
 
 
 def keep_most(H: Numbers, J: Numbers, functional: Functional) -> Kept:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.decision.conditional import Whitening, conditional_variance, deviations, square, whiten
-from sfumato.decision.keep_most import Functional, omega
+from sfumato.decision.file_covariance import file_covariance
+from sfumato.decision.functionals import check_functional, omega, relative_root
+from sfumato.decision.keep_most import Functional
 from sfumato.decision.verdict import check_threshold
 from sfumato.errors import DataError, ParameterError, listing, some, unknown_name
-from sfumato.kernels.moments import is_constant
 from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
-FUNCTIONALS: tuple[Functional, ...] = get_args(Functional)
+SOLVED: tuple[Functional, ...] = get_args(Functional)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class MaskingProblem:
     functional: Functional
     relative: bool
     """Whether τ is a share of the targets' variance, and what is lost is counted in shares of each attribute's variance."""
-    weights: Numbers
+    importance: Numbers
     """What the variance of each attribute counts, shape (p,), in its own squared units."""
 
     @cached_property
@@ -53,7 +54,7 @@ class MaskingProblem:
     @cached_property
     def worth(self) -> Numbers:
         """H: what each direction of Z is worth, shape (r, r)."""
-        return np.asarray(self.root.T @ (self.weights[:, None] * self.root))
+        return np.asarray(self.root.T @ (self.importance[:, None] * self.root))
 
     @cached_property
     def link(self) -> Numbers:
@@ -65,14 +66,12 @@ class MaskingProblem:
         """What Y is multiplied by: all combinations of targets, or each, get variance one if τ is a share."""
         if not self.relative:
             return np.eye(len(self.targets))
-        if self.functional == "each target":
-            return np.diag(1 / np.sqrt(np.diag(self.S_yy)))
-        return whiten(self.S_yy, "S_yy").root
+        return relative_root(self.S_yy, self.functional)
 
     @property
     def total(self) -> float:
         """The weighted trace of Var X: what a release of nothing loses."""
-        return float(self.weights @ np.diag(self.S_xx))
+        return float(self.importance @ np.diag(self.S_xx))
 
     @property
     def unmasked(self) -> float:
@@ -85,7 +84,7 @@ class MaskingProblem:
 
     def lost(self, left: Numbers) -> float:
         """Return the weighted trace of Var(X | M), shape (p, p)."""
-        return float(self.weights @ np.diag(left))
+        return float(self.importance @ np.diag(left))
 
     def at(self, tau: float) -> MaskingProblem:
         """Return the same problem with another τ."""
@@ -99,19 +98,29 @@ def problem_of(
     columns: Sequence[str] | None = None,
     functional: str = "trace",
     relative: bool = True,
-    weights: Mapping[str, float] | None = None,
+    importance: Mapping[str, float] | None = None,
+    shrinkage: str | float = "auto",
+    weighted: bool = False,
 ) -> MaskingProblem:
     """Return the problem for data, or for a joint covariance matrix of attributes and targets with names (a pandas frame).
 
     Without `columns`, X is everything but the targets; of data, every confidential column of numbers but the targets.
     """
-    if functional not in FUNCTIONALS:
+    if check_functional(functional) not in SOLVED:
         raise ParameterError(
-            f"functional must be {', '.join(repr(f) for f in FUNCTIONALS)}: how much of the targets is explained, in one number."
+            f"the best mask is worked out for {listing(SOLVED)}; the {functional} can be judged (InferentialDisclosure, "
+            "inferential_risk), but not optimised."
         )
     tau = _checked(tau)
     targets = (targets,) if isinstance(targets, str) else tuple(targets)
-    names, S = _of_data(source, targets, columns) if isinstance(source, Microdata) else _of_frame(source)
+    if isinstance(source, Microdata):
+        names, S = _of_data(source, targets, columns, shrinkage, weighted)
+    elif weighted or shrinkage != "auto":
+        raise ParameterError(
+            "weighted and shrinkage are about covariances that are estimated from data, but a covariance matrix is given."
+        )
+    else:
+        names, S = _of_frame(source)
     columns = tuple(n for n in names if n not in targets) if columns is None else tuple(columns)
     for what, chosen in (("targets", targets), ("columns", columns)):
         if not chosen or len(set(chosen)) < len(chosen):
@@ -127,8 +136,8 @@ def problem_of(
             raise ParameterError(
                 f"{listing(still)}: the variance is zero, so there is nothing to infer or to mask. Leave it out."
             )
-    counts = _weights(weights, columns) / (np.diag(S_xx) if relative else 1.0)
-    return MaskingProblem(columns, targets, S_xx, S_yx, S_yy, tau, functional, relative, counts)
+    counts = _importance(importance, columns) / (np.diag(S_xx) if relative else 1.0)
+    return MaskingProblem(columns, targets, S_xx, S_yx, S_yy, tau, cast("Functional", functional), relative, counts)
 
 
 def _checked(tau: float) -> float:
@@ -141,42 +150,40 @@ def _checked(tau: float) -> float:
     return tau
 
 
-def _weights(weights: Mapping[str, float] | None, columns: tuple[str, ...]) -> Numbers:
-    given = dict(weights or {})
+def _importance(importance: Mapping[str, float] | None, columns: tuple[str, ...]) -> Numbers:
+    given = dict(importance or {})
     if extra := [n for n in given if n not in columns]:
-        raise ParameterError(f"weights names columns that are not masked: {listing(extra)}.")
+        raise ParameterError(f"importance names columns that are not masked: {listing(extra)}.")
     values = np.array([given.get(n, 1.0) for n in columns], np.float64)
     if not (np.isfinite(values) & (values > 0)).all():
         raise ParameterError(
-            "weights must be numbers above 0: how much the variance of each column counts. Leave out of columns what need not be "
-            "released."
+            "importance must be numbers above 0: how much the variance of each column counts. Leave out of columns what need not "
+            "be released."
         )
     return values
 
 
 def _of_data(
-    data: Microdata, targets: tuple[str, ...], columns: Sequence[str] | None
+    data: Microdata, targets: tuple[str, ...], columns: Sequence[str] | None, shrinkage: str | float, weighted: bool
 ) -> tuple[tuple[str, ...], Numbers]:
-    """Return the names of X and Y and their covariance, over the records that have all of them."""
+    """Return the names of X and Y and their covariance, estimated as for `inferential_risk`."""
     from sfumato.contract import numeric_targets
 
     chosen = numeric_targets(None if columns is None else tuple(columns), data)
     numeric_targets(targets, data)
     names = tuple(dict.fromkeys([*chosen, *targets]))
-    moments = data.moments(names)
-    if moments.count <= len(names):
-        raise DataError(
-            f"{some(moments.count)} {'has' if moments.count == 1 else 'have'} all of {listing(names)}: too few for their "
-            "covariances. Name fewer columns, or give a covariance matrix from elsewhere."
-        )
-    variance = np.diag(moments.covariance)
-    if wild := [n for n, v in zip(names, variance, strict=True) if not np.isfinite(v)]:
-        raise DataError(f"{listing(wild)}: some values are infinite or too large to square. Set them to missing.")
-    if still := [n for n, c in zip(names, is_constant(moments.mean, variance), strict=True) if c]:
+    found = file_covariance(data, names, shrinkage, weighted)
+    if still := [n for n, v in zip(names, np.diag(found.matrix), strict=True) if v == 0]:
         raise DataError(
             f"{listing(still)}: all values are the same, so there is nothing to infer or to mask. Leave it out."
         )
-    return names, moments.covariance
+    if found.records <= len(names) and not found.shrinkage:
+        raise DataError(
+            f"{some(found.records)} {'has' if found.records == 1 else 'have'} all of {listing(names)}: too few for their "
+            "covariances, in which some combinations would seem not to vary. Name fewer columns, set shrinkage='ledoit-wolf' or "
+            "a share, or give a covariance matrix from elsewhere."
+        )
+    return names, found.matrix
 
 
 def _of_frame(source: Any) -> tuple[tuple[str, ...], Numbers]:

@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.decision.keep_most import crossing, omega
+from sfumato.decision.functionals import omega
+from sfumato.decision.keep_most import crossing
 from sfumato.decision.masking_problem import MaskingProblem
 from sfumato.errors import listing
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.decision.keep_most import Functional, halved, omega
+from sfumato.decision.functionals import omega
+from sfumato.decision.keep_most import Functional, halved
 
 Numbers = NDArray[np.float64]
 

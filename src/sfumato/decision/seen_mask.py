@@ -9,22 +9,22 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Mask, MatrixForm, Recipe
+from sfumato.contract import Draws, Mask, MatrixForm, Recipe, run_steps
+from sfumato.contract.matrix_steps import matrix_steps
+from sfumato.decision.conditional import whiten
 from sfumato.decision.exchangeable import ExchangeableRecords, SeenFile
+from sfumato.decision.file_covariance import NOT_DATA, measurements
+from sfumato.decision.hidden_noise import NO_NOISE, HiddenNoise, carried_on, noise_of, numbers_in, sampled_noise
 from sfumato.decision.inferential import check_independent
-from sfumato.engines import Kind
 from sfumato.errors import NotApplicable, ParameterError, listing
 from sfumato.masks import Identity, MultiplyColumns, MultiplyRecords, RandomAggregation, RandomOrder, Sample
-from sfumato.masks.noise import AdditiveNoise
 from sfumato.masks.remove_identifiers import RemoveIdentifiers
 from sfumato.microdata import Microdata, check_numeric
-from sfumato.schema import Level, Role, Schema
+from sfumato.schema import Level, Schema
 
 Numbers = NDArray[np.float64]
 Hide = Callable[[SeenFile, Numbers, tuple[str, ...]], SeenFile]
 """Takes a file as one sees it who knows A and B, the mean of XB and the names of M's columns, to the file as the spy sees it."""
-
-_NOT_DATA = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.WEIGHT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,10 @@ class SeenMask:
     """The matrices of a mask, and what of them the spy is not told."""
 
     form: MatrixForm
-    noise: Callable[[tuple[str, ...], Numbers], Numbers] | None = None
-    """Covariance of a hidden C, given the names of M's columns, and the covariance of X."""
-    normal: bool = True
-    """Whether the hidden C is normal."""
+    noise: HiddenNoise | None = None
     hide: tuple[Hide, ...] = ()
+    factored: tuple[str, ...] = ()
+    """Columns of M that are multiplied by hidden factors."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,18 +45,34 @@ class SeenMask:
     def of(self, records: ExchangeableRecords, targets: Sequence[str]) -> SeenFile:
         """Return the release of such records, and the targets, as the spy sees them."""
         x = records.at(self.names)
-        noise = None if self.noise is None else self.noise(self.form.released, records.V[np.ix_(x, x)])
+        noise = None if self.noise is None else self.noise.on(self.form.released)
         file = records.seen(targets, self.names, self.form.A, self.form.B, noise)
         mean = records.mean[x] if self.form.B is None else records.mean[x] @ self.form.B
         for hide in self.hide:
             file = hide(file, mean, self.form.released)
-        return replace(file, exact=file.exact and self.normal)
+        return replace(file, exact=file.exact and (self.noise is None or self.noise.normal))
 
     def reveals(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which records (n,) and which attributes (p,) of X the spy can compute exactly: none, if something is hidden."""
-        records, attributes = self.form.reveals()
-        open_ = self.noise is None and not self.hide
-        return records & open_, attributes & open_
+        """Return which records (n,) and which attributes (p,) of X the spy can compute exactly.
+
+        From combinations of M's columns that have no hidden noise and no hidden factor; from none, if it is hidden which record
+        is where.
+        """
+        form = self.form
+        if self.noise is not None or self.factored:
+            b = np.eye(len(form.released)) if form.B is None else form.B
+            form = replace(form, B=b @ self._bare())
+        records, attributes = form.reveals()
+        return records & (not self.hide or bool(self.factored)), attributes
+
+    def _bare(self) -> Numbers:
+        """Return combinations of M's columns without hidden noise or factors, shape (c, k)."""
+        released = self.form.released
+        if self.noise is None:  # a column of its own factor
+            return np.asarray(np.eye(len(released))[:, [n not in self.factored for n in released]])
+        noise = self.noise.on(released)
+        still = np.diag(noise) == 0
+        return np.hstack([whiten(noise, "the covariance of the noise").null.T, np.eye(len(released))[:, still]])
 
 
 def see(
@@ -84,30 +99,46 @@ def see(
 
 
 def _of_recipe(data: Microdata, recipe: Recipe, revealed: Collection[str], draws: Draws) -> SeenMask:
-    masks = [step.mask for step in recipe.steps if not isinstance(step.mask, Identity | RemoveIdentifiers)]
-    after = _after(recipe, data.schema)
-    numbers = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER and n in after)
-    if "C" not in revealed and recipe.noise(numbers, np.eye(len(numbers)), data.schema) is not None:
-        # additive noise, whose covariance is known without drawing any; and random order, which adds none
-        noisy = [m for m in masks if not isinstance(m, RandomOrder)]
-        hide: tuple[Hide, ...] = (_no_order,) if len(noisy) < len(masks) and "A" not in revealed else ()
-        noise = partial(recipe.noise, schema=data.schema) if noisy else None
-        names = tuple(n for n in numbers if n in recipe.touches(data.schema)) or numbers
-        return SeenMask(MatrixForm(names, names), noise, all(isinstance(m, AdditiveNoise) for m in noisy), hide)
-    form = recipe.as_matrix(data, draws)
+    """Fold the steps: their matrices, and beside them the covariance of the noise that the spy is not told."""
+    _, start, _ = run_steps(recipe.steps[:1], data, draws, verify=False)
+    numbers = numbers_in(start, _after(recipe, data.schema))
+    form, noise = MatrixForm((), ()), NO_NOISE
+    told: list[tuple[MatrixForm, HiddenNoise] | None] = []
+    others: list[Mask] = []
+
+    def form_of(mask: Mask, now: Microdata, own: Draws) -> MatrixForm:
+        told.append(None if "C" in revealed else noise_of(mask, now))
+        return mask.as_matrix(now, own) if told[-1] is None else told[-1][0]
+
+    even = True
+    for mask, mine, together in matrix_steps(recipe.steps[1:], start, draws, form_of):
+        check_independent(mine)
+        known = told[-1]
+        if known is None and not isinstance(mask, Identity | RemoveIdentifiers):
+            others.append(mask)
+        added = sampled_noise(mine, revealed) if known is None else known[1]
+        carried = carried_on(noise, form.released, mine)
+        even, noise = even and carried is not None, (carried or NO_NOISE).plus(added, together.released)
+        form = replace(together, C=None)
+    seen = SeenMask(form if form.names else MatrixForm(numbers, numbers), noise if noise.covariance.any() else None)
+    if not even:  # released records have noise of different sizes: what was drawn tells how much, on average
+        seen = _of_form(recipe.as_matrix(data, draws), {*revealed, "A", "B"})
     hidden = [part for part in "AB" if part in form.random and part not in revealed]
-    hide = tuple(_hider(masks, part, form, data.schema) for part in hidden)
-    if hidden and isinstance(masks[0], MultiplyRecords | MultiplyColumns):
-        form = replace(form, A=None, B=None)  # what is believed of the factors takes their place
-    return replace(_of_form(form, {*revealed, "A", "B"}), hide=hide)
+    hide = tuple(_hider(others, part, seen, data.schema) for part in hidden)
+    if hidden and isinstance(
+        others[0], MultiplyRecords | MultiplyColumns
+    ):  # beliefs about the factors take their place
+        return replace(seen, form=replace(form, A=None, B=None), hide=hide, factored=form.released)
+    return replace(seen, hide=hide)
 
 
-def _hider(masks: Sequence[Mask], part: str, form: MatrixForm, schema: Schema) -> Hide:
-    """Return what hiding a random A or B does, for the masks of which it is known."""
+def _hider(masks: Sequence[Mask], part: str, seen: SeenMask, schema: Schema) -> Hide:
+    """Return what hiding a random A or B does, for the masks of which it is known: those that are no hidden noise."""
+    form = seen.form
     shared = [n for n in form.names if schema[n].level is Level.HOUSEHOLD]
     if len(masks) == 1 and not shared:  # members of a household share their draws, which are then not independent
         mask = masks[0]
-        if isinstance(mask, MultiplyRecords | MultiplyColumns):
+        if isinstance(mask, MultiplyRecords | MultiplyColumns) and seen.noise is None:
             return partial(_no_factors, mask, form.released)
         by_record = type(mask) is Sample and (mask.unit == "record" or schema.one("household") is None)
         if by_record or isinstance(mask, RandomOrder) or (isinstance(mask, RandomAggregation) and not mask.within):
@@ -134,26 +165,15 @@ def _no_factors(
 
 
 def _of_form(form: MatrixForm, revealed: Collection[str]) -> SeenMask:
-    """Return the matrices as the spy sees them; rows of a hidden C are taken for independent draws and give its covariance."""
+    """Return the matrices as the spy sees them."""
     check_independent(form)
     if hidden := [part for part in form.random if part in "AB" and part not in revealed]:
         raise NotApplicable(
             f"what the spy believes about {' and '.join(hidden)} is not known from the matrices alone. Count it as revealed, "
             "which is safe, or give the mask itself."
         )
-    if "C" not in form.random or "C" in revealed or form.C is None:
-        return SeenMask(replace(form, C=None))
-    if len(form.C) < 2:
-        raise NotApplicable(
-            "C is random and has a single row, from which its covariance cannot be told. Count it as revealed, which is safe."
-        )
-    covariance = np.atleast_2d(np.cov(form.C, rowvar=False))
-
-    def noise(released: tuple[str, ...], _: Numbers) -> Numbers:
-        place = np.array([[float(n == m) for m in form.released] for n in released])
-        return np.asarray(place @ covariance @ place.T)
-
-    return SeenMask(replace(form, C=None), noise, normal=False)
+    noise = sampled_noise(form, revealed)
+    return SeenMask(replace(form, C=None), noise if noise.covariance.any() else None)
 
 
 def _after(recipe: Recipe, schema: Schema) -> Schema:
@@ -164,7 +184,7 @@ def _after(recipe: Recipe, schema: Schema) -> Schema:
 
 def _without_labels(form: MatrixForm, after: Schema) -> MatrixForm:
     """Return the form without released columns that are no measurements: household numbers, weights."""
-    kept = [j for j, n in enumerate(form.released) if n not in after or after[n].role not in _NOT_DATA]
+    kept = [j for j, n in enumerate(form.released) if n not in after or after[n].role not in NOT_DATA]
     if len(kept) == len(form.released):
         return form
     b = np.eye(len(form.names)) if form.B is None else form.B
@@ -180,11 +200,8 @@ def _without_labels(form: MatrixForm, after: Schema) -> MatrixForm:
 def _with_others(form: MatrixForm, data: Microdata, after: Schema, beside: Sequence[str] | None) -> MatrixForm:
     """Return the form with the columns that are released as they are."""
     if beside is None:
-        kinds = data.engine.kinds
-        beside = [
-            n for n, kind in kinds.items()
-            if kind is Kind.NUMBER and n in after and after[n].role not in _NOT_DATA and n not in {*form.names, *form.released}
-        ]  # fmt: skip
+        known = {*form.names, *form.released}
+        beside = [n for n in measurements(data, after) if n not in known]
     for name in beside:
         check_numeric(data, name)
     others = [n for n in beside if n not in form.released]

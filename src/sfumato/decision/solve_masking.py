@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.decision.keep_most import Functional, keep_most, omega
+from sfumato.decision.functionals import omega
+from sfumato.decision.keep_most import Functional, keep_most
+from sfumato.decision.mask_matrices import FAINTEST, ReleaseParts, exact_parts, noisy_parts
 from sfumato.decision.masking_problem import MaskingProblem
 from sfumato.decision.projections import best_projection
-from sfumato.decision.release_parts import FAINTEST, ReleaseParts, exact_parts, noisy_parts
 from sfumato.errors import NotApplicable, listing
 
 Numbers = NDArray[np.float64]

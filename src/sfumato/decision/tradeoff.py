@@ -48,7 +48,9 @@ def mask_tradeoff(
     columns: Sequence[str] | None = None,
     functional: str = "trace",
     relative: bool = True,
-    weights: Mapping[str, float] | None = None,
+    importance: Mapping[str, float] | None = None,
+    shrinkage: str | float = "auto",
+    weighted: bool = False,
 ) -> MaskTradeoff:
     """Return what the best masks and the usual ones lose at each τ; parameters as for `best_mask`.
 
@@ -56,7 +58,7 @@ def mask_tradeoff(
     """
     import pandas as pd
 
-    problem = problem_of(source, targets, 1.0, columns, functional, relative, weights)
+    problem = problem_of(source, targets, 1.0, columns, functional, relative, importance, shrinkage, weighted)
     if taus is None:
         taus = np.linspace(0, problem.unmasked, 41)[1:].tolist()
     if not len(taus):

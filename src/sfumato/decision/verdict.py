@@ -16,11 +16,13 @@ Numbers = NDArray[np.float64]
 _EXPLAINED = {
     "trace": "the variance explained (trace of G)",
     "largest eigenvalue": "the variance explained of the most disclosed combination (largest eigenvalue of G)",
+    "each target": "the variance explained of the most disclosed target (largest diagonal entry of G)",
     "log-determinant": "the fall of the log-determinant of the uncertainty",
 }
 _LEFT = {
     "trace": "the Bayes risk (trace of Var(Y | M))",
     "largest eigenvalue": "the variance left of the most disclosed combination (smallest eigenvalue of Var(Y | M))",
+    "each target": "the variance left of the most disclosed target (smallest diagonal entry of Var(Y | M))",
     "log-determinant": "the log-determinant of Var(Y | M)",
 }
 
@@ -77,9 +79,9 @@ def judge_explained(
     >>> print(judge_explained(np.eye(1), np.array([[0.72]]), tau=0.5))
     the variance explained (trace of G) is 0.72 ≥ 0.5, the threshold of what may be explained: the mask is not τ-acceptable.
     """
-    tau = check_threshold(tau)
+    tau, functional = check_threshold(tau), check_functional(functional)
     if relative:
-        S_yy, G = np.eye(len(G_ := relative_to(S_yy, G))), G_
+        S_yy, G = np.eye(len(G_ := relative_to(S_yy, G, functional))), G_
     value = of_explained(functional, S_yy, G)
     return Verdict("explained", functional, value, tau, value < tau * (1 - _ROUNDING), relative, note)
 
@@ -90,7 +92,7 @@ def judge_left(
     """Return whether to release by the spy's Bayes risk: release if it exceeds τ (section II). τ bounds what is *left*."""
     tau = check_threshold(tau, "log" if check_functional(functional) == "log-determinant" else "")
     if relative:
-        S_yy, left = np.eye(len(left_ := relative_to(S_yy, left))), left_
+        S_yy, left = np.eye(len(left_ := relative_to(S_yy, left, functional))), left_
     value = of_remaining(functional, S_yy, left)
     return Verdict("left", functional, value, tau, value > tau + abs(tau) * _ROUNDING, relative, note)
 

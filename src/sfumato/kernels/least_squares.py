@@ -73,10 +73,37 @@ def least_squares(x: Numbers, y: Numbers, weight: Numbers | None = None) -> Fit:
     elif weight is None:
         covariance = bread * float(apart @ apart) / (n - rank)
     else:
-        scores = z / lengths * ((v - z @ (b / lengths)) * weight)[:, None]
-        covariance = bread @ (scores.T @ scores) @ bread * n / (n - 1)
+        q = (
+            z / lengths * root[:, None]
+        ) @ inverse  # orthonormal: residuals keep their digits, whatever the columns' means
+        scores = q * (v * root - q @ r[:, k])[:, None]
+        covariance = inverse @ (scores.T @ scores) @ inverse.T * n / (n - 1)
     unit = size / (scale * lengths)
     return Fit(np.where(estimable, b, np.nan) * unit, covariance * np.outer(unit, unit), rank)
+
+
+class Basis(NamedTuple):
+    """The space of k columns, by r orthonormal ones."""
+
+    columns: Numbers
+    """Shape (n, r)."""
+    back: Numbers
+    """What turns their coefficients into those of the k columns, shape (k, r)."""
+    estimable: NDArray[np.bool_]
+    """Which of the k coefficients can be told, shape (k,)."""
+
+
+def orthonormal(x: Numbers) -> Basis:
+    """Return orthonormal columns for those of x (n, k): a model of them loses no digits to columns that are nearly dependent."""
+    scale = np.abs(x).max(axis=0, initial=0.0)
+    scale = np.where(scale > 0, scale, 1.0)
+    r = triangle(x / scale)
+    lengths = np.linalg.norm(r, axis=0)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    _, s, vt = np.linalg.svd(r / lengths, full_matrices=True)
+    rank = _rank(s)
+    back = vt[:rank].T / s[:rank] / lengths[:, None]
+    return Basis(x / scale @ back, back / scale[:, None], _estimable(vt[rank:]))
 
 
 def information_inverse(information: Numbers) -> tuple[Numbers, NDArray[np.bool_], int]:
@@ -86,14 +113,21 @@ def information_inverse(information: Numbers) -> tuple[Numbers, NDArray[np.bool_
     values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
     good = values > TOLERANCE * max(values[-1], 1e-300)  # squares of lengths: half the digits of `_inverse`
     inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T
-    estimable = np.linalg.norm(vectors[:, ~good], axis=1) < 1e-6
-    return inverse / np.outer(scale, scale), estimable, int(good.sum())
+    return inverse / np.outer(scale, scale), _estimable(vectors[:, ~good].T), int(good.sum())
 
 
 def _inverse(r: Numbers) -> tuple[Numbers, NDArray[np.bool_], Numbers, int]:
     """Return (R'R)⁺, which coefficients are orthogonal to what R does not see, R⁺, and the rank."""
     u, s, vt = np.linalg.svd(r, full_matrices=True)
-    rank = int((s > TOLERANCE * max(s.max(initial=0.0), 1e-300)).sum())
+    rank = _rank(s)
     inverse = (vt[:rank].T / s[:rank]) @ u[:, :rank].T
-    estimable = np.linalg.norm(vt[rank:], axis=0) < 1e-6
-    return inverse @ inverse.T, estimable, inverse, rank
+    return inverse @ inverse.T, _estimable(vt[rank:]), inverse, rank
+
+
+def _rank(singular: Numbers) -> int:
+    return int((singular > TOLERANCE * max(singular.max(initial=0.0), 1e-300)).sum())
+
+
+def _estimable(unseen: Numbers) -> NDArray[np.bool_]:
+    """Return which coefficients are orthogonal to the directions (m, k) that are not seen, shape (k,)."""
+    return np.asarray(np.linalg.norm(unseen, axis=0) < 1e-6)

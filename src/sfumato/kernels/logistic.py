@@ -29,18 +29,19 @@ class Logistic(NamedTuple):
     converged: bool
 
 
-def logistic(rows: Rows, hit: Numbers, weight: Numbers, k: int, ridge: float = 0.0) -> Logistic:
+def logistic(rows: Rows, hit: Numbers, weight: Numbers, k: int, ridge: float = 0.0, intercept: bool = True) -> Logistic:
     """Return the coefficients that maximise Σ w (hit·η - log(1 + e^η)) - ridge/2 · Σ w · |slopes|², η = Xb.
 
     `hit` (n,) is 0 or 1 and takes both values, `weight` (n,) is at least 0. The first column is the intercept, which bears no
-    ridge. A step that does not raise the likelihood is halved. Dependent columns share their effect.
+    ridge, unless `intercept` says that there is none. A step that does not raise the likelihood is halved. Dependent columns
+    share their effect.
     """
     total = float(weight.sum())
-    share = float(weight @ hit) / total
+    share = float(weight @ hit) / total if intercept else 0.5
     penalty = np.full(k, ridge * total)
-    penalty[0] = 0.0
     b = np.zeros(k)
-    b[0] = np.log(share / (1 - share))
+    if intercept:
+        penalty[0], b[0] = 0.0, np.log(share / (1 - share))
     state = _look(rows, hit, weight, b, penalty)
     gram = state.information / (share * (1 - share))
     converged = False

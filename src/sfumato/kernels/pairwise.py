@@ -14,8 +14,8 @@ Numbers = NDArray[np.float64]
 
 _BLOCK = 8_192
 """Records at a time: a block of ten columns stays in the processor's cache."""
-_CONSTANT = 1e-12
-"""A variance below this share of the mean square is rounding."""
+_FAR = 1e-6
+"""A variance below this share of the mean square has lost digits: it is found again about the mean of its own records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,9 @@ class PairwiseMoments:
 
     def standardised(self, mean: Numbers, sd: Numbers) -> PairwiseMoments:
         """Return the moments of (x - mean) / sd, both of shape (k,)."""
-        covariance = self.covariance / np.outer(sd, sd)
-        return PairwiseMoments(self.count, self.share, (self.mean - mean) / sd, covariance, self.correlation)
+        with np.errstate(over="ignore"):  # huge values: for the caller to refuse
+            covariance, means = self.covariance / np.outer(sd, sd), (self.mean - mean) / sd
+        return PairwiseMoments(self.count, self.share, means, covariance, self.correlation)
 
 
 def column_moments(x: Numbers, weights: Numbers | None = None) -> tuple[float, float, int]:
@@ -68,19 +69,20 @@ def column_moments(x: Numbers, weights: Numbers | None = None) -> tuple[float, f
 def moments_of_pairs(columns: Sequence[Numbers], weights: Numbers | None = None) -> PairwiseMoments:
     """Return the moments of k columns, each of shape (n,), NaN where missing; `weights` (n,) of at least 0.
 
-    Centred before they are multiplied, so that a mean far from zero costs no digits. A covariance has the divisor of
-    `column_moments`.
+    Centred and scaled before they are multiplied, so that neither a mean far from zero nor the unit costs digits. A covariance
+    has the divisor of `column_moments`.
     """
     k, n = len(columns), len(columns[0]) if columns else 0
     each = [column_moments(c, weights) for c in columns]
     mean, variance = (np.array([moment[i] for moment in each]) for i in (0, 1))
     centre = np.where(np.isfinite(mean), mean, 0.0)
-    varies = np.where(is_constant(mean, variance), 0.0, 1.0)  # the rounding of a constant is no variance
+    varies = ~is_constant(mean, variance)  # the rounding of a constant is no variance
+    scale = np.where(varies & np.isfinite(variance), np.sqrt(variance), 1.0)
     count, weight, sums, squares, products = np.zeros((5, k, k))
     with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge values: for the caller to refuse
         for start in range(0, n, _BLOCK):
             part = slice(start, start + _BLOCK)
-            z = (np.column_stack([c[part] for c in columns]) - centre) * varies
+            z = (np.column_stack([c[part] for c in columns]) - centre) / scale * varies
             w = None if weights is None else weights[part, None]
             known = ~np.isnan(z) if w is None else ~np.isnan(z) & (w > 0)
             has, z = known.astype(np.float64), np.where(known, z, 0.0)
@@ -92,7 +94,15 @@ def moments_of_pairs(columns: Sequence[Numbers], weights: Numbers | None = None)
             products += wz.T @ z
         total = float(n if weights is None else weights.sum())
         share = weight / total if total else weight
-        return PairwiseMoments(count, share, mean, *_centred(count, weight, sums, squares, products))
+        covariance, correlation, far = _centred(count, weight, sums, squares, products)
+        covariance *= np.outer(scale, scale)
+    for i, j in np.argwhere(np.triu(far | far.T, 1)):
+        # the records that have both lie far from the mean of one of them: an outlier is not among them
+        both = ~np.isnan(columns[i]) & ~np.isnan(columns[j])
+        own = moments_of_pairs([columns[i][both], columns[j][both]], None if weights is None else weights[both])
+        covariance[i, j] = covariance[j, i] = own.covariance[0, 1]
+        correlation[i, j] = correlation[j, i] = own.correlation[0, 1]
+    return PairwiseMoments(count, share, mean, covariance, correlation)
 
 
 def rank_shares(x: Numbers, weights: Numbers | None = None) -> Numbers:
@@ -118,13 +128,14 @@ def rank_shares(x: Numbers, weights: Numbers | None = None) -> Numbers:
 
 def _centred(
     count: Numbers, weight: Numbers, sums: Numbers, squares: Numbers, products: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Return covariances and correlations about the means of the records that have both columns."""
+) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    """Return covariances and correlations about the means of the records that have both columns, and which lost digits."""
     enough = count >= 2
     weight = np.where(enough, weight, np.nan)
     divisor = weight * (1 - 1 / np.where(enough, count, np.nan))
     covariance = (products - sums * sums.T / weight) / divisor
     variance = (squares - sums * sums / weight) / divisor  # of column i over the records that have j
-    variance = np.where(variance > _CONSTANT * squares / weight, variance, np.nan)
+    far = variance < _FAR * squares / weight
+    variance = np.where(variance > 0, variance, np.nan)
     correlation = np.clip(covariance / np.sqrt(variance * variance.T), -1.0, 1.0)
-    return covariance, correlation
+    return covariance, correlation, far

@@ -13,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.microdata import Microdata
 from sfumato.reports.board_sections import asked_section, checks_section, snoopers_section, subgroups_section
 from sfumato.reports.checks import Check, Checked, Progress, run_checks
-from sfumato.reports.found import Found, has_secret
+from sfumato.reports.found import Found
 from sfumato.reports.not_examined import not_examined_section
 from sfumato.reports.public_sections import (
     public_asked,
@@ -25,6 +25,7 @@ from sfumato.reports.public_sections import (
     public_search,
     public_snoopers,
     public_subgroups,
+    withheld,
 )
 from sfumato.reports.report import Report, Version
 from sfumato.reports.search_sections import choice_section, frontier_section, tried_section
@@ -114,8 +115,7 @@ def board_report(
     data = release.original if release is not None else None if search is None else search.data
     if publishable:
         sections = _publishable(view, release, asked, checked, scenarios, names)
-        secret = release is not None and release.recipe is not None and has_secret(release.recipe)
-        facts = public_facts(view, checked, names, secret)
+        facts = public_facts(view, checked, names, withheld(release))
     else:
         sections = _confidential(view, release, data, asked, checked, scenarios, names)
         facts = {
@@ -180,7 +180,7 @@ def _publishable(
     sections += [public_search(found)] if found is not None else []
     if release is not None:
         sections.append(public_recipe(release))
-        secret = release.recipe is not None and has_secret(release.recipe)
+        secret = withheld(release)
         sections += [public_checks(checked, secret)] if checked else []
         sections += [public_subgroups(checked, by)] if by and checked and not secret else []
     return [*sections, public_limits()]

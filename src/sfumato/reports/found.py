@@ -123,7 +123,7 @@ class Found:
     @property
     def secret(self) -> bool:
         """Whether the chosen recipe has, or may have, parameters that analysts must not be told."""
-        return self.recipe is None or has_secret(self.recipe)
+        return self.recipe is None or bool(secret_steps(self.recipe))
 
     def published(self) -> dict[str, Any]:
         """Return the chosen parameters that analysts may be told; none where that is not known."""
@@ -139,11 +139,6 @@ def _absent(row: Any, names: Sequence[str]) -> list[str]:
 def secret_steps(recipe: Recipe) -> set[str]:
     """Return the steps that have a parameter that analysts must not be told, set or left out of a published recipe."""
     return {path.partition(".")[0] for path, parameter in recipe.parameters().items() if not parameter.published}
-
-
-def has_secret(recipe: Recipe) -> bool:
-    """Whether a step has a parameter that analysts must not be told."""
-    return bool(secret_steps(recipe))
 
 
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:

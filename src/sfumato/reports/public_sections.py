@@ -4,7 +4,8 @@ Told: the columns of the released file, the steps and the parameters that analys
 examined and whether each is within its limits, utility to two digits. Not told: how large a risk is and what the limits are
 (they say how sure a match would be), what the snoopers were taken to know column by column, counts of records other than the
 release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed. Where a recipe has a
-parameter that must not be told, utility is told as pass or fail alone: a shift of all values, say, is read off the means.
+parameter that must not be told, or is not known, utility is told as pass or fail alone: a shift of all values, say, is read
+off the means.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from sfumato.rumap.choice import named
 
 _OWN = "another sort of risk"
 _GIVES_AWAY = "How much analysts keep is not told in numbers: that would give away a parameter that must not be known."
+_UNKNOWN = (
+    "How much analysts keep is not told in numbers: how the data were masked is not known here, so that such numbers might "
+    "give it away."
+)
 
 
 def rough(value: float) -> float:
@@ -150,7 +155,16 @@ def public_search(found: Found) -> Section:
     return Section("Methods tried", tuple(sentences), tuple(content))
 
 
-def public_checks(checked: Sequence[Checked], secret: bool) -> Section:
+def withheld(release: Release | None) -> str:
+    """Return why utility must not be told in numbers; empty if it may."""
+    if release is None:
+        return ""
+    if release.recipe is None:
+        return _UNKNOWN
+    return _GIVES_AWAY if secret_steps(release.recipe) else ""
+
+
+def public_checks(checked: Sequence[Checked], secret: str) -> Section:
     """Return whether each sort of risk is within its limits, and each utility to two digits unless that tells a `secret`."""
     rows = _by_sort(checked)
     content = []
@@ -166,7 +180,7 @@ def public_checks(checked: Sequence[Checked], secret: bool) -> Section:
         heads = ("utility", "what it is", "result" if secret else "value", "asked for")
         content.append(Table(heads, body, "What analysts keep; higher is more useful."))
     sentences = ["How large each risk is, and what the limits are, is for the review board alone."]
-    sentences += [_GIVES_AWAY] if secret and useful else []
+    sentences += [secret] if secret and useful else []
     return Section("Pass or fail", tuple(sentences), tuple(content))
 
 
@@ -207,7 +221,7 @@ def public_limits() -> Section:
     return Section("What was not examined", CANNOT_SEE)
 
 
-def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str], secret: bool) -> dict[str, Any]:
+def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str], secret: str) -> dict[str, Any]:
     """Return the numbers behind the publishable version: no more than its sections show."""
     risks = [{"sort": name, "within_limits": held} for name, _, held in _by_sort(checked)]
     utilities = [

@@ -240,22 +240,24 @@ def _fit(x: Numbers, y: Numbers, weights: Numbers | None, model: Model, formula:
 
 def _logistic(x: Numbers, y: Numbers, weights: Numbers | None, formula: str) -> tuple[Numbers, Numbers]:
     """Return the estimates and their covariance; with survey weights the linearised one (Binder 1983)."""
-    from sfumato.kernels.least_squares import information_inverse
+    from sfumato.kernels.least_squares import orthonormal
     from sfumato.kernels.logistic import logistic
 
-    scale = np.abs(x).max(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    z, w = x / scale, np.ones(len(x)) if weights is None else weights
-    found = logistic(lambda start, stop: z[start:stop], y, w, z.shape[1])
+    basis, w = orthonormal(x), np.ones(len(x)) if weights is None else weights
+    z = basis.columns
+    found = logistic(lambda start, stop: z[start:stop], y, w, z.shape[1], intercept=False)
     if np.abs(y - found.fitted).max() < 1e-4:
         raise NotApplicable(
             f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose another "
             "formula, or model='linear'."
         )
-    bread, estimable, _ = information_inverse(found.information)
+    values, vectors = np.linalg.eigh(found.information)
+    # one category's response may be told completely: its error is huge, not infinite
+    bread = (vectors / values.clip(min=1e-16 * values[-1])) @ vectors.T
     covariance = bread
     if weights is not None:
         scores = z * (w * (y - found.fitted))[:, None]
         covariance = bread @ (scores.T @ scores) @ bread * len(x) / (len(x) - 1)
-    estimates = np.where(estimable, found.coefficients, np.nan)
-    return estimates / scale, covariance / np.outer(scale, scale)
+    back = basis.back
+    estimates = np.where(basis.estimable, back @ found.coefficients, np.nan)
+    return estimates, back @ covariance @ back.T

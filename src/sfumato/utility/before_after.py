@@ -21,6 +21,7 @@ from sfumato.schema import Scale
 from sfumato.utility.cells import Coded, coded, shares, total_variation
 from sfumato.utility.compared import Numbers, weights_of
 from sfumato.utility.meanings import read_numbers
+from sfumato.utility.quantile import quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,8 +117,10 @@ def _described(x: Numbers, weights: Numbers) -> dict[str, float]:
         mean = float(np.average(x, weights=w))
         # n/(n - 1) of the number of records, whatever their weights add up to
         variance = float(np.average(np.square(x - mean), weights=w)) * len(x) / (len(x) - 1) if len(x) > 1 else np.nan
-    quartiles = np.quantile(x, list(QUARTILES.values()), weights=w, method="inverted_cdf")
-    return dict(zip(STATISTICS, (mean, np.sqrt(variance), *map(float, quartiles), gap), strict=True))
+    order = np.argsort(x)  # once for the three of them
+    alike = bool((w == w[0]).all())
+    quartiles = [quantile(x[order], share, None if alike else w[order]) for share in QUARTILES.values()]
+    return dict(zip(STATISTICS, (mean, np.sqrt(variance), *quartiles, gap), strict=True))
 
 
 def released_numbers(original: Microdata, data: Microdata, name: str) -> Numbers:

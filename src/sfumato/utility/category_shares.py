@@ -13,7 +13,7 @@ from sfumato.engines import Kind
 from sfumato.errors import SchemaError
 from sfumato.microdata import Microdata
 from sfumato.schema.hierarchy.base import label_of
-from sfumato.schema.hierarchy.interval import interval_bounds
+from sfumato.schema.hierarchy.interval import written_bounds
 from sfumato.utility.before_after import MISSING, Files, with_difference
 from sfumato.utility.compared import Numbers
 from sfumato.utility.leaves import distinct_pairs, paired_codes
@@ -114,7 +114,7 @@ def _by_intervals(values: Numbers, texts: Sequence[str], known: Iterable[str]) -
     found, held = list(texts), set(known)
     lost = np.array([text not in held for text in texts], bool)
     for label in sorted(held):
-        if (bounds := interval_bounds(label)) is not None and bounds[0] < bounds[1]:
+        if (bounds := written_bounds(label)) is not None and bounds[0] < bounds[1]:
             for i in np.flatnonzero(lost & (values >= bounds[0]) & (values <= bounds[1])).tolist():
                 found[i] = label
     return found

@@ -7,20 +7,20 @@ Tables of several columns are kept as the combinations that occur: the cross pro
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engines import Kind
-from sfumato.kernels.classes import classes, row_finder
+from sfumato.kernels.classes import classes
 from sfumato.microdata import Microdata
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy.base import label_of
 from sfumato.utility.bins import Binning, Bins, bins_of
 from sfumato.utility.covers import covered_values
+from sfumato.utility.label_cells import LabelCells, spread_amounts
 from sfumato.utility.meanings import column_numbers, read_numbers
 
 Numbers = NDArray[np.float64]
@@ -32,21 +32,12 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """For each cell one released label that covers it, and the share of that label's records that belongs there; (m,) each."""
-
-    label: Codes
-    share: Numbers
-
-
-@dataclass(frozen=True, eq=False)
 class Coded:
     """One column of both files: n original records in m cells, t released records with labels that mean cells."""
 
     cells: Codes
     labels: Codes
-    layers: tuple[Layer, ...]
-    """The first takes label i for cell i; further ones are there where labels cover several cells."""
+    meaning: LabelCells
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +59,7 @@ def coded(
     """
     if name not in released.engine.kinds:
         own = coded(original, original, name, weights, bins, binning)
-        return Coded(own.cells, np.full(len(released), len(own.layers[0].label), np.int32), own.layers)
+        return Coded(own.cells, np.full(len(released), own.meaning.count, np.int32), own.meaning)
     kind, ordered = original.kind(name), original.schema[name].scale is Scale.ORDERED
     if kind is Kind.DATE or (kind is Kind.NUMBER and ordered):  # numbers without an order are codes of categories
         return _numbers(original, released, name, weights, bins, binning)
@@ -79,13 +70,7 @@ def shares(columns: Sequence[Coded], weights: Numbers | None, released_weights: 
     """Return the table of some columns in both files: the shares of the cells that occur in the original."""
     cells, original = _occurring([c.cells for c in columns], weights)
     labels, amounts = _occurring([c.labels for c in columns], released_weights)
-    released, find = np.zeros(len(original)), row_finder(labels)
-    for layers in itertools.product(*(c.layers for c in columns)):
-        row = find([layer.label[cell] for layer, cell in zip(layers, cells, strict=True)])
-        part = np.where(row < 0, 0.0, amounts[row]) if len(amounts) else np.zeros(len(row))
-        for layer, cell in zip(layers, cells, strict=True):
-            part = part * layer.share[cell]
-        released += part
+    released = spread_amounts(cells, labels, amounts, [c.meaning for c in columns])
     elsewhere = 1.0 - float(released.sum())
     return Shares(original, released, elsewhere if elsewhere > _ROUNDING else 0.0)
 
@@ -145,8 +130,11 @@ def _numbers(
     reading = read_numbers(original, released, name, fixed.values)
     first = len(fixed) + 1  # the first label beyond those that are cells
     labels = np.where(reading.place < 0, _placed(fixed, reading.numbers), first + reading.place)
-    covered = {first + i: np.bincount(fixed.find(points) + 1) for i, points in enumerate(reading.spreads)}
-    return Coded(cells, labels.astype(np.int32), _layers(first, covered))
+    if not reading.spreads:
+        return Coded(cells, labels.astype(np.int32), LabelCells.none(first))
+    of = np.repeat(np.arange(len(reading.spreads)), [len(points) for points in reading.spreads])
+    found, times = np.unique(of * first + fixed.find(np.concatenate(reading.spreads)) + 1, return_counts=True)
+    return Coded(cells, *LabelCells.of(labels, first, first + found // first, found % first, times))
 
 
 def _placed(bins: Bins, x: Numbers) -> Codes:
@@ -159,30 +147,15 @@ def _categories(original: Microdata, released: Microdata, name: str) -> Coded:
     first = len(values) + 1
     cell = {label_of(value): i for i, value in enumerate(values, 1)}
     table = np.array([cell.get(label_of(label), -1) for label in labels] + [MISSING])
-    covered: dict[int, NDArray[np.int64]] = {}
+    covered: list[tuple[int, int]] = []
     if len(strange := np.flatnonzero(table < 0)):
         known = np.unique(codes[~before.missing(name)])
         hierarchies = original.schema[name].hierarchy, released.schema[name].hierarchy
         under = covered_values([values[i] for i in known], [labels[i] for i in strange], hierarchies)
         for i, places in zip(strange.tolist(), under, strict=True):
             table[i] = MISSING if places is None else first + i
-            if places:
-                covered[first + i] = np.bincount(known[places] + 1)
+            covered += [(first + i, int(known[place]) + 1) for place in places or ()]
     cells = np.where(before.missing(name), MISSING, codes + 1)
     given = np.where(after.missing(name), MISSING, table[theirs])
-    return Coded(cells.astype(np.int32), given.astype(np.int32), _layers(first, covered))
-
-
-def _layers(count: int, covered: Mapping[int, NDArray[np.int64]]) -> tuple[Layer, ...]:
-    """Return the layers of `count` cells: their own labels, then further labels with how often each covers each cell."""
-    layers = [Layer(np.arange(count, dtype=np.int32), np.ones(count))]
-    depth = np.zeros(count, np.int64)
-    for label, times in covered.items():
-        for cell in np.flatnonzero(times).tolist():
-            depth[cell] += 1
-            if depth[cell] == len(layers):
-                # a label that nobody has: one past the last
-                layers.append(Layer(np.full(count, max(covered) + 1, np.int32), np.zeros(count)))
-            layers[depth[cell]].label[cell] = label
-            layers[depth[cell]].share[cell] = times[cell] / times.sum()
-    return tuple(layers)
+    label, under_it = np.array(covered, np.int64).reshape(-1, 2).T
+    return Coded(cells.astype(np.int32), *LabelCells.of(given, first, label, under_it, np.ones(len(label), np.int64)))

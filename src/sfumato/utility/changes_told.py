@@ -72,7 +72,7 @@ def _numbers(frame: pd.DataFrame) -> Iterator[str]:
     if name and _factor(factors[name]) > NOTHING:
         yield (
             f"The standard deviation that changed most is that of {name}: {_from_to(found[name]['standard deviation'])} "
-            f"({100 * (factors[name] - 1):+.2g} %)."
+            f"({'+' if factors[name] > 1 else ''}{digits(100 * (factors[name] - 1), 2)} %)."
         )
 
 

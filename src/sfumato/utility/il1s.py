@@ -68,6 +68,7 @@ class IL1s(DirectMeasure):
         self._spreads(data, names)
         return self.learn(names=names)
 
+    @np.errstate(over="ignore", invalid="ignore")  # huge values are refused where the loss is
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare value by value."""
         original = outcome.original
@@ -133,9 +134,8 @@ def _losses(one: Release, name: str, of: Spread) -> tuple[Numbers, NDArray[np.bo
         paired = np.full(len(x), np.nan)
         paired[left] = y[right]
         y = paired
-    with np.errstate(over="ignore"):  # for the caller to refuse
-        losses: Numbers = np.abs(x - y)
-        losses /= scale
+    losses: Numbers = np.abs(x - y)
+    losses /= scale
     gone = np.isnan(y)
     if gone.any():
         gone &= ~np.isnan(x)

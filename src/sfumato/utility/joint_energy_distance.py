@@ -69,6 +69,7 @@ class JointEnergyDistance(DirectMeasure):
         """Return the compared columns, and the weights."""
         return looked_at(schema, self.over, self.weighted)
 
+    @np.errstate(over="ignore", invalid="ignore")  # huge values are refused where the loss is
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare the joint distributions."""
         check_files(outcome, self.weighted)
@@ -81,11 +82,9 @@ class JointEnergyDistance(DirectMeasure):
                 "fewer columns with `over`."
             )
         turns = self._directions(len(units))
-        each = [
-            _losses(before, _Records.of(original, d, units, self.weighted, within), turns) for d in outcome.implicates
-        ]
+        files = [_Records.of(original, d, units, self.weighted, within) for d in outcome.implicates]
+        each = [_losses(before, after, turns) for after in files]
         loss, low, high = np.mean(each, axis=0).tolist()
-        check_size(listing(units), high)
         return self.result(
             1.0 - loss,
             f"the joint energy distance of {listing(units, 6)} is {digits(loss)}",
@@ -121,21 +120,21 @@ class JointEnergyDistance(DirectMeasure):
 class _Records:
     """The complete records of a file in units of the original's columns, shape (r, k), and their weights."""
 
-    def __init__(self, points: Numbers, weights: Numbers | None, complete: float) -> None:
-        self.points, self.weights, self.complete = points, weights, complete
+    def __init__(self, names: Sequence[str], points: Numbers, weights: Numbers | None, complete: float) -> None:
+        self.names, self.points, self.weights, self.complete = names, points, weights, complete
 
     @classmethod
     def of(
         cls, original: Microdata, data: Microdata, units: dict[str, float], weighted: bool, generator: Generator
     ) -> _Records:
-        with np.errstate(over="ignore"):  # for the caller to refuse
-            columns = [_numbers(original, data, name, generator) / unit for name, unit in units.items()]
+        columns = [_numbers(original, data, name, generator) / unit for name, unit in units.items()]
         points = np.column_stack(columns)
         whole = np.flatnonzero(~np.isnan(points).any(axis=1))
         weights = weights_of(data, weighted)
         if weights is None:
-            return cls(points[whole], None, len(whole) / max(len(points), 1))
-        return cls(points[whole], weights[whole], float(weights[whole].sum() / weights.sum()) if len(whole) else 0.0)
+            return cls(list(units), points[whole], None, len(whole) / max(len(points), 1))
+        share = float(weights[whole].sum() / weights.sum()) if len(whole) else 0.0
+        return cls(list(units), points[whole], weights[whole], share)
 
 
 def _numbers(original: Microdata, data: Microdata, name: str, generator: Generator) -> Numbers:
@@ -155,13 +154,13 @@ def _losses(before: _Records, after: _Records, turns: Sequence[Numbers]) -> tupl
     """Return the loss and the ends of its interval."""
     if not after.complete:
         return 1.0, 1.0, 1.0
-    with np.errstate(over="ignore", invalid="ignore"):  # huge values: for the caller to refuse
-        squares = np.array([_square(before, after, turn) for turn in turns])
+    squares = np.array([_square(before, after, turn) for turn in turns])
     mean, half = float(squares.mean()), 0.0
     if len(squares) > 1:
         from scipy.stats import t
 
         half = float(t.ppf(0.5 + LEVEL / 2, len(squares) - 1) * squares.std(ddof=1) / math.sqrt(len(squares)))
+    check_size(listing(after.names), mean + half)
     kept = min(after.complete / before.complete, 1.0)
     ends = np.sqrt(np.maximum([mean, mean - half, mean + half], 0.0))
     loss, low, high = with_gaps(ends, np.full(3, kept)).tolist()

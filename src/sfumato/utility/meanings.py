@@ -19,7 +19,7 @@ from sfumato.microdata import Batch, Microdata, missing_of
 from sfumato.schema import Attribute
 from sfumato.schema.hierarchy import ROOT, Hierarchy, TreeHierarchy
 from sfumato.schema.hierarchy.date import date_bounds
-from sfumato.schema.hierarchy.interval import interval_bounds
+from sfumato.schema.hierarchy.interval import interval_bounds, written_bounds
 
 Numbers = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def _meaning(
     label: str, attributes: tuple[Attribute, Attribute], kind: Kind, scale: _Scale
 ) -> Sequence[float] | Numbers:
     """Return the numbers that a label stands for, each as much as the others; none if it says nothing about them."""
-    bounds = (date_bounds if kind is Kind.DATE else interval_bounds)(label)
+    bounds = (date_bounds if kind is Kind.DATE else written_bounds)(label)
     if bounds is not None:
         return _between(*bounds, scale)
     for attribute in attributes:

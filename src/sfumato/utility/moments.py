@@ -2,7 +2,7 @@
 
 A mean and a variance are over a column's own values; a covariance and a correlation are over the records that have both columns
 (pairwise), in each file by itself, so nothing has to be paired. All are in the units of the original's columns: mean 0 and
-standard deviation 1. What was suppressed loses: see `with_gaps`.
+standard deviation 1 (but ranks stay ranks). What was suppressed loses: see `with_gaps`.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ class Before:
             )
         mean = np.array([spreads[n].mean for n in names])
         sd = np.sqrt(np.array([spreads[n].variance for n in names]))
+        if ranks:  # which have a unit of their own
+            mean, sd = np.zeros(len(names)), np.ones(len(names))
         moments = _moments([data.numbers(n) for n in names], weights, ranks).standardised(mean, sd)
         return cls(data, names, mean, sd, moments, ranks)
 

@@ -97,7 +97,7 @@ class ReleaseSummary:
             caption = _most("Two-way tables", len(rows), len(self.tables))
             made.append(Table(("table", "records that would have to change cell"), tuple(rows), caption))
         if len(top := _changed_rows(self.correlations).head(PAIRS)):
-            rows = [(f"{one} and {two}", *(f"{v:+.3f}" for v in more)) for one, two, *more in _rows(top)]
+            rows = [(f"{one} and {two}", *map(_signed, more)) for one, two, *more in _rows(top)]
             caption = _most("Correlations", len(rows), len(self.correlations))
             made.append(Table(("columns", "before", "after", "difference"), tuple(rows), caption))
         return tuple(made)
@@ -229,6 +229,10 @@ def percent(share: float) -> str:
 def points(difference: float) -> str:
     """Return a difference of shares in percentage points, with its sign."""
     return "–" if np.isnan(difference) else f"{100 * difference:+.1f}"
+
+
+def _signed(correlation: float) -> str:
+    return "–" if np.isnan(correlation) else f"{correlation:+.3f}"
 
 
 def _arrow(before: float, after: float, share: bool) -> str:

@@ -37,9 +37,9 @@ class TableDistance(DirectMeasure):
 
     A table has the share of the records in each combination of values; missing is a value. The distance of two tables is half
     the sum of the absolute differences (total variation), the Hellinger distance, or the whole sum divided by how many cells
-    the original fills (2 at least): the mean difference of a cell. Numbers and dates are sorted into bins that are fixed from the original. Values released as broader
-    categories or intervals are spread evenly over what they cover. In a table with a column that was not released no record is
-    in a cell of the original. Only combinations that occur are kept.
+    the original fills (2 at least): the mean difference of a cell. Numbers and dates are sorted into bins that are fixed from
+    the original. Values released as broader categories or intervals are spread evenly over what they cover. In a table with a
+    column that was not released no record is in a cell of the original. Only combinations that occur are kept.
     """
 
     side: ClassVar[Side] = Side.UTILITY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,13 @@ class Spread:
         return cls(math.sqrt(total / freedom), freedom, log)
 
 
+@lru_cache(maxsize=None)
+def _student(freedom: int, level: float) -> float:
+    from scipy.special import stdtrit  # a search asks thousands of times; scipy.stats is slow at that
+
+    return float(stdtrit(freedom, level))
+
+
 def release_limit(values: Numbers, spread: Spread | None = None, level: float = LEVEL) -> float:
     """Return the value below which a further release stays with probability `level`.
 
@@ -50,8 +58,6 @@ def release_limit(values: Numbers, spread: Spread | None = None, level: float = 
     values are positive. `spread` is a standard deviation pooled over other points, for when m is small. Infinite where one
     release alone says nothing of how much they differ.
     """
-    from scipy.stats import t
-
     if not len(values) or np.isnan(values).any():
         return math.nan
     if not np.isfinite(values).all():
@@ -60,7 +66,7 @@ def release_limit(values: Numbers, spread: Spread | None = None, level: float = 
     known = spread if spread is not None and spread.freedom > own.freedom else own
     if not known.freedom:
         return math.inf
-    half = float(t.ppf(level, known.freedom)) * math.sqrt(1 + 1 / len(values))
+    half = _student(known.freedom, level) * math.sqrt(1 + 1 / len(values))
     if known.log and (values > 0).all():
         return float(np.exp(np.log(values).mean() + half * known.sd))
     sd = known.sd * abs(float(values.mean())) if known.log else known.sd

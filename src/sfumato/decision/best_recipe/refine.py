@@ -55,7 +55,7 @@ def propose(
     candidates = _candidates(family, centre, reach, generator)
     tried = {str(family.settings(p)) for p in points}
     x = np.array(points)
-    apart = [float(np.abs(x - np.array(c)).max(axis=1).min()) for c in candidates]
+    apart = np.abs(np.array(candidates)[:, None, :] - x[None, :, :]).max(axis=2).min(axis=1)
     fresh = [
         c for c, far in zip(candidates, apart, strict=True)
         if far > reach.radius / 12 and str(family.settings(c)) not in tried

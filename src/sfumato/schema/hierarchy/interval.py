@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 
 _INTERVAL = re.compile(r"\[\s*(?P<low>[^,\s]+)\s*,\s*(?P<high>[^,\s]+)\s*\)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_BRACKETS = re.compile(r"(?P<left>[\[(])\s*(?P<low>[^,\s]+)\s*,\s*(?P<high>[^,\s]+)\s*(?P<right>[\])])")
 _LARGEST = 1e15  # beyond it, a float no longer tells neighbouring numbers apart
 _OPEN = re.compile(r"(?P<sign><|≥|>=)\s*(?P<edge>\S+)")
 
@@ -230,6 +231,25 @@ def interval_bounds(value: object) -> tuple[float, float] | None:
     if (bounds := _read_label(value)) is None:
         return None
     return float(bounds[0]), bounds[1] if math.isinf(bounds[1]) else math.nextafter(bounds[1], -math.inf)
+
+
+def written_bounds(value: object) -> tuple[float, float] | None:
+    """Return the same of a label in the way of any program: pandas and R cut numbers into "(30, 40]".
+
+    >>> written_bounds("(30, 40]")[1], written_bounds("[0, inf]"), written_bounds("[30, 40)") == interval_bounds("[30, 40)")
+    (40.0, (0.0, inf), True)
+    """
+    if (bounds := interval_bounds(value)) is not None or not isinstance(value, str):
+        return bounds
+    if (match := _BRACKETS.fullmatch(value.strip())) is None:
+        return None
+    try:
+        low, high = float(match["low"]), float(match["high"])
+    except ValueError:
+        return None
+    low = math.nextafter(low, math.inf) if match["left"] == "(" and math.isfinite(low) else low
+    high = math.nextafter(high, -math.inf) if match["right"] == ")" and math.isfinite(high) else high
+    return (low, high) if low <= high else None
 
 
 def _number(value: object) -> int | float | None:
