@@ -86,7 +86,7 @@ KINDS = {
     "Swapping and randomisation": "rank_swap data_swap pram shuffle",
     "Simulation": "gadp normal_synthesis full_normal_synthesis copula_synthesis",
     "Matrix masks": "matrix_mask aggregate_records random_aggregation multiply_records aggregate_columns "
-    "multiply_columns displace",
+    "multiply_columns displace structured_noise",
     "No masking": "identity",
 }
 """The masks that come with sfumato, as docs/masks/index.md has them."""

@@ -13,6 +13,11 @@ from sfumato.decision.best_recipe.space import Family
 from sfumato.decision.best_recipe.trials import Look
 
 _ROUNDS = 4
+"""So often a family is masked again in full, at points ever nearer to its threshold."""
+_BACK = 6
+"""So often more where none of these was safe, each time stepping further back."""
+_FAMILIES = 3
+"""So many families are confirmed; further ones only while none has a safe point."""
 _FURTHER = 4
 _CLOSE = 0.01
 """A limit this near below its threshold, as a share of it, is near enough."""
@@ -37,8 +42,10 @@ class Finals:
     tell: Callable[[Look], None] = lambda look: None
 
     def run(self, families: Sequence[Family]) -> Confirmed | None:
-        """Return the most useful point that is safe under fresh seeds; None if no family has one."""
-        for family in families:
+        """Return the most useful point that is safe under fresh seeds; None if no family has one. The best family first."""
+        for number, family in enumerate(families):
+            if number >= _FAMILIES and self.best is not None:
+                break
             if self._worth(family):
                 self._settle(family)
         return self.best
@@ -70,11 +77,13 @@ class Finals:
         """Confirm a family's best point; step back where its risk does not hold, and forward where it leaves room.
 
         What the search saw of a point and what fresh seeds show differ by a factor; the next point is chosen by what the
-        search saw, with the threshold moved by that factor.
+        search saw, with the threshold moved by that factor, as all points confirmed so far show it. A limit is itself known
+        only so well (its noise): points nearer to the threshold than that are not told apart by trying again, since the
+        luckiest of many tries would not hold what it says.
         """
-        race, moved = self.race, 1.0
+        race, moved, shifts = self.race, 1.0, list[float]()
         tried: set[str] = set()
-        for attempt in range(_ROUNDS):
+        for attempt in range(_ROUNDS + _BACK):
             found = race.best(family, self.records, moved)
             if found is None or not found[0].safe or str(found[1].settings) in tried:
                 return
@@ -86,8 +95,14 @@ class Finals:
             fresh = Confirmed(look, race.judge.verdict(look, own=True))
             self.confirmed.append(fresh)
             self.tell(look)
-            if -_CLOSE <= fresh.standing.excess <= 0 or not family.axes:
+            noise = race.judge.noise(look)
+            held = fresh.standing.safe or any(c.standing.safe for c in self.confirmed if c.look.family is family)
+            if -max(_CLOSE, noise) <= fresh.standing.excess <= 0 or not family.axes:
                 return
-            moved = math.exp(seen.excess - fresh.standing.excess - _CLOSE / 3)
+            if attempt >= _ROUNDS - 1 and held:
+                return
+            shifts.append(fresh.standing.excess - seen.excess)
+            behind = max(0, attempt + 2 - _ROUNDS)  # nothing held so far: step back in earnest
+            moved = math.exp(-sum(shifts) / len(shifts) - _CLOSE / 3 - noise * (0.5 + behind))
             race.reaches[family.name] = Reach(0.06)
             race.refine(family, self.records, _FURTHER, moved=moved)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Measure, Side
-from sfumato.decision.best_recipe.limits import Spread, release_limit
+from sfumato.decision.best_recipe.limits import Spread, limit_noise, release_limit
 from sfumato.decision.best_recipe.scenarios import Against
 from sfumato.decision.best_recipe.trials import Look
 from sfumato.errors import ParameterError, listing, unknown_name
@@ -64,6 +64,11 @@ class Judge:
         """Return the risk below which 95 % of the releases at this point stay; from its `own` releases alone, if asked for."""
         spread = None if own else self.spreads.get((look.family.name, look.records, measure))
         return release_limit(look.values(measure, self.measures), spread)
+
+    def noise(self, look: Look) -> float:
+        """Return the standard error of the logarithm of a point's worst limit, as its own releases give it."""
+        worst = max(self.thresholds, key=lambda i: excess_of(self.limit(look, i, own=True), self.thresholds[i]))
+        return limit_noise(look.values(worst, self.measures))
 
     def verdict(
         self, look: Look, moved: float = 1.0, calibrated: Mapping[int, float] | None = None, own: bool = False

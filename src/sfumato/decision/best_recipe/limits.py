@@ -71,3 +71,16 @@ def release_limit(values: Numbers, spread: Spread | None = None, level: float = 
         return float(np.exp(np.log(values).mean() + half * known.sd))
     sd = known.sd * abs(float(values.mean())) if known.log else known.sd
     return float(values.mean() + half * sd)
+
+
+def limit_noise(values: Numbers, level: float = LEVEL) -> float:
+    """Return about how well the logarithm of `release_limit` is known from m releases: s √(1/m + t²/(2(m - 1))).
+
+    The two terms are the variances of the mean and of t times the standard deviation under the normal model. 0 where the limit
+    is not a positive number.
+    """
+    m, own, limit = len(values), Spread.pooled([values]), release_limit(values, level=level)
+    if m < 2 or not 0 < limit < math.inf:
+        return 0.0
+    relative = own.sd if own.log else own.sd / limit
+    return relative * math.sqrt(1 / m + _student(m - 1, level) ** 2 / (2 * (m - 1)))

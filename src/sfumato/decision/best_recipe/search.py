@@ -151,7 +151,7 @@ class _Search:
         if not left:
             raise NotApplicable(self._nothing())
         finals = self._finals(left)
-        winner = finals.run(self._ranked(left, 3))
+        winner = finals.run(self._ranked(left, len(left)))
         return self._result(left, finals, winner)
 
     def _stage(self, left: list[Family], records: int, number: int, scale: Mapping[int, float]) -> list[Family]:
