@@ -315,6 +315,43 @@ def test_a_column_named_like_those_to_be_made_is_not_overwritten() -> None:
     assert best.apply(Microdata(frame, schema), Draws(1)).masked.schema.names() == ("m1", "m_1", "m_2")
 
 
+def test_other_columns_of_the_file_are_told_to_explain_more() -> None:
+    """The spy regresses on the released columns and on those that the mask does not name."""
+    data = teachers(2_000)
+    best = best_mask(data, "income", 0.05, columns=["salary"])
+    assert best.others == ("age", "experience")
+    masked = best.apply(data, Draws(1)).masked
+    names = [n for n in masked.schema.names() if n in ("salary", "m1", "age", "experience")]
+    expected = r_squared(data.numbers("income"), [masked.numbers(n) for n in names])
+    assert best.with_others == pytest.approx(expected, abs=1e-6 if best.noise is None else 0.02)
+    assert expected > 0.05
+    assert "Together with age, experience, released as they are" in best.words
+    assert "mask them too" in best.words
+    whole = best_mask(data, "income", 0.05, columns=COLUMNS)
+    assert (whole.others, whole.with_others) == ((), None)
+    assert "released as they are" not in whole.words
+    loose = best_mask(data, "income", 0.9, columns=["salary"])
+    assert loose.with_others is not None
+    assert "still less than τ" in loose.words
+
+
+def test_other_columns_that_no_record_has_leave_open_what_they_explain() -> None:
+    data = teachers(300)
+    frame = pa.table({**{n: data.numbers(n) for n in (*COLUMNS, "income")}, "gone": np.full(300, np.nan)})
+    schema = Schema(tuple(Attribute(n, "confidential") for n in frame.column_names))  # type: ignore[arg-type]
+    best = best_mask(Microdata(frame, schema), "income", 0.05, columns=COLUMNS)
+    assert (best.others, best.with_others) == (("gone",), None)
+    assert "too few records have all columns" in best.words
+
+
+def test_functionals_that_cannot_be_optimised_are_refused_with_their_reason() -> None:
+    S = joint(3, 2, 1)
+    with pytest.raises(ParameterError, match="even if another is disclosed completely"):
+        best_mask(S, ["y0", "y1"], 0.1, functional="determinant")
+    with pytest.raises(ParameterError, match="can be judged"):
+        best_mask(S, ["y0", "y1"], 0.1, functional="log-determinant")
+
+
 def test_without_columns_every_confidential_number_but_the_targets_is_released() -> None:
     assert best_mask(teachers(300), "income", 0.2).columns == ("salary",)
 
@@ -329,7 +366,7 @@ def test_without_columns_every_confidential_number_but_the_targets_is_released()
         ({"tau": -1.0}, "tau is -1"),
         ({"tau": float("nan")}, "must be a number"),
         ({"tau": float("inf")}, "above 0, and finite"),
-        ({"functional": "determinant"}, "functional must be"),
+        ({"functional": "tracee"}, "Did you mean 'trace'"),
         ({"kind": "records"}, "kind must be"),
         ({"columns": ["x0", "z"]}, "'z' is not in"),
         ({"columns": ["x0", "x0"]}, "none twice"),

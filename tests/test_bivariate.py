@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -128,7 +130,23 @@ def test_an_unconstrained_best_that_discloses_exactly_tau_is_not_attained() -> N
     assert not best.attained
     assert best.a == pytest.approx(1)
     assert best.kept == pytest.approx(1.5)
-    assert best_bivariate(0.5, 0.5, 0.25, math.nextafter(tau, 1)).attained
+    assert best_bivariate(0.5, 0.5, 0.25, tau * (1 + 1e-8)).attained
+
+
+def test_what_discloses_exactly_tau_is_not_attained_however_the_decimals_are_rounded() -> None:
+    """In exact fractions (ρ₁ + ρ₂)²/(2(1 + ρ)) = τ, where floating point may come out a hair below τ."""
+    tried = 0
+    for r, a, b in itertools.product(range(1, 10), range(-9, 10), range(-9, 10)):
+        rho, rho1, rho2 = (Fraction(k, 10) for k in (r, a, b))
+        tau = (rho1 + rho2) ** 2 / (2 + 2 * rho)
+        if 1 - rho**2 - rho1**2 - rho2**2 + 2 * rho * rho1 * rho2 < 0 or not tau or (10_000 * tau).denominator > 1:
+            continue
+        tried += 1
+        best = best_bivariate(r / 10, a / 10, b / 10, float(tau))
+        assert not best.attained
+        assert best.kept == pytest.approx(1 + r / 10)
+        assert best.inside().disclosed < float(tau)
+    assert tried > 300
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -185,6 +185,18 @@ def test_dates_of_every_kind_are_days_since_1970(kind: Any) -> None:
 # -- missing values
 
 
+@pytest.mark.parametrize("spelt", [["true", "false", "true", None], ["TRUE", "False", "TRUE", None], [1, 0, 1, None]])
+def test_true_and_false_are_the_same_however_a_file_spells_them(spelt: Any) -> None:
+    one, two = microdata(a=[True, False, True, None]), microdata(a=spelt)
+    for before, after in ((one, two), (two, one)):
+        assert loss(TotalVariation(), before, after) == 0
+    wrong = microdata(a=[False, False, True, None])
+    assert loss(TotalVariation(), two, wrong) == 0.25
+    numbers = microdata({"a": {"scale": "ordered"}}, a=[1, 0, 1, None])
+    assert loss(TotalVariation(), numbers, one) == 0
+    assert loss(TotalVariation(), numbers, wrong) == 0.25
+
+
 @pytest.mark.parametrize("measure", MEASURES)
 def test_suppressed_values_are_a_category_that_the_original_does_not_have(measure: Any) -> None:
     g = np.random.default_rng(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -137,6 +138,19 @@ def test_the_functionals_are_those_of_the_definition() -> None:
     assert of_remaining("trace", yy, left) == pytest.approx(np.trace(left))
     assert of_remaining("largest eigenvalue", yy, left) == pytest.approx(1 / np.linalg.norm(np.linalg.inv(left), 2))
     assert of_remaining("log-determinant", yy, left) == pytest.approx(np.log(np.linalg.det(left)))
+    assert of_explained("each target", yy, G) == G.diagonal().max()
+    assert of_remaining("each target", yy, left) == left.diagonal().min()
+
+
+def test_each_target_by_itself_is_its_squared_multiple_correlation() -> None:
+    yy, yx, xx = joint(3, 2, seed=9)
+    G, left = explained(yx, xx), conditional_variance(yy, yx, xx)
+    each = [yx[j] @ np.linalg.solve(xx, yx[j]) / yy[j, j] for j in range(3)]
+    assert judge_explained(yy, G, 0.5, "each target", relative=True).value == pytest.approx(max(each))
+    assert judge_left(yy, left, 0.5, "each target", relative=True).value == pytest.approx(1 - max(each))
+    # a target that was known beforehand counts for nothing
+    yy[0], yy[:, 0], G[0], G[:, 0], left[0], left[:, 0] = [0.0] * 6
+    assert judge_left(yy, left, 0.5, "each target", relative=True).value == pytest.approx(1 - max(each[1:]))
 
 
 def test_the_fall_of_the_log_determinant_is_twice_the_mutual_information_of_normal_variables() -> None:
@@ -344,6 +358,21 @@ def test_noise_that_is_not_normal_is_bounded_as_if_it_were_revealed() -> None:
     assert coin.explained[0, 0] == pytest.approx(0.36 / 101)
     assert coin.at_most == pytest.approx(0.36)
     assert not coin.exact
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: conditional_variance("a", [1.0], [1.0]),
+        lambda: InferentialDisclosure([[1.0], [1.0, 2.0]], [0.5, 0.3], np.eye(2)),
+        lambda: InferentialDisclosure(1.0, [0.5, 0.3], np.eye(2), mean="x"),
+        lambda: InferentialDisclosure(1.0, [0.5, 0.3], np.eye(2)).after(B="x"),
+        lambda: RandomMatrix.over(["x"]),
+    ],
+)
+def test_what_holds_no_numbers_is_refused_with_a_sentence(call: Callable[[], object]) -> None:
+    with pytest.raises(ParameterError, match="must be numbers"):
+        call()
 
 
 def test_random_matrices_that_cannot_be_are_refused() -> None:

@@ -19,7 +19,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import CopulaSynthesis, IndependentNoise, KimNoise, Sample, SuppressColumns
 from sfumato.microdata import Microdata
 from sfumato.rumap import NormalPopulation
-from sfumato.utility import CorrelationsKept, CovariancesKept, MeansKept, SpreadsKept
+from sfumato.utility import CorrelationsKept, CovariancesKept, IL1s, MeansKept, SpreadsKept
 from sfumato.utility.moments import MomentMeasure, with_gaps
 from tests.two_files import exact, file_of, numbers, release
 
@@ -350,3 +350,13 @@ def test_spearmans_correlations_are_those_of_ranks() -> None:
     copies = [file_of(np.repeat(z, w, axis=0)) for z in (x, y)]
     weighted = loss(CorrelationsKept(method="spearman", weighted=True), file_of(x, w), file_of(y, w))
     assert weighted == pytest.approx(loss(ranks, *copies))
+
+
+@pytest.mark.parametrize("measure", [MeansKept, SpreadsKept, CovariancesKept, CorrelationsKept, IL1s])
+def test_no_column_is_the_worst_of_a_file_that_was_not_changed(measure: Any) -> None:
+    data = numbers(x=[1.0, 2.0, 4.0], y=[3.0, 1.0, 5.0], z=[0.0, 2.0, 1.0])
+    assert "most for" not in measure().score(release(data, data)).words
+    assert (
+        "most for"
+        in measure().score(release(data, numbers(x=[1.0, 2.0, 5.0], y=[3.0, 1.0, 5.0], z=[0.0, 2.0, 1.0]))).words
+    )

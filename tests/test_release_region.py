@@ -116,8 +116,20 @@ def test_the_picture_holds_the_outlines_and_the_cases_in_correlations() -> None:
         (lambda: ReleaseRegion(np.eye(20), 0.5).safe_limit(), "at most 16"),
         (lambda: ReleaseRegion(np.eye(3), 0.5).picture({"a": (0, 0, 0)}), "two attributes"),
         (lambda: ReleaseRegion(np.ones((2, 2)), 0.5).picture({"a": (0, 0)}), "say the same"),
+        (lambda: ReleaseRegion(np.ones((2, 2)), 0.5).explained([0.5, 0.4]), "does not vary"),
+        (lambda: pair(0.0).picture({}), "at least one case"),
+        (lambda: pair(0.0).accepts_each([np.nan, 0.1]), "missing or infinite"),
+        (lambda: pair(0.0).accepts(["a", "b"]), "must be numbers"),
     ],
 )
 def test_what_makes_no_region_is_refused(call: object, says: str) -> None:
     with pytest.raises(ParameterError, match=says):
         call()  # type: ignore[operator]
+
+
+def test_only_covariances_that_some_target_has_are_possible() -> None:
+    """If X₁ = X₂, every target has the same covariance with both; a target has none with what does not vary."""
+    same, still = ReleaseRegion(np.ones((2, 2)), 0.5), ReleaseRegion(np.diag([1.0, 0.0]), 0.5)
+    assert same.possible([[0.5, 0.5], [0.5, -0.5], [1.1, 1.1]]).tolist() == [True, False, False]
+    assert still.possible([[0.5, 0.0], [0.5, 0.1]]).tolist() == [True, False]
+    assert pair(0.0).possible([[0.7, 0.7], [0.8, 0.8]]).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""Measures by subgroup: which records belong to a group, and that the parts are measured as files of their own."""
+"""Measures by subgroup: which records belong to a group, and what is measured of the parts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from small_files import in_pieces
 
-from sfumato import Draws, KimNoise, Microdata, Release, Schema
+from sfumato import AttributeRisk, Draws, KAnonymity, KimNoise, Microdata, Release, Schema, Snooper
 from sfumato.contract import Recipe, subgroups
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable
 from sfumato.masks import PRAM, FullNormalSynthesis, RandomOrder, SuppressRecords
+from sfumato.risk import DistanceLinkage, Reidentification, UnsafeCombinations
 from sfumato.schema import Attribute
 from sfumato.utility import VarianceKept
 
@@ -124,3 +125,50 @@ def test_a_file_elsewhere_is_fetched_once_whatever_the_number_of_groups(monkeypa
     parts = list(subgroups(release, "region"))
     assert len(parts) > 2
     assert sum(columns > 5 for columns in fetched) == 2  # the original and the release
+
+
+def test_the_risk_of_a_subgroup_is_that_of_its_records_in_the_whole_file() -> None:
+    g = np.random.default_rng(11)
+    frame = pd.DataFrame({
+        "place": g.choice(["a", "b", "c"], 300), "age": g.integers(20, 60, 300), "sex": g.choice(["f", "m"], 300),
+        "pay": g.normal(50, 9, 300),
+    }).sample(frac=1, random_state=3)  # fmt: skip
+    keys = Schema((
+        Attribute("place", "other", "unordered"), Attribute("age", "key"), Attribute("sex", "key", "unordered"),  # type: ignore[arg-type]
+        Attribute("pay", "confidential"),  # type: ignore[arg-type]
+    ))  # fmt: skip
+    release = (KimNoise(columns="pay") >> RandomOrder()).apply(Microdata(frame, keys), Draws(3))
+    alike = frame.groupby(["age", "sex"])["pay"].transform("size")  # in the whole file, whatever the place
+    assert KAnonymity(k=4).score_by(release, "place").groups == pytest.approx(
+        (alike < 4).groupby(frame["place"]).mean().to_dict()
+    )
+    assert Reidentification().score_by(release, "place").groups == pytest.approx(
+        (1 / alike).groupby(frame["place"]).mean().to_dict()
+    )
+    largest = Reidentification(summary="largest").score_by(release, "place").groups
+    assert largest == pytest.approx((1 / alike).groupby(frame["place"]).max().to_dict())
+    x, y = release.pair("pay")
+    places = release.original.batch(["place"]).column("place").arrow.to_pylist()
+    error = pd.Series((x - y) ** 2).groupby(pd.Series(places)).mean()
+    assert AttributeRisk("pay").score_by(release, "place").groups == pytest.approx((1 / error).to_dict())
+
+
+def test_the_risks_of_subgroups_average_to_that_of_the_file() -> None:
+    data = teachers(700)
+    release = KimNoise(columns="salary", lambda2=0.3).apply(data, Draws(3))
+    known = Snooper(keys=("age", "sex"))
+    share = pd.Series(data.batch(["region"]).column("region").arrow.to_pylist()).value_counts(normalize=True)
+    for measure in (KAnonymity(k=15), Reidentification(), DistanceLinkage(), UnsafeCombinations()):
+        score = measure.score_by(release, "region", known)
+        assert sum(share[name] * value for name, value in score.groups.items()) == pytest.approx(score.value)
+
+
+def test_risks_of_records_that_were_not_released_or_are_not_aligned() -> None:
+    frame = pd.DataFrame({"place": ["a", "a", "b", "b"], "pay": [1.0, 2, 30, 40]})
+    data = Microdata(frame, SCHEMA)
+    dropped = Recipe.of(SuppressRecords("pay > 10")).apply(data, Draws(1))
+    groups = KAnonymity(k=3).score_by(dropped, "place").groups
+    assert groups["a"] == 1  # two match on place, fewer than three
+    assert math.isnan(groups["b"])
+    alone = KAnonymity(k=3).score_by(Release.of(data, data), "place").groups  # nobody knows whose record is whose
+    assert alone == {"a": 1.0, "b": 1.0}

@@ -633,6 +633,8 @@ def test_a_measure_scores_a_release(measure: Measure, release: Release) -> None:
     assert_score(score, measure)
     if score.records is not None:
         assert len(score.records) == len(release.original)
+        of_all = measure.of_records(score.records[~np.isnan(score.records)])
+        assert of_all is None or of_all == pytest.approx(score.value, rel=1e-9)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

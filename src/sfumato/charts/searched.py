@@ -18,8 +18,8 @@ _COLUMNS = (
     "threshold", "meets", "chosen", "probability",
 )  # fmt: skip
 """Columns of `SearchResult.frame`; every other is a parameter,"""
-_UNMASKED = "unmasked"
-"""but for this one, which it may have: a utility's value for the file as it is."""
+_UNMASKED, _CONFIRMED = "unmasked", "confirmed"
+"""but for these, which it may have: a utility's value for the file as it is, and of how many fresh releases the limit is."""
 COMBINED = "smallest share of the utilities"
 """What is maximised where several utilities count: the least of their shares of the unmasked file's."""
 
@@ -104,7 +104,7 @@ class Searched:
         for name in _COLUMNS:
             if name not in have:
                 raise ParameterError(unknown_name("column", name, have, "the search's frame"))
-        parameters = tuple(name for name in have if name not in (*_COLUMNS, _UNMASKED))
+        parameters = tuple(name for name in have if name not in (*_COLUMNS, _UNMASKED, _CONFIRMED))
         rows: dict[int, list[Mapping[Any, Any]]] = {}
         thresholds: dict[str, float] = {}
         unmasked: dict[str, float] = {}

@@ -84,7 +84,7 @@ def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) ->
     for text in given or ():
         path, value = pair(text, "--set", "noise.lambda2=0.15")
         path = full_path(path, found)
-        changes[path] = convert(known.get(_parameter(path)), value)
+        changes[path] = convert(known.get(parameter_path(path)), value)
     return found.with_(changes)
 
 
@@ -94,7 +94,8 @@ def full_path(path: str, recipe: Recipe) -> str:
     return steps[0] if len(steps) == 1 else path
 
 
-def _parameter(path: str) -> str:
+def parameter_path(path: str) -> str:
+    """Return "step.parameter" of "step.parameter.column"."""
     return ".".join(path.split(".")[:2])
 
 
@@ -107,7 +108,7 @@ def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
     for text in over:
         name, sign, values = text.partition("=")
         path = full_path(name.strip(), recipe)
-        parameter = known.get(_parameter(path))
+        parameter = known.get(parameter_path(path))
         if parameter is None:
             raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
         if not parameter.numeric:
@@ -199,56 +200,6 @@ def thresholds(
         raise ParameterError(
             f"{option} gives no threshold for {listing(absent)}; write {option} COLUMN=VALUE for each."
         )
-    return found
-
-
-def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str, Recipe]:
-    """Return the recipes to search, by name: masks with their parameters after a semicolon, and recipe files."""
-    from sfumato.cli.load import toml_file
-    from sfumato.contract import Recipe, find
-
-    found: dict[str, Recipe] = {}
-    for text in masks or ():
-        name, _, rest = text.partition(";")
-        cls = find("mask", name.strip())
-        mask = cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--mask"))
-        found[text.strip() if name.strip() in found else name.strip()] = mask.as_recipe()  # type: ignore[attr-defined]
-    for path in recipes or ():
-        found[path.stem] = toml_file("recipe", path, Recipe.read)
-    if not found:
-        raise Misuse("name what to try: --mask kim_noise --mask mdav, or recipe files (--recipe).")
-    return found
-
-
-def axes(over: Iterable[str]) -> dict[str, Any]:
-    """Return what a search looks at: step.parameter=LOW:HIGH is a range, step.parameter=A,B,C a list of values."""
-    found: dict[str, Any] = {}
-    for text in over:
-        path, values = pair(text, "--over", "kim_noise.lambda2=0.01:1")
-        parts = values.split(":")
-        ends = [number(part) for part in parts]
-        if len(parts) == 2 and all(isinstance(end, float) for end in ends):
-            found[path] = tuple(ends)
-        elif len(parts) == 1:
-            found[path] = [number(part.strip()) for part in values.split(",") if part.strip()]
-        else:
-            raise ParameterError(
-                f"the values '{values}' for {path} are neither a range LOW:HIGH, such as 0.01:1, nor a list, such as 3,5,10."
-            )
-    return found
-
-
-def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
-    """Return snoopers by name, from "neighbour; keys=age,sex"."""
-    from sfumato.contract import Snooper
-
-    found: dict[str, Any] = {}
-    for text in given:
-        name, _, rest = text.partition(";")
-        if not name.strip() or "=" in name or name.strip() in found:
-            raise Misuse("--snooper starts with a name of its own: 'neighbour; keys=age,sex'.")
-        facts = settings(Snooper, (part for part in rest.split(";") if part.strip()), "--snooper")
-        found[name.strip()] = Snooper.from_dict(facts)
     return found
 
 

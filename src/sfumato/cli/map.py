@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.drawing import check_chart, save_chart
+from sfumato.cli.drawing import check_chart, check_report, save_chart
 from sfumato.cli.given import grid, recipe_of, risk_measure, thresholds, utility_of
 from sfumato.cli.handling import INFEASIBLE
-from sfumato.cli.load import load, refuse_existing
+from sfumato.cli.load import load
 from sfumato.cli.options import (
     OUTPUT,
     Json,
@@ -114,8 +114,7 @@ def map_(
     from sfumato.rumap import ru_map
 
     screen = Screen(as_json)
-    if out is not None:
-        refuse_existing(out, replace, "the report")
+    check_report(out, replace, json=False)
     check_chart(chart, replace)
     method = recipe_of(recipe, mask, set_)
     swept = grid(over, method)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.cli.drawing import check_report
 from sfumato.cli.given import risk_measure, utility_of
 from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import load_like, load_population, load_release, refuse_existing, toml_file
+from sfumato.cli.load import load_like, load_population, load_release, toml_file
 from sfumato.cli.options import (
     OUTPUT,
     READING,
@@ -38,8 +39,6 @@ from sfumato.errors import ParameterError, RecipeError, listing
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Release
     from sfumato.reports import Check
-
-_FORMS = (".html", ".htm", ".pdf")
 
 
 def report(
@@ -149,16 +148,10 @@ def report(
     from sfumato.reports import board_report
     from sfumato.reports.board_sections import verdict
     from sfumato.reports.found import Found
-    from sfumato.reports.pdf import load_weasyprint
 
     screen = Screen(as_json)
-    if out.suffix.lower() not in _FORMS:
-        raise Misuse(f"a report is written as .html or .pdf; got '{out.name}'.")
-    if out.suffix.lower() == ".pdf":
-        load_weasyprint()  # refuses before anything takes long
+    check_report(out, replace)
     beside = out.with_suffix(".json")
-    for path, what in ((out, "the report"), (beside, "the report for machines")):
-        refuse_existing(path, replace, what)
     risks = [risk_measure(text, "attribute_risk") for text in risk or ()]
     limits = _limits("--max-risk", max_risk, risks)
     if not (risks or utility or search):
@@ -177,7 +170,8 @@ def report(
     checks = [*limits, *_limits("--min-utility", min_utility, utilities)]
     with screen.progress() as tell:
         made = board_report(
-            found, release, title=title or f"A release of {original.name}", asked=asked, checks=checks, by=by or (),
+            found, release, title=title or f"A release of {(masked if publishable else original).name}",
+            asked=asked, checks=checks, by=by or (),
             snooper=known, publishable=publishable, progress=tell,
         )  # fmt: skip
         if recipe is not None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.drawing import check_chart, save_chart
-from sfumato.cli.given import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
+from sfumato.cli.candidates import axes, recipes_of, snoopers_of
+from sfumato.cli.drawing import check_chart, check_report, save_chart
+from sfumato.cli.given import risk_measure, thresholds, utility_of
 from sfumato.cli.handling import INFEASIBLE, Misuse
 from sfumato.cli.load import load, refuse_existing
 from sfumato.cli.options import OUTPUT, SNOOPER, Json, Keys, Precision, Read, Replace, SchemaFile, Weighted, snooper_of
@@ -119,7 +120,10 @@ def search_(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write a report for the review board (.html or .pdf).", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(
+            help="Write a report for the review board (.html or .pdf), with a .json beside it.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     page: Annotated[
         Path | None,
@@ -140,12 +144,15 @@ def search_(
     from sfumato.decision import search
 
     screen = Screen(as_json)
-    for path, what in ((out, "the report"), (page, "the page"), (save_recipe, "the recipe"), (chart, "the chart")):
+    for path, what in ((page, "the page"), (save_recipe, "the recipe"), (chart, "the chart")):
         if path is not None:
             refuse_existing(path, replace, what)
+    check_report(out, replace)
     check_chart(chart, replace)
     families = recipes_of(masks, recipes)
     risks = [risk_measure(text, "attribute_risk") for text in risk]
+    if max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
+        raise Misuse(f"--max-error is about the error in a column's value; {other[0]} is none. Use --max-risk.")
     limits = thresholds(max_risk, max_error, risks, zero=True)
     if not limits:
         raise Misuse(
@@ -158,13 +165,14 @@ def search_(
     utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
     with screen.progress() as tell:
         found = search(
-            data, families, risks, utilities, limits, over=axes(over or ()), sequences=sequences, snooper=who,
+            data, families, risks, utilities, limits, over=axes(over or (), families), sequences=sequences, snooper=who,
             maximise=maximise, effort=effort, confirm=confirm, draws=seed, resume=resume,
             progress=lambda stage, done, total, best: tell(stage + (f" (best so far: {best})" if best else ""), done, total),
         )  # fmt: skip
         _write(found, file, save_recipe, out, page, chart, tell)
     _show(screen, found)
-    screen.answer({"file": file, **found.to_dict(), "report": out, "page": page, "chart": chart, "recipe": save_recipe})
+    saved = save_recipe if found.choice.feasible else None
+    screen.answer({"file": file, **found.to_dict(), "report": out, "page": page, "chart": chart, "recipe": saved})
     if not found.choice.feasible:
         raise typer.Exit(INFEASIBLE)
 
@@ -193,7 +201,7 @@ def _write(
         from sfumato.reports import board_report
 
         tell("Writing the report", 0, 0)
-        board_report(found, title=f"A release of {file.name}").write(out)
+        board_report(found, title=f"A release of {file.name}").write(out, json=True)
 
 
 def _show(screen: Screen, found: SearchResult) -> None:

@@ -16,7 +16,7 @@ from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Release
 from sfumato.contract.score import Score, Side
 from sfumato.contract.snooper import Snooper
-from sfumato.contract.subgroups import subgroups
+from sfumato.contract.subgroups import subgroups, values_by_group
 from sfumato.errors import DataError, NotApplicable
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -127,15 +127,42 @@ class Measure(Parametric, family="measure", abstract=True):
     def score_by(self, outcome: Release, column: str, snooper: Snooper | None = None) -> Score:
         """Measure one release as a whole, and in `Score.groups` for each value of a column; see `subgroups`.
 
-        Groups in which the measure has no value (too few records, nothing that varies) are NaN.
+        A measure that is made of its per-record values is made of those of the group's records, in the file as it is: a
+        snooper looks for them in the whole file, and need not know the group (see `in_groups`). Any other measures each group
+        as if it were the file. Groups in which the measure has no value (too few records, nothing that varies) are NaN.
         """
-        whole, groups = self.score(outcome, snooper), {}
-        for name, part in subgroups(outcome, column):
-            try:
-                groups[name] = self.score(part, snooper).value
-            except (DataError, NotApplicable):
-                groups[name] = math.nan
+        whole = self.score(outcome, snooper)
+        groups = self.in_groups(whole, outcome, column)
+        if groups is None:
+            groups = {name: self.score_alone(part, snooper) for name, part in subgroups(outcome, column)}
         return replace(whole, groups=groups)
+
+    def score_alone(self, part: Release, snooper: Snooper | None = None) -> float:
+        """Return the measure of a subgroup as if it were the file; NaN where it has no value there."""
+        try:
+            return self.score(part, snooper).value
+        except (DataError, NotApplicable):
+            return math.nan
+
+    def of_records(self, values: Numbers) -> float | None:
+        """Return the measure of some of the records of a file from their `Score.records`; None where it is not made of them.
+
+        Of all the records it is the measure of the file. There is at least one value, and none is NaN.
+        """
+        return None
+
+    def in_groups(self, whole: Score, outcome: Release, column: str) -> dict[str, float] | None:
+        """Return what the per-record values of the whole file are in each subgroup; None where the measure is not made of them.
+
+        A group whose records the measure says nothing of is NaN.
+        """
+        if self.of_records(np.zeros(1)) is None or whole.records is None:
+            return None
+        groups = {}
+        for name, values in values_by_group(outcome, column, whole.records):
+            found = self.of_records(values[~np.isnan(values)]) if not np.isnan(values).all() else None
+            groups[name] = math.nan if found is None else found
+        return groups
 
     def to_score(self, observations: Numbers, schema: Schema) -> Score:
         """Return the score of replicated observations, shape (replications, k)."""

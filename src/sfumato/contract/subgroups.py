@@ -23,6 +23,7 @@ MOST = 60
 NO_VALUE = "missing"
 
 Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
 
 
 def subgroups(outcome: Release, column: str) -> Iterator[tuple[str, Release]]:
@@ -51,6 +52,15 @@ def subgroups(outcome: Release, column: str) -> Iterator[tuple[str, Release]]:
             names[group],
             dataclasses.replace(outcome, original=parts[0], implicates=tuple(parts[1:]), memory={}),
         )
+
+
+def values_by_group(outcome: Release, column: str, values: Numbers) -> Iterator[tuple[str, Numbers]]:
+    """Yield each subgroup, as `subgroups` does, with its share of one value per original record in id order, shape (n,)."""
+    own, texts = _coded(outcome.original, column)
+    own = own[np.argsort(outcome.original.batch([]).ids, kind="stable")]
+    names = [*texts, _no_value(texts)]
+    for group in np.unique(own).tolist():
+        yield names[group], values[own == group]
 
 
 def _part(data: Microdata, rows: Rows, inside: NDArray[np.bool_]) -> Microdata:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Mask, Recipe, Release
-from sfumato.decision.file_covariance import file_covariance, measurements
+from sfumato.decision.file_covariance import file_covariance, measurements, shrunk
 from sfumato.decision.inferential import InferentialDisclosure
 from sfumato.decision.mask_matrices import certify, disclosed_beside, left_unknown, mask_of, matrices
 from sfumato.decision.masking_problem import MaskingProblem, problem_of
@@ -59,6 +59,8 @@ class BestMask:
     """Covariance of C, shape (c, c); None for no noise."""
     naive: tuple[NaiveMask, ...]
     """What the usual masks lose at the same τ."""
+    shrinkage: float = 0.0
+    """What was taken off the correlations of the data, as a share, because records are few."""
     others: tuple[str, ...] = ()
     """Columns of numbers that the mask does not name: the file has them beside what is released."""
     with_others: float | None = None
@@ -83,7 +85,7 @@ class BestMask:
         if self.lost - self.bound > 1e-4 * self.total:
             best = f"and none of its kind keeps more than {1 - self.bound / self.total:.1%}"
         rest = "; ".join(f"{n.name} {n.kept:.1%}" for n in self.naive)
-        return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}.{self._beside}"
+        return f"{listing(self.targets)}: {told}; {keeps}, {best}. At the same τ: {rest}.{self._beside}{shrunk(self.shrinkage)}"
 
     @property
     def _beside(self) -> str:
@@ -177,7 +179,8 @@ def best_mask(
     others, with_others = _with_others(source, problem, B, noise, shrinkage, weighted)
     return BestMask(
         mask, problem.columns, problem.targets, kind, problem.functional, problem.tau, relative, disclosed,
-        tuple(map(float, certificate.shares)), lost, problem.total, bound, attained, B, noise, naive_masks(problem), others, with_others,
+        tuple(map(float, certificate.shares)), lost, problem.total, bound, attained, B, noise, naive_masks(problem),
+        problem.shrinkage, others, with_others,
     )  # fmt: skip
 
 

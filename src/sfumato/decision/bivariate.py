@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from sfumato.decision.verdict import below
 from sfumato.errors import ParameterError
 
 _ROUNDING = 1e-12
@@ -87,9 +88,8 @@ def best_bivariate(rho: float, rho1: float, rho2: float, tau: float) -> Bivariat
     facts = (rho, rho1, rho2, tau)
     sign = -1.0 if rho < 0 else 1.0
     if abs(rho) == 1.0:  # X₂ = ±X₁: either all is released, or nothing, by a mask that cancels them
-        share = rho1 * rho1
-        return _mask(1.0, sign, share < tau, facts) if share < tau else _mask(1.0, -sign, True, facts)
-    if disclosed(sign, 1.0, rho, rho1, rho2) < tau and rho != 0:
+        return _mask(1.0, sign if below(rho1 * rho1, tau) else -sign, True, facts)
+    if rho != 0 and below(disclosed(sign, 1.0, rho, rho1, rho2), tau):
         return _mask(sign, 1.0, True, facts)
     if rho == 0:  # all keep as much: take the one that discloses nothing; the sum, if none discloses anything
         return _mask(rho2, -rho1, True, facts) if rho1 or rho2 else _mask(1.0, 1.0, True, facts)

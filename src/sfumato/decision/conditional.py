@@ -6,6 +6,7 @@ Generalised inverses throughout (errata 2.8, 2.9), taken on the scale of correla
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -119,9 +120,17 @@ def remaining(S_yy: Numbers, G: Numbers, rounding: float = 0.0) -> Numbers:
     return np.asarray((vectors * values) @ vectors.T * np.outer(sd, sd))
 
 
+def numbers(given: Any, name: str) -> Numbers:
+    """Return what was given as an array of numbers; refuse text, and rows of different lengths."""
+    try:
+        return np.array(given, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers: one, or rows of equally many.") from None
+
+
 def square(S: ArrayLike, name: str) -> Numbers:
     """Return a covariance matrix as an array of shape (k, k); a number stands for one variance."""
-    matrix = np.atleast_2d(np.array(S, np.float64))
+    matrix = np.atleast_2d(numbers(S, name))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ParameterError(f"{name} must be a square matrix; it has the shape {_shape(matrix)}.")
     if not np.isfinite(matrix).all():
@@ -165,7 +174,7 @@ def check_flat(covariances: Numbers, scale: Numbers) -> None:
 
 
 def _between(S_yx: ArrayLike, p: int) -> Numbers:
-    matrix = np.atleast_2d(np.array(S_yx, np.float64))
+    matrix = np.atleast_2d(numbers(S_yx, "S_yx"))
     if matrix.ndim != 2 or matrix.shape[1] != p:
         raise ParameterError(
             f"S_yx must have a row for each target and {p} columns, as X has variables; it has the shape {_shape(matrix)}."

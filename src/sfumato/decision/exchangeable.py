@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.decision.conditional import SINGULAR, SLACK, check_flat, square, whiten
+from sfumato.decision.conditional import SINGULAR, SLACK, check_flat, numbers, square, whiten
 from sfumato.decision.hat import Hat, hat_of
 from sfumato.errors import ParameterError, unknown_name
 
@@ -51,7 +51,7 @@ class ExchangeableRecords:
         V = square(self.V, "V")
         q = len(self.names)
         K = np.zeros_like(V) if self.K is None else square(self.K, "K")
-        mean = np.zeros(q) if self.mean is None else np.array(self.mean, np.float64)
+        mean = np.zeros(q) if self.mean is None else numbers(self.mean, "the mean")
         if V.shape != (q, q) or K.shape != (q, q) or mean.shape != (q,):
             raise ParameterError(f"{q} attributes need {q} × {q} matrices V and K, and a mean of {q} numbers.")
         if self.n < 1:
@@ -83,7 +83,7 @@ class ExchangeableRecords:
         A, of shape (r, n), and B, of shape (p, c), are known to the spy; `noise` is the covariance (c, c) of a C that is not.
         """
         x, y = self.at(released), self.at(targets)
-        b = np.eye(len(x)) if B is None else np.array(B, np.float64)
+        b = np.eye(len(x)) if B is None else numbers(B, "B")
         if b.ndim != 2 or len(b) != len(x):
             raise ParameterError(f"B must have {len(x)} rows, one for each attribute that is released.")
         if A is not None and A.shape[1] != self.n:

@@ -77,8 +77,15 @@ def file_covariance(
     return replace(found, matrix=(1 - delta) * matrix + delta * np.diag(np.diag(matrix)), shrinkage=delta)
 
 
+def shrunk(delta: float) -> str:
+    """Return what shrinkage does to an answer, as a sentence after another; nothing if there is none."""
+    if not delta:
+        return ""
+    return f" Correlations were shrunk by {delta:.0%}, as records are few or as asked: what is explained may well be more."
+
+
 def measurements(data: Microdata, schema: Schema) -> tuple[str, ...]:
-    """Return the columns of numbers that a schema, perhaps of a release, still has, but for identifiers, households and weights."""
+    """Return the columns of numbers in a schema, perhaps that of a release, but for identifiers, households and weights."""
     return tuple(
         n for n, kind in data.engine.kinds.items()
         if kind is Kind.NUMBER and n in schema and schema[n].role not in NOT_DATA

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.contract import Draws, Mask, MatrixForm, Recipe
-from sfumato.decision.conditional import remaining
+from sfumato.decision.conditional import numbers, remaining
 from sfumato.decision.exchangeable import ExchangeableRecords, SeenFile
-from sfumato.decision.file_covariance import file_covariance
+from sfumato.decision.file_covariance import file_covariance, shrunk
 from sfumato.decision.functionals import check_functional, relative_root
 from sfumato.decision.seen_mask import SeenMask, see
 from sfumato.decision.verdict import Verdict, judge_explained, judge_left
@@ -139,12 +139,15 @@ class InferentialRisk:
     @property
     def note(self) -> str:
         """What the numbers are only a bound for, if they are."""
-        if self.exact:
-            return ""
-        return (
-            "It is about the best linear prediction; a spy who computes the whole posterior explains at least as much. Count "
-            "what is hidden as revealed to be safe."
+        linear = (
+            ""
+            if self.exact
+            else (
+                "It is about the best linear prediction; a spy who computes the whole posterior explains at least as much. Count "
+                "what is hidden as revealed to be safe."
+            )
         )
+        return (linear + shrunk(self.shrinkage)).strip()
 
     @property
     def words(self) -> str:
@@ -155,7 +158,7 @@ class InferentialRisk:
         where = "a record that is not in the file" if self.outside else "a record in the file"
         return (
             f"{self.targets[at]} of {where}: the release explains {100 * share:.3g} % of its variance; its standard deviation "
-            f"falls from {sd:.4g} to {sd * np.sqrt(1 - share):.4g}" + (f". {self.note}" if self.note else ".")
+            f"falls from {sd:.4g} to {sd * np.sqrt(1 - share):.4g}." + (f" {self.note}" if self.note else "")
         )
 
 
@@ -232,7 +235,7 @@ def _targets(data: Microdata, target: str | Sequence[str] | None) -> tuple[str, 
 
 
 def _between(between: float | ArrayLike, V: Numbers) -> Numbers:
-    K = np.array(between, np.float64)
+    K = numbers(between, "between")
     if K.ndim == 0:
         if not -1 <= K <= 1:
             raise ParameterError("between must be a share from -1 to 1 of the covariance within a record, or a matrix.")

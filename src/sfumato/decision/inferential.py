@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.contract import MatrixForm
-from sfumato.decision.conditional import conditional_variance, explained
+from sfumato.decision.conditional import conditional_variance, explained, numbers
 from sfumato.decision.random_matrix import RandomMatrix
 from sfumato.decision.verdict import Verdict, judge_explained, judge_left
 from sfumato.errors import NotApplicable, ParameterError
@@ -111,7 +111,7 @@ class InferentialDisclosure:
     """Mean of X, shape (n, p); zero, if not given."""
 
     def __post_init__(self) -> None:
-        yy, yx, xx = (np.atleast_2d(np.array(m, np.float64)) for m in (self.S_yy, self.S_yx, self.S_xx))
+        yy, yx, xx = (np.atleast_2d(numbers(getattr(self, name), name)) for name in ("S_yy", "S_yx", "S_xx"))
         conditional_variance(yy, yx, xx)  # refuses what is no joint covariance
         if self.records < 1 or len(xx) % self.records:
             raise ParameterError(
@@ -123,7 +123,7 @@ class InferentialDisclosure:
                 "for exchangeable."
             )
         p = len(xx) // self.records
-        mean = np.zeros((self.records, p)) if self.mean is None else np.array(self.mean, np.float64)
+        mean = np.zeros((self.records, p)) if self.mean is None else numbers(self.mean, "the mean of X")
         if mean.size != len(xx) or not np.isfinite(mean).all():
             raise ParameterError(f"the mean of X must be {self.records} × {p} finite numbers.")
         for name, value in (("S_yy", yy), ("S_yx", yx), ("S_xx", xx), ("mean", mean.reshape(self.records, p))):
@@ -236,7 +236,7 @@ def _part(given: Any, size: int) -> Any:
         return np.eye(size)
     if isinstance(given, RandomMatrix):
         return given
-    matrix = np.atleast_2d(np.array(_dense(given), np.float64))
+    matrix = np.atleast_2d(numbers(_dense(given), "a matrix of a mask"))
     if matrix.ndim != 2 or not np.isfinite(matrix).all():
         raise ParameterError("A, B and C must be matrices of finite numbers, or RandomMatrix.")
     return matrix

@@ -22,6 +22,9 @@ class Loss(ABC):
     """
 
     name: str
+    optimism: float = 1 / 3
+    """Weight of the loss on other draws, where a distribution is known by draws only: Ψ on n draws is too small by c/n, and the
+    loss on one half of them of what is best for the other too large by 2c/n."""
 
     @abstractmethod
     def __call__(self, a: ArrayLike, theta: ArrayLike) -> Numbers:
@@ -108,6 +111,9 @@ class ZeroOne(Loss):
 
     tolerance: float = 0.0
     name = "zero-one"
+    optimism = 3 / (3 + 2 ** (2 / 3))
+    """The best window is found with an error of n^(-1/3): Ψ is too small by c n^(-2/3), the other loss too large by a third of
+    c (n/2)^(-2/3) (Kim and Pollard 1990)."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.tolerance, int | float) and 0 <= self.tolerance < math.inf):

@@ -10,8 +10,8 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.decision.conditional import Whitening, conditional_variance, deviations, square, whiten
-from sfumato.decision.file_covariance import file_covariance
+from sfumato.decision.conditional import Whitening, conditional_variance, deviations, numbers, square, whiten
+from sfumato.decision.file_covariance import FileCovariance, file_covariance
 from sfumato.decision.functionals import check_functional, omega, relative_root
 from sfumato.decision.keep_most import Functional
 from sfumato.decision.verdict import check_threshold
@@ -40,6 +40,8 @@ class MaskingProblem:
     """Whether τ is a share of the targets' variance, and what is lost is counted in shares of each attribute's variance."""
     importance: Numbers
     """What the variance of each attribute counts, shape (p,), in its own squared units."""
+    shrinkage: float = 0.0
+    """What was taken off the correlations of the data, as a share."""
 
     @cached_property
     def white(self) -> Whitening:
@@ -114,13 +116,14 @@ def problem_of(
     tau = _checked(tau)
     targets = (targets,) if isinstance(targets, str) else tuple(targets)
     if isinstance(source, Microdata):
-        names, S = _of_data(source, targets, columns, shrinkage, weighted)
+        found = _of_data(source, targets, columns, shrinkage, weighted)
+        names, S, delta = found.names, found.matrix, found.shrinkage
     elif weighted or shrinkage != "auto":
         raise ParameterError(
             "weighted and shrinkage are about covariances that are estimated from data, but a covariance matrix is given."
         )
     else:
-        names, S = _of_frame(source)
+        (names, S), delta = _of_frame(source), 0.0
     columns = tuple(n for n in names if n not in targets) if columns is None else tuple(columns)
     for what, chosen in (("targets", targets), ("columns", columns)):
         if not chosen or len(set(chosen)) < len(chosen):
@@ -137,7 +140,9 @@ def problem_of(
                 f"{listing(still)}: the variance is zero, so there is nothing to infer or to mask. Leave it out."
             )
     counts = _importance(importance, columns) / (np.diag(S_xx) if relative else 1.0)
-    return MaskingProblem(columns, targets, S_xx, S_yx, S_yy, tau, cast("Functional", functional), relative, counts)
+    return MaskingProblem(
+        columns, targets, S_xx, S_yx, S_yy, tau, cast("Functional", functional), relative, counts, delta
+    )
 
 
 def _checked(tau: float) -> float:
@@ -154,7 +159,7 @@ def _importance(importance: Mapping[str, float] | None, columns: tuple[str, ...]
     given = dict(importance or {})
     if extra := [n for n in given if n not in columns]:
         raise ParameterError(f"importance names columns that are not masked: {listing(extra)}.")
-    values = np.array([given.get(n, 1.0) for n in columns], np.float64)
+    values = numbers([given.get(n, 1.0) for n in columns], "importance")
     if not (np.isfinite(values) & (values > 0)).all():
         raise ParameterError(
             "importance must be numbers above 0: how much the variance of each column counts. Leave out of columns what need not "
@@ -165,8 +170,8 @@ def _importance(importance: Mapping[str, float] | None, columns: tuple[str, ...]
 
 def _of_data(
     data: Microdata, targets: tuple[str, ...], columns: Sequence[str] | None, shrinkage: str | float, weighted: bool
-) -> tuple[tuple[str, ...], Numbers]:
-    """Return the names of X and Y and their covariance, estimated as for `inferential_risk`."""
+) -> FileCovariance:
+    """Return the covariance of X and Y, estimated as for `inferential_risk`."""
     from sfumato.contract import numeric_targets
 
     chosen = numeric_targets(None if columns is None else tuple(columns), data)
@@ -177,18 +182,19 @@ def _of_data(
         raise DataError(
             f"{listing(still)}: all values are the same, so there is nothing to infer or to mask. Leave it out."
         )
-    if found.records <= len(names) and not found.shrinkage:
+    if found.records <= len(names) and (
+        isinstance(shrinkage, str) or not shrinkage
+    ):  # estimated, it may well be 1: all is safe
         raise DataError(
             f"{some(found.records)} {'has' if found.records == 1 else 'have'} all of {listing(names)}: too few for their "
-            "covariances, in which some combinations would seem not to vary. Name fewer columns, set shrinkage='ledoit-wolf' or "
-            "a share, or give a covariance matrix from elsewhere."
+            "covariances. Name fewer columns, set shrinkage to a share of your own, or give a covariance matrix from elsewhere."
         )
-    return names, found.matrix
+    return found
 
 
 def _of_frame(source: Any) -> tuple[tuple[str, ...], Numbers]:
     names = tuple(map(str, getattr(source, "columns", ())))
-    matrix = np.array(source, np.float64) if names else np.empty(0)
+    matrix = numbers(source, "the covariance matrix") if names else np.empty(0)
     if not names or matrix.shape != (len(names), len(names)) or len(set(names)) < len(names):
         raise ParameterError(
             "best_mask takes Microdata, or the joint covariance matrix of attributes and targets as a pandas frame with their "

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.decision.conditional import square, whiten
+from sfumato.decision.conditional import numbers, square, whiten
 from sfumato.errors import ParameterError
 
 Numbers = NDArray[np.float64]
@@ -39,7 +39,7 @@ class RandomMatrix:
     probabilities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", np.atleast_2d(np.array(self.mean, np.float64)))
+        object.__setattr__(self, "mean", np.atleast_2d(numbers(self.mean, "the mean")))
         object.__setattr__(self, "covariance", square(self.covariance, "the covariance of the entries"))
         if self.mean.ndim != 2 or not np.isfinite(self.mean).all():
             raise ParameterError("the mean of a random matrix must be a matrix of finite numbers.")
@@ -52,10 +52,14 @@ class RandomMatrix:
     @classmethod
     def over(cls, outcomes: Sequence[ArrayLike], probabilities: Sequence[float] | None = None) -> Self:
         """Return the matrix that is one of these, with these probabilities (equal ones, if not given)."""
-        matrices = [np.atleast_2d(np.array(m, np.float64)) for m in outcomes]
+        matrices = [np.atleast_2d(numbers(m, "an outcome")) for m in outcomes]
         if not matrices or len({m.shape for m in matrices}) > 1:
             raise ParameterError("the outcomes of a random matrix must be matrices of one shape, at least one of them.")
-        p = np.full(len(matrices), 1 / len(matrices)) if probabilities is None else np.array(probabilities, np.float64)
+        p = (
+            np.full(len(matrices), 1 / len(matrices))
+            if probabilities is None
+            else numbers(probabilities, "probabilities")
+        )
         if p.shape != (len(matrices),) or not (p >= 0).all() or not np.isclose(p.sum(), 1):
             raise ParameterError("probabilities must be as many as the outcomes, none negative, with the sum 1.")
         entries: Numbers = np.array([m.ravel() for m in matrices])
@@ -73,8 +77,11 @@ class RandomMatrix:
     @classmethod
     def independent(cls, mean: ArrayLike, variance: ArrayLike, normal: bool = False) -> Self:
         """Return a matrix with independent entries of these means and variances (one variance, or one for each entry)."""
-        centre = np.atleast_2d(np.array(mean, np.float64))
-        spread = np.broadcast_to(np.array(variance, np.float64), centre.shape)
+        centre = np.atleast_2d(numbers(mean, "the mean"))
+        spread = numbers(variance, "the variance")
+        if spread.shape not in ((), centre.shape):
+            raise ParameterError("variance must be one number, or one for each entry of the mean.")
+        spread = np.broadcast_to(spread, centre.shape)
         return cls(centre, np.diag(spread.ravel()), normal)
 
     @property

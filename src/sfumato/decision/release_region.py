@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.decision.conditional import explained, square, whiten
-from sfumato.decision.verdict import check_threshold
+from sfumato.decision.conditional import SLACK, Whitening, check_flat, numbers, square, whiten
+from sfumato.decision.verdict import ROUNDING, check_threshold
 from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ class ReleaseRegion:
 
     def explained(self, c: ArrayLike) -> Numbers:
         """Return the share of the target's variance that the attributes explain together, for rows c of shape (m, p)."""
-        rows = self._rows(c)
-        return np.array([explained(row, self.S_xx, 1.0)[0, 0] for row in rows])
+        rows, white = self._rows(c), whiten(self.S_xx)
+        check_flat(self._along_nothing(rows, white), np.ones(len(rows)))
+        return np.asarray(np.square(rows @ white.root.T).sum(axis=1))
 
     def marginal(self, c: ArrayLike) -> Numbers:
         """Return the share that each attribute explains by itself, cⱼ²/Sⱼⱼ, shape (m, p)."""
@@ -62,17 +63,18 @@ class ReleaseRegion:
 
     def accepts(self, c: ArrayLike) -> NDArray[np.bool_]:
         """Return which rows lie in the ellipsoid, shape (m,)."""
-        return np.asarray(self.explained(c) < self.tau * (1 - 1e-9))
+        return np.asarray(self.explained(c) < self.tau * (1 - ROUNDING))
 
     def accepts_each(self, c: ArrayLike, limits: float | Sequence[float] | None = None) -> NDArray[np.bool_]:
         """Return which rows pass attribute by attribute: every share below its τⱼ (`limits`; τ, if not given), shape (m,)."""
         limit = self._limits(limits)
-        return np.asarray((self.marginal(c) < limit * (1 - 1e-9)).all(axis=1))
+        return np.asarray((self.marginal(c) < limit * (1 - ROUNDING)).all(axis=1))
 
     def possible(self, c: ArrayLike) -> NDArray[np.bool_]:
         """Return which rows any target of variance 1 can have: what is explained is at most 1, shape (m,)."""
-        root = whiten(self.S_xx).root
-        return np.asarray(np.square(self._rows(c) @ root.T).sum(axis=1) <= 1 + 1e-9)
+        rows, white = self._rows(c), whiten(self.S_xx)
+        told = np.square(rows @ white.root.T).sum(axis=1) <= 1 + 1e-9
+        return np.asarray(told & (np.abs(self._along_nothing(rows, white)) <= SLACK).all(axis=1))
 
     def half_axes(self) -> tuple[Numbers, Numbers]:
         """Return the half-lengths √(τλ) of the ellipsoid, longest first, and their directions, shapes (p,) and (p, p)."""
@@ -115,6 +117,10 @@ class ReleaseRegion:
         """Return the region of two attributes as outlines, and cases to mark in it, on the scale of correlations."""
         import pandas as pd
 
+        if not cases:
+            raise ParameterError(
+                "picture needs at least one case to mark: a name, and the covariances with the target."
+            )
         if len(self.S_xx) != 2:
             raise ParameterError("only the region of two attributes can be drawn.")
         sd = np.sqrt(np.diag(self.S_xx))
@@ -143,16 +149,22 @@ class ReleaseRegion:
         )
         return RegionPicture(outline, points, names, self.tau)
 
+    def _along_nothing(self, rows: Numbers, white: Whitening) -> Numbers:
+        """Return the covariances with what does not vary, shape (m, k): none has any."""
+        return np.hstack([rows @ white.null.T, rows[:, np.diag(self.S_xx) == 0]])
+
     def _rows(self, c: ArrayLike) -> Numbers:
-        rows = np.atleast_2d(np.array(c, np.float64))
+        rows = np.atleast_2d(numbers(c, "the covariances with the target"))
         if rows.ndim != 2 or rows.shape[1] != len(self.S_xx):
             raise ParameterError(
                 f"there are {len(self.S_xx)} attributes, so there must be as many covariances with the target."
             )
+        if not np.isfinite(rows).all():
+            raise ParameterError("the covariances with the target hold missing or infinite numbers.")
         return rows
 
     def _limits(self, limits: float | Sequence[float] | None) -> Numbers:
-        given = np.array(self.tau if limits is None else limits, np.float64)
+        given = numbers(self.tau if limits is None else limits, "limits")
         if given.shape not in ((), (len(self.S_xx),)) or not (given >= 0).all():
             raise ParameterError(f"limits must be one number, or {len(self.S_xx)}, none of them negative.")
         return np.broadcast_to(given, (len(self.S_xx),))

@@ -136,11 +136,11 @@ class SimpleRTA:
     def utility(self, sigma2: float) -> Certainty:
         """Return U(σ²): infinite at σ² = 0, where the total is known exactly (ERRATA 3.12)."""
         totals = self._totals()
-        left = _ratio(totals * _checked(sigma2), totals + sigma2)
+        left = np.where(totals > 0, _ratio(totals * _checked(sigma2), totals + sigma2), 0.0)
         ratio = _ratio(np.full(len(totals), self.base.sum()), left)  # NaN where both are zero: left out
         if np.isnan(ratio).all():
             return Certainty(math.inf, TOTAL, "", math.inf, math.inf, "every ratio is 0/0 and left out")
-        g = int(np.nanargmin(ratio))
+        g = int(np.where(np.isnan(ratio), np.inf, ratio).argmin())
         value = float(ratio[g])
         return Certainty(value, TOTAL, self._user(g), value, value, "by formula")
 
@@ -158,7 +158,7 @@ class SimpleRTA:
         ratio = _ratio(np.broadcast_to(self.base, left.shape), left)
         if np.isnan(ratio).all():
             return Certainty(0.0, "", "", 0.0, 0.0, "every ratio is 0/0 and left out")
-        at = np.unravel_index(int(np.nanargmax(ratio)), ratio.shape)
+        at = np.unravel_index(int(np.where(np.isnan(ratio), -np.inf, ratio).argmax()), ratio.shape)
         value, h = float(ratio[at]), int(at[-1])
         g = int(attackers[h]) if self.own else int(at[0])
         return Certainty(value, _contribution(h), self._user(g), value, value, "by formula")

@@ -18,9 +18,11 @@ from sfumato.errors import DataError, ParameterError
 
 Numbers = NDArray[np.float64]
 Over = Literal["worst", "expected"]
-_BATCHES = 20
-_MORE = 3
+_FEWEST = 30
+"""How many draws of the data must fit a published value, counted by their weights."""
+_MORE = 10
 """How many times more draws judge the one most extreme z: it lies where the data are rare."""
+_LEAST = 2_000
 _AT_ONCE = 2_000_000
 """How many weights stand in memory at once."""
 
@@ -55,10 +57,8 @@ class Simulation:
     def __post_init__(self) -> None:
         if self.over not in ("worst", "expected"):
             raise ParameterError(f"over must be 'worst' or 'expected'; got '{self.over}'.")
-        if self.published < 2 or self.data < 100 * _BATCHES:
-            raise ParameterError(
-                f"a simulation needs at least 2 published values and {100 * _BATCHES:,} draws of the data."
-            )
+        if self.published < 2 or self.data < _LEAST:
+            raise ParameterError(f"a simulation needs at least 2 published values and {_LEAST:,} draws of the data.")
 
     @property
     def words(self) -> str:
@@ -75,12 +75,14 @@ class Simulation:
         truth = user.prior.sample(own.generator("data"), self.published)
         z = published.sample(truth, own.generator("published"))
         first = _Draws.of(user, target, own.generator("first draws"), self.data)
-        psi = first.uncertainty(published, z, loss)
+        found = first.uncertainty(published, z, loss)
         if self.over == "expected":
-            return _averaged(psi, first, published, z, loss)
-        at = int(psi.argmax() if largest else psi.argmin())
+            between = float(found.psi.std(ddof=1)) / math.sqrt(len(z))
+            return _around(float(found.psi.mean()), math.hypot(between, found.error), min(len(z), found.fitting))
+        at = int(found.psi.argmax() if largest else found.psi.argmin())
         second = _Draws.of(user, target, own.generator("second draws"), _MORE * self.data)
-        return _judged(second, published, z[at : at + 1], loss)
+        judged = second.uncertainty(published, z[at : at + 1], loss)
+        return _around(float(judged.psi[0]), judged.error, judged.fitting)
 
     def base(self, target: Target, loss: Loss) -> Estimate:
         """Return Ψ(Y) of a target's base distribution, exactly where there is a formula."""
@@ -91,9 +93,10 @@ class Simulation:
         y = target.base.sample(self.draws.child("base", target.name).generator("data"), self.data)
         if y.shape[1] != 1:
             raise ParameterError(f"the base of target '{target.name}' must be a distribution of one number.")
-        value = loss.uncertainty(y[:, 0])
-        parts = np.array([loss.uncertainty(np.delete(y[:, 0], slice(b, None, _BATCHES))) for b in range(_BATCHES)])
-        return _around(value, float(math.sqrt((_BATCHES - 1) * parts.var()) / value) if value > 0 else 0.0)
+        values = np.sort(y[:, 0])
+        theta, psi = loss.best(values, np.full((1, len(values)), 1 / len(values)))
+        spread = float(loss(values, theta[0]).std()) / math.sqrt(len(values))
+        return _around(float(psi[0]), spread, len(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,63 +105,77 @@ class _Draws:
 
     data: Numbers
     values: Numbers
-    group: NDArray[np.int64]
-    """Which group of the jackknife a draw is in, whatever its value."""
+    half: NDArray[np.bool_]
+    """Which half of the draws one is in, whatever its value."""
 
     @classmethod
     def of(cls, user: User, target: Target, generator: np.random.Generator, count: int) -> _Draws:
         data = user.prior.sample(generator, count)
         values = target.values(data)
         order = np.argsort(values, kind="stable")
-        return cls(data[order], values[order], order % _BATCHES)
+        return cls(data[order], values[order], order % 2 == 0)
 
-    def without(self, number: int) -> _Draws:
-        """Leave out a group."""
-        kept = self.group != number
-        return _Draws(self.data[kept], self.values[kept], self.group[kept])
-
-    def uncertainty(self, published: Observation, z: Numbers, loss: Loss, fewest: float = 30.0) -> Numbers:
-        """Return Ψ(X | Z = z) for each z, shape (j,); refuse it where too few draws fit, counted by their weights."""
-        found = np.empty(len(z))
+    def uncertainty(self, published: Observation, z: Numbers, loss: Loss) -> _Posteriors:
+        """Return Ψ(X | Z = z) for each z; refuse it where too few draws fit, counted by their weights."""
+        found, apart, pull = np.empty(len(z)), np.empty(len(z)), np.zeros(len(self.data))
         step = max(1, _AT_ONCE // len(self.data))
+        fewest = math.inf
         for start in range(0, len(z), step):
-            fit = published.log_density(z[start : start + step], self.data)
+            part = slice(start, start + step)
+            fit = published.log_density(z[part], self.data)
             with np.errstate(invalid="ignore"):
                 weights = np.exp(fit - fit.max(axis=1, keepdims=True))
                 weights /= weights.sum(axis=1, keepdims=True)
-            if not np.isfinite(weights).all() or (1 / np.square(weights).sum(axis=1)).min() < fewest:
+            fewest = min(fewest, float((1 / np.square(weights).sum(axis=1)).min()))
+            if not fewest >= _FEWEST:  # also where nothing fits, which is no number
                 raise DataError(
-                    "fewer than 30 draws of the data fit what would be published, too few to say what a user knows then. "
+                    f"fewer than {_FEWEST} draws of the data fit what would be published, too few to say what a user knows then. "
                     f"Use more draws, Simulation(data={10 * len(self.data):,}), or a less precise publication."
                 )
-            found[start : start + step] = loss.best(self.values, weights)[1]
-        return found
+            found[part], apart[part], pulled = self._best(loss, weights)
+            pull += pulled
+        return _Posteriors(found, apart, pull, fewest)
+
+    def _best(self, loss: Loss, weights: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return Ψ for each row of weights (j,), how far two estimates of it are apart (j,), and each draw's pull (count,).
+
+        The estimate that is best for the draws does too well on them. One that is best for one half of them, on the other, does
+        too badly; a mean of both losses has neither fault to first order (`Loss.optimism`).
+        """
+        theta, own = loss.best(self.values, weights)
+        crossed = np.zeros(len(weights))
+        for here in (self.half, ~self.half):
+            fitted = weights[:, here]
+            sums = fitted.sum(axis=1, keepdims=True)
+            other, _ = loss.best(self.values[here], fitted / np.where(sums > 0, sums, 1.0))
+            crossed += (weights[:, ~here] * loss(self.values[~here], other[:, None])).sum(axis=1)
+        psi = loss.optimism * crossed + (1 - loss.optimism) * own
+        # what is minimised does not move with the estimate, so only the weighted losses vary
+        pull = (weights * (loss(self.values, theta[:, None]) - own[:, None])).sum(axis=0)
+        return psi, crossed - own, pull
 
 
-def _judged(drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> Estimate:
-    """Return Ψ at one z, with its interval."""
-    value = float(drawn.uncertainty(published, z, loss)[0])
-    return _around(value, _spread(drawn, published, z, loss))
+@dataclass(frozen=True, eq=False)
+class _Posteriors:
+    """Ψ for some z, and what the draws of the data make it vary."""
+
+    psi: Numbers
+    apart: Numbers
+    """How far the two losses that Ψ is a mean of are apart: it varies about as much by the choice of the estimate."""
+    pull: Numbers
+    """How much each draw of the data pulls at the sum of Ψ."""
+    fitting: float
+    """How many draws fit the z that fewest fit."""
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over z that comes from the draws of the data: the delta method, and the choice of estimates."""
+        return float(np.sqrt(np.square(self.pull).sum() + np.square(self.apart).sum())) / len(self.psi)
 
 
-def _averaged(psi: Numbers, drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> Estimate:
-    """Return the mean over z, with its interval: z were drawn, and so were the data that are weighted for them."""
-    value = float(psi.mean())
-    between = float(psi.std(ddof=1)) / value if value > 0 else 0.0
-    return _around(value, math.hypot(between / math.sqrt(len(psi)), _spread(drawn, published, z[:_BATCHES], loss)))
-
-
-def _spread(drawn: _Draws, published: Observation, z: Numbers, loss: Loss) -> float:
-    """Return the relative standard error of a mean over some z that the draws of the data make: the jackknife over groups."""
-    parts = np.array([drawn.without(b).uncertainty(published, z, loss, fewest=1.0).mean() for b in range(_BATCHES)])
-    if not parts.mean() > 0:
-        return 0.0
-    return float(math.sqrt((_BATCHES - 1) * parts.var()) / parts.mean())
-
-
-def _around(value: float, error: float) -> Estimate:
-    """Return a value with the interval of a relative standard error, on the logarithm."""
+def _around(value: float, error: float, draws: float) -> Estimate:
+    """Return a value with the interval of a standard error from so many draws, on the logarithm."""
     from scipy.stats import t
 
-    reach = math.exp(float(t.ppf(0.975, _BATCHES - 1)) * error)
+    reach = math.exp(float(t.ppf(0.975, draws - 1)) * error / value) if value > 0 else 1.0
     return Estimate(value, value / reach, value * reach)

@@ -27,7 +27,7 @@ _LEFT = {
 }
 
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """A value this near to its threshold has reached it: the last digits are those of the arithmetic."""
 
 
@@ -83,7 +83,7 @@ def judge_explained(
     if relative:
         S_yy, G = np.eye(len(G_ := relative_to(S_yy, G, functional))), G_
     value = of_explained(functional, S_yy, G)
-    return Verdict("explained", functional, value, tau, value < tau * (1 - _ROUNDING), relative, note)
+    return Verdict("explained", functional, value, tau, below(value, tau), relative, note)
 
 
 def judge_left(
@@ -94,7 +94,12 @@ def judge_left(
     if relative:
         S_yy, left = np.eye(len(left_ := relative_to(S_yy, left, functional))), left_
     value = of_remaining(functional, S_yy, left)
-    return Verdict("left", functional, value, tau, value > tau + abs(tau) * _ROUNDING, relative, note)
+    return Verdict("left", functional, value, tau, value > tau + abs(tau) * ROUNDING, relative, note)
+
+
+def below(value: float, tau: float) -> bool:
+    """Return whether a value is strictly below a threshold, beyond the rounding of either: 0.36/3.6 is not below 0.1."""
+    return value < tau * (1 - ROUNDING)
 
 
 def check_threshold(tau: float, kind: str = "") -> float:

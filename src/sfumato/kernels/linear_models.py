@@ -17,13 +17,18 @@ def ridge(x: Numbers, y: Numbers, penalty: float) -> tuple[float, Numbers]:
 
 
 def multinomial(
-    x: Numbers, code: NDArray[np.int64], k: int, penalty: float, weights: Numbers | None = None
+    x: Numbers,
+    code: NDArray[np.int64],
+    k: int,
+    penalty: float,
+    weights: Numbers | None = None,
+    tolerance: float = 1e-14,
 ) -> tuple[Numbers, Numbers]:
     """Return intercepts (k,) and slopes (q, k) of a multinomial logistic regression.
 
     They minimise -Σ w log P(class) + penalty / 2 · |slopes|²; intercepts are free. x has shape (n, q), `code` (n,) is below k,
     `weights` (n,) are 1 if not given. The search is in coordinates in which the columns are uncorrelated, as Böhning's (1992)
-    bound of the curvature suggests: it takes a tenth of the steps.
+    bound of the curvature suggests: it takes a tenth of the steps. It ends where a step gains a share of less than `tolerance`.
     """
     from scipy.linalg import solve_triangular
     from scipy.optimize import minimize
@@ -51,7 +56,8 @@ def multinomial(
         off = (e / sums[:, None] - hit) * w[:, None]
         return value / total, np.concatenate([off.sum(axis=0), (v.T @ off + penalty * turn.T @ slopes).ravel()]) / total
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-7})
+    options = {"maxiter": 500, "ftol": tolerance, "gtol": tolerance**0.5}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     slopes = turn @ found.x[k:].reshape(q, k)
     return found.x[:k] - centre @ slopes, slopes
 

@@ -176,7 +176,9 @@ def _publishable(
 ) -> list[Section]:
     sections = [public_asked(asked, found, checked)]
     sections += [public_data(release.masked)] if release is not None else []
-    sections.append(public_snoopers(scenarios, 0 if found is None else len(found.facts["snoopers"])))
+    sections.append(
+        public_snoopers(scenarios, 0 if found is None else len(found.facts["snoopers"]), release is not None)
+    )
     sections += [public_search(found)] if found is not None else []
     if release is not None:
         sections.append(public_recipe(release))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sfumato.charts.words import counted, spoken
@@ -16,11 +16,26 @@ from sfumato.schema import Schema
 
 _WORST = 3
 """Subgroups shown for each measure."""
+_NAMED = 6
+"""Measures that a sentence names at most."""
+_DRAWN = 18
+"""Measures in one chart, so that it fits on a page."""
 
 
 def paragraphs(text: str) -> list[str]:
     """Return a text's paragraphs, each on one line."""
     return [" ".join(p.split()) for p in text.split("\n\n") if p.strip()]
+
+
+def few(titles: Iterable[str]) -> str:
+    """Return measures as a sentence lists them: the first ones, and how many more; apart by semicolons if they have commas.
+
+    >>> few(["risk for pay, boss", "risk for pay, neighbour"]), few("abcdefgh")
+    ('risk for pay, boss; risk for pay, neighbour', 'a, b, c, d, e, f and 2 more')
+    """
+    names = list(dict.fromkeys(titles))
+    named = names if len(names) <= _NAMED else [*names[:_NAMED], f"{len(names) - _NAMED} more"]
+    return "; ".join(named) if any("," in name for name in named) else spoken(named)
 
 
 def verdict(checked: Sequence[Checked]) -> str:
@@ -36,12 +51,12 @@ def verdict(checked: Sequence[Checked]) -> str:
     absent = [c.title for c in held if c.score is None]
     failed = [c.title for c in held if not c.passes and c.score is not None]
     past = [c.title for c in passed if any(not c.within(g.value) for found in c.by.values() for g in found.shown)]
-    but = [f"In some subgroups it is past the limit of {spoken(past)}."] if past else []
+    but = [f"In some subgroups it is past the limit of {few(past)}."] if past else []
     if len(passed) == len(held):
         return " ".join([f"The release passes {_all(len(held))}.", *but])
     said = [f"The release passes {len(passed)} of {counted(len(held), 'check')}."]
-    said += [f"It fails on {spoken(failed)}."] if failed else []
-    said += [f"Could not be measured: {spoken(absent)}."] if absent else []
+    said += [f"It fails on {few(failed)}."] if failed else []
+    said += [f"Could not be measured: {few(absent)}."] if absent else []
     return " ".join([*said, *but])
 
 
@@ -157,7 +172,12 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
         "The release, measure by measure. Each risk is divided by its own limit, so that 1 is the limit; the thin line ends "
         "at the worse end of its interval. Each utility is a share of that of the unmasked file."
     )
-    return [Figure(measures_chart(pd.DataFrame(rows), 0).to_dict(), caption)]
+    parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
+    which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
+    return [
+        Figure(measures_chart(pd.DataFrame(part), 0).to_dict(), caption + said)
+        for part, said in zip(parts, which, strict=True)
+    ]
 
 
 def _row(release: Release, c: Checked) -> dict[str, Any] | None:
@@ -206,13 +226,32 @@ def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
         hidden += _hidden(checked, column)
     sentences = [
         (
-            "A release that is safe on the whole need not be safe for everybody. Each measure was taken again in every "
-            "subgroup by itself, so that a snooper there is taken to know which subgroup a person is in. The worst "
-            f"{_WORST} are shown. Records are counted in the original; subgroups of fewer than {FEWEST} are not shown."
+            f"A release that is safe on the whole need not be safe for everybody. The worst {_WORST} subgroups are shown. "
+            f"Records are counted in the original; subgroups of fewer than {FEWEST} are not shown."
         ),
+        *_how(checked),
         *hidden,
     ]
     return Section("Worst subgroups", tuple(sentences), tuple(content))
+
+
+def _how(checked: Sequence[Checked]) -> list[str]:
+    """Say what the numbers of a subgroup are of: its records within the whole file, or the subgroup as if it were the file."""
+    risks = [(c.title, found.alone) for c in checked if c.risk for found in c.by.values()]
+    alone = [title for title, by_itself in risks if by_itself]
+    said = []
+    if len(alone) < len(risks):
+        said.append(
+            "A subgroup's risk is that of its own records in the whole file: a snooper looks for them there, and need not know "
+            "who belongs to the subgroup."
+        )
+    if alone:
+        said.append(
+            f"In each subgroup by itself, as if it were the file, so that a snooper knows who belongs to it: {few(alone)}."
+        )
+    if any(not c.risk and c.by for c in checked):
+        said.append("A subgroup's utility is what is kept for those who analyse that subgroup alone.")
+    return said
 
 
 def _there(c: Checked, value: float) -> str:
@@ -229,5 +268,5 @@ def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
         else []
     )
     if without:
-        said.append(f"In some subgroups by {column} there is no value of {spoken(without)}.")
+        said.append(f"In some subgroups by {column} there is no value of {few(without)}.")
     return said

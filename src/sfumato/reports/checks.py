@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.contract import Measure, Release, Score, Side, Snooper, subgroups
 from sfumato.contract.score import number
 from sfumato.decision.best_recipe.scenarios import Against
-from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 from sfumato.rumap.rumap import titles
 
 FEWEST = 10
@@ -64,6 +64,8 @@ class Groups:
     shown: tuple[Group, ...]
     small: int
     without: int
+    alone: bool = True
+    """Whether each was measured as if it were the file, and not by its records within the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +126,7 @@ class Checked:
                 "worst_first": [{"group": g.name, "records": g.records, "value": number(g.value)} for g in found.shown],
                 "too_small": found.small,
                 "without_value": found.without,
+                "measured": "as files of their own" if found.alone else "within the whole file",
             }
             for column, found in self.by.items()
         }
@@ -158,7 +161,7 @@ def run_checks(
         if math.isnan(score.value):
             out.append(Checked(title, check, None, "it has no value for this release."))
             continue
-        groups = {column: _groups(check.measure, snooper, *found) for column, found in parts.items()}
+        groups = {column: _groups(check.measure, snooper, score, release, column, *parts[column]) for column in parts}
         out.append(Checked(title, check, score, by=groups))
     return tuple(out)
 
@@ -184,16 +187,20 @@ def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], in
     return large, len(found) - len(large)
 
 
-def _groups(measure: Measure, snooper: Snooper, parts: Sequence[tuple[str, Release]], small: int) -> Groups:
-    shown, without = [], 0
-    for name, part in parts:
-        try:
-            value = measure.score(part, snooper).value
-        except (DataError, NotApplicable):
-            value = math.nan
-        if math.isnan(value):
-            without += 1
-        else:
-            shown.append(Group(name, len(part.original), value))
+def _groups(
+    measure: Measure,
+    snooper: Snooper,
+    whole: Score,
+    release: Release,
+    column: str,
+    parts: Sequence[tuple[str, Release]],
+    small: int,
+) -> Groups:
+    within = measure.in_groups(whole, release, column)
+    values = [
+        Group(name, len(part.original), measure.score_alone(part, snooper) if within is None else within[name])
+        for name, part in parts
+    ]
+    shown = [g for g in values if not math.isnan(g.value)]
     worst = sorted(shown, key=lambda g: g.value, reverse=measure.side is Side.RISK)
-    return Groups(tuple(worst), small, without)
+    return Groups(tuple(worst), small, len(values) - len(shown), alone=within is None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sfumato.charts.words import counted, spoken
 from sfumato.contract import Measure, Release, Section, Side, Snooper, Table
+from sfumato.reports.board_sections import few
 from sfumato.reports.checks import Checked
 from sfumato.reports.examined import LEARNED, parts_of, sort_of, sorts_of
 from sfumato.reports.found import Found
@@ -97,13 +98,13 @@ def _utilities(measures: Sequence[Measure]) -> list[str]:
     named = [m.label() for m in measures if m.side is Side.UTILITY]
     if not named:
         return ["What analysts lose was not measured."]
-    return [f"Utility was measured by {spoken(dict.fromkeys(named))} alone. Other analyses may fare better or worse."]
+    return [f"Utility was measured by {few(named)} alone. Other analyses may fare better or worse."]
 
 
 def _seeds(found: Found | None, release: Release | None) -> list[str]:
     said = []
     if found is not None and len(found.frame):
-        often = int(found.frame["replications"].max())
+        often = int(found.frame.reindex(columns=["replications", "confirmed"]).max().max())
         said.append(
             f"The search looked at the settings in its ranges, each masked at most {counted(often, 'time')}; other recipes and "
             "other ranges were not tried."

@@ -63,15 +63,19 @@ def public_asked(asked: str, found: Found | None, checked: Sequence[Checked]) ->
     if held:
         every = all(c.passes for c in held)
         sentences.append(
-            "The release was held against limits that the data holder set for risk and utility. "
+            f"The release was held against limits that the data holder set for {spoken(_sides(held))}. "
             + ("It keeps to all of them." if every else "It does not keep to all of them.")
         )
     if found is not None:
         sentences.append(
-            f"The method was found by a search among {counted(len(found.families), 'recipe')} for the most useful one that is "
-            "safe enough." + ("" if found.feasible else " None was safe enough.")
+            f"A search among {counted(len(found.families), 'recipe')} for the most useful one that is safe enough found "
+            f"{'the one below' if found.feasible else 'none'}."
         )
     return Section("What was asked, and the answer", tuple(sentences))
+
+
+def _sides(checked: Sequence[Checked]) -> list[str]:
+    return [side for side, risk in (("risk", True), ("utility", False)) if any(c.risk is risk for c in checked)]
 
 
 def public_data(data: Microdata) -> Section:
@@ -87,8 +91,8 @@ def public_data(data: Microdata) -> Section:
     return Section("The data", (sentence,), (Table(heads, tuple(rows), "The columns of the released file."),))
 
 
-def public_snoopers(scenarios: Mapping[str, Snooper], count: int) -> Section:
-    """Return in general words whom the release was tested against; no column, no probability."""
+def public_snoopers(scenarios: Mapping[str, Snooper], count: int, released: bool) -> Section:
+    """Return in general words whom the release, or else each recipe, was tested against; no column, no probability."""
     who = list(scenarios.values())
     knows = ["know some facts about a person from elsewhere"]
     if any(s.external is not None or s.coverage < 1 for s in who):
@@ -102,7 +106,7 @@ def public_snoopers(scenarios: Mapping[str, Snooper], count: int) -> Section:
     number = len(who) or count
     kinds = "one kind of snooper" if number == 1 else f"{number} kinds of snooper"
     sentence = (
-        f"The release was tested against {kinds}: people who {spoken(knows)}, and look for that person's record. "
+        f"{'The release' if released else 'Each recipe'} was tested against {kinds}: people who {spoken(knows)}, and look for that person's record. "
         "Exactly what they were taken to know is for the review board alone."
     )
     return Section("Snoopers", (sentence,))

@@ -20,6 +20,9 @@ from sfumato.version import VERSION
 
 _NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")
 
+_LONG = 18
+"""Letters of a word that fit into the narrowest column."""
+
 Version = Literal["", "confidential", "publishable"]
 
 
@@ -57,7 +60,7 @@ class Report:
         from jinja2 import Environment, StrictUndefined
 
         environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["cell"] = cell
+        environment.filters |= {"cell": cell, "breakable": breakable}
         folder = files("sfumato.reports")
         template = environment.from_string((folder / "report.html.j2").read_text("utf-8"))
         style = (folder / "report.css").read_text("utf-8")
@@ -180,6 +183,29 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def breakable(text: str) -> Any:
+    """Return text for a cell in which words too long for a column may be broken, after an underscore or a point if they can.
+
+    >>> str(breakable("income_of_the_whole_household <b>"))
+    'income_of_the_<wbr>whole_household &lt;b&gt;'
+    """
+    from markupsafe import Markup
+
+    parts = [_broken(word) if len(word) > _LONG else [word] for word in re.split(r"(\s)", text)]
+    return Markup("").join(Markup("<wbr>").join(pieces) for pieces in parts)
+
+
+def _broken(word: str) -> list[str]:
+    """Return a long word in pieces."""
+    pieces: list[str] = []
+    for part in re.findall(rf"[^_./-]{{1,{_LONG}}}[_./-]?|[_./-]", word):
+        if pieces and len(pieces[-1]) + len(part) <= _LONG:
+            pieces[-1] += part
+        else:
+            pieces.append(part)
+    return pieces
 
 
 def _numeric(table: Table) -> list[bool]:

@@ -39,7 +39,8 @@ def tried_section(found: Found) -> Section:
     sentences = (
         (
             f"The search tried {counted(len(searched), 'recipe')} on a file of {counted(int(found.facts['records']), 'record')}, "
-            f"at {counted(int(total), 'setting')} of their parameters on all the records. {_limits(found)}"
+            f"at {counted(int(total), 'setting')} of {'its' if len(searched) == 1 else 'their'} parameters on all the records. "
+            f"{_limits(found)}"
         ),
     )
     caption = (
@@ -68,10 +69,10 @@ def frontier_section(found: Found) -> Section:
 
     risk, frontier = _plane(found)
     several = found.frame.loc[found.frame["side"] == "risk", "scenario"].nunique() > 1
-    worst = ", against the snooper who learns most" if several else ""
+    worst = " (against the snooper who learns most)" if several else ""
     figure = Figure(
         methods_chart(found.frame, frontier, risk).to_dict(),
-        f"Every setting that was tried: {risk}{worst}, against utility. Lower is safer, further right is more useful.",
+        f"Every setting that was tried: {risk}{worst} and utility. Lower is safer, further right is more useful.",
     )
     if found.feasible and not frontier["chosen"].any():
         sentences.append(
@@ -109,7 +110,7 @@ def _frontier(frontier: pd.DataFrame, risk: str) -> Table:
 
 
 def _estimate(value: float, low: float, high: float) -> str:
-    if math.isnan(low) or low == high:
+    if math.isnan(low) or math.isclose(low, high, rel_tol=1e-9):  # nothing random about it
         return tabled(value)
     space = "\N{NO-BREAK SPACE}"
     return f"{tabled(value)} ({tabled(low)}{space}to{space}{tabled(high)})"
@@ -149,7 +150,9 @@ def _measured(choice: Mapping[str, Any], thresholds: Mapping[str, float]) -> Tab
         low, high = (_number(v) for v in score["interval"] or (None, None))
         limit, stays = thresholds.get(name), _number(choice["limits"].get(name))
         held = "–" if limit is None else "passes" if stays <= limit else "fails"
-        interval = "–" if math.isnan(low) or low == high else f"{tabled(low)} to {tabled(high)}"
+        interval = (
+            "–" if math.isnan(low) or math.isclose(low, high, rel_tol=1e-9) else f"{tabled(low)} to {tabled(high)}"
+        )
         within = "–" if limit is None else f"at\N{NO-BREAK SPACE}most\N{NO-BREAK SPACE}{limit:g}"
         rows.append((name, tabled(value), interval, tabled(stays), within, held, str(score["words"])))
     heads = ("measure", "value", "95 % interval", "95 % of releases stay below", "limit", "result", "in words")

@@ -187,6 +187,10 @@ class AttributeRisk(Measure):
             groups=self._by_group(outcome.pair(self.column)[0], errors),
         )
 
+    def of_records(self, values: Numbers) -> float:
+        """Return the reciprocal of the mean squared error of some targets; their values are 1 / squared error."""
+        return float(reciprocal(np.asarray(reciprocal(values).mean())))
+
     def _by_group(self, x: Numbers, errors: Numbers) -> dict[str, float]:
         """Return the risk of the targets between each two neighbouring quantiles."""
         ends = np.nanquantile(x, self.edges) if self.edges else np.zeros(0)

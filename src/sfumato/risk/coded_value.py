@@ -91,6 +91,13 @@ class CodedValueRisk(Measure):
             score, words=words, details=details, find_records=lambda: outcome.per_original(reciprocal(errors))
         )
 
+    def of_records(self, values: Numbers) -> float:
+        """Return the measure of some coded records; their values are 1 / squared error, infinite for those not coded."""
+        coded = values[np.isfinite(values)]
+        if not len(coded):
+            return float(np.inf)
+        return float(coded.mean() if self.average == "risk" else 1 / reciprocal(coded).mean())
+
     def _errors(self, outcome: Release) -> Numbers:
         """Return each matched record's squared error, NaN where a value is missing, shape (r,)."""
         x, y = outcome.pair(self.column)

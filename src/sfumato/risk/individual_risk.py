@@ -69,6 +69,10 @@ class IndividualRisk(DirectMeasure):
                 "Give a column the role 'household', or use per='person'."
             )
 
+    def of_records(self, values: Numbers) -> float | None:
+        """Return the mean risk of some persons; the mean over households is not made of persons."""
+        return float(values.mean()) if self.per == "person" else None
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Estimate the risks."""
         risks = expected_in_population(outcome, snooper, self.missing, self.fraction)

@@ -78,6 +78,10 @@ class IntervalDisclosure(DirectMeasure):
         """Return the columns that are compared."""
         return self.over or schema.names(role="confidential")
 
+    def of_records(self, values: Numbers) -> float | None:
+        """Return the share of some records that are within; a share of values is not made of records' shares."""
+        return None if self.within == "each" and len(self.over or ()) != 1 else float(values.mean())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records within the intervals."""
         names = self._names(outcome)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
@@ -37,6 +38,10 @@ class KAnonymity(DirectMeasure):
     def words(self, value: float, schema: Schema) -> str:
         """Return the share in words."""
         return f"{100 * value:.3g} % of the records match fewer than {self.k} records on the keys"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some records that match fewer than k; their values count those that match."""
+        return float((values < self.k).mean())
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records below k."""

@@ -105,6 +105,10 @@ class LDiversity(DirectMeasure):
         """Return the share in words."""
         return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
 
+    def of_records(self, values: Numbers) -> float:
+        """Return the share of some records whose l is too small; their values are the l of their classes."""
+        return float((values < self.l * (1 - ROUNDING)).mean())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the l of each class, for each column."""
         keys = keys_beside(outcome, snooper, self.over)

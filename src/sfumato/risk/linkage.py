@@ -56,6 +56,10 @@ class Linkage(DirectMeasure, abstract=True):
         """Return the share in words."""
         return f"{100 * value:.3g} % of the snooper's targets are linked to their own record"
 
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some targets that are linked rightly."""
+        return float(values.mean())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Run the attack and score what it guessed."""
         attack = self.attack(**{name: getattr(self, name) for name in self.attack.parameters()})

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.classes import Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
@@ -71,6 +72,11 @@ class Reidentification(DirectMeasure):
         if self.summary == "largest":
             return f"for the record at most risk a {self.attacker} is right with probability {digits(value)}"
         return f"for {digits(100 * value)} % of the records a {self.attacker} is right with probability above {self.threshold:g}"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the mean, the largest, or the share above the threshold of some records' probabilities."""
+        at_risk = (values > self.threshold * (1 + 1e-12)).mean()
+        return float({"mean": values.mean(), "largest": values.max(), "share at risk": at_risk}[self.summary])
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count those who look the same."""

@@ -43,6 +43,10 @@ class ReplicatedUniques(DirectMeasure):
         """Return the share in words."""
         return f"{share(value)} of the original records are unique on the keys, and unique in the release"
 
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some records that are unique in both files."""
+        return float(values.mean())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records that are unique in both files."""
         names = key_names(outcome, snooper)

@@ -122,6 +122,10 @@ class SUDA(DirectMeasure):
             return f"for the record most at risk, a unique match is right with a probability of about {value:.3g}"
         return f"{100 * value:.3g} % of the records are unique on {self._few()}"
 
+    def of_records(self, values: Numbers) -> float:
+        """Return the share of some records that have a score, or the largest DIS-SUDA score."""
+        return float(values.max()) if self.summary == "dis" else float((values > 0).mean())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the minimal uniques and score the records."""
         special = self.special_uniques(outcome, snooper)

@@ -59,6 +59,10 @@ class TCloseness(DirectMeasure):
         """Return what the distance means."""
         return f"the class that is least like the whole file is {value:.3g} away from it in '{self.column}'"
 
+    def of_records(self, values: Numbers) -> float:
+        """Return how far the classes of some records are from the whole file at most."""
+        return float(values.max())
+
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the distance of each class."""
         keys = keys_beside(outcome, snooper, [self.column])

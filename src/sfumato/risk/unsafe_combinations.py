@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.classes import Classes, Missing
 from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
@@ -59,6 +60,10 @@ class UnsafeCombinations(DirectMeasure):
     def words(self, value: float, schema: Schema) -> str:
         """Return the share in words."""
         return f"{100 * value:.3g} % of the records have a combination of {self._keys()} that {self._rare()}"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some records that have an unsafe combination; their values count theirs."""
+        return float((values > 0).mean())
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Tabulate the sets of keys."""

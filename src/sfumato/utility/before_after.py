@@ -117,9 +117,11 @@ def _described(x: Numbers, weights: Numbers) -> dict[str, float]:
         mean = float(np.average(x, weights=w))
         # n/(n - 1) of the number of records, whatever their weights add up to
         variance = float(np.average(np.square(x - mean), weights=w)) * len(x) / (len(x) - 1) if len(x) > 1 else np.nan
-    order = np.argsort(x)  # once for the three of them
-    alike = bool((w == w[0]).all())
-    quartiles = [quantile(x[order], share, None if alike else w[order]) for share in QUARTILES.values()]
+    counts: Numbers | None = None
+    if (w != w[0]).any():
+        order = np.argsort(x)  # once for the three of them
+        x, counts = x[order], w[order]
+    quartiles = [quantile(x, share, counts) for share in QUARTILES.values()]
     return dict(zip(STATISTICS, (mean, np.sqrt(variance), *quartiles, gap), strict=True))
 
 

@@ -145,8 +145,9 @@ def _categories(original: Microdata, released: Microdata, name: str) -> Coded:
     before, after = original.batch([name]), released.batch([name])
     (codes, values), (theirs, labels) = before.column(name).codes, after.column(name).codes
     first = len(values) + 1
-    cell = {label_of(value): i for i, value in enumerate(values, 1)}
-    table = np.array([cell.get(label_of(label), -1) for label in labels] + [MISSING])
+    name_of = _truth if Kind.BOOLEAN in (before.column(name).kind, after.column(name).kind) else label_of
+    cell = {name_of(value): i for i, value in enumerate(values, 1)}
+    table = np.array([cell.get(name_of(label), -1) for label in labels] + [MISSING])
     covered: list[tuple[int, int]] = []
     if len(strange := np.flatnonzero(table < 0)):
         known = np.unique(codes[~before.missing(name)])
@@ -159,3 +160,9 @@ def _categories(original: Microdata, released: Microdata, name: str) -> Coded:
     given = np.where(after.missing(name), MISSING, table[theirs])
     label, under_it = np.array(covered, np.int64).reshape(-1, 2).T
     return Coded(cells.astype(np.int32), *LabelCells.of(given, first, label, under_it, np.ones(len(label), np.int64)))
+
+
+def _truth(value: object) -> str:
+    """Return the name of true and false however a file spells them; of another value its label."""
+    text = label_of(value)
+    return {"true": "1", "false": "0"}.get(text.casefold(), text)

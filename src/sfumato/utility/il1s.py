@@ -17,7 +17,7 @@ from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 from sfumato.utility.columnwise import check_weighted, looked_at
 from sfumato.utility.compared import NUMBER, compared_columns, over_columns, weighted_flag, weights_of
-from sfumato.utility.moments import Spread, check_numbers, check_size, released_numbers, spread
+from sfumato.utility.moments import Spread, check_numbers, check_size, released_numbers, spread, worst_of
 
 Numbers = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ class IL1s(DirectMeasure):
         of = {n: float(column / count) for n, (column, _, count) in sums.items()}
         check_size(listing(sums), loss)
         worst = max(of, key=lambda n: of[n])
-        more = f", most for {worst} ({digits(math.sqrt(2) * of[worst])})" if len(of) > 1 else ""
+        more = worst_of(worst, digits(math.sqrt(2) * of[worst]), len(of)) if loss else ""
         more += f"; {digits(100 * share)} % of the values are not released, and count as lost" if share else ""
         return self.result(
             1 - loss,

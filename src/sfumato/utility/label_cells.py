@@ -56,7 +56,7 @@ class LabelCells:
 
     @cached_property
     def layers(self) -> list[tuple[Codes, Numbers]]:
-        """For each cell one label that has it, and how much of the label, shape (m,) each; as often as the most labels of a cell."""
+        """For each cell a label that has it and how much of the label, shape (m,) each; as often as the most labels of a cell."""
         depth = np.zeros(len(self.cell), np.int64)
         order = np.argsort(self.cell, kind="stable")
         sizes = np.bincount(self.cell, minlength=self.count)

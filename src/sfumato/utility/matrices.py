@@ -13,7 +13,7 @@ from sfumato.contract.score import digits
 from sfumato.errors import DataError, listing
 from sfumato.kernels.pairwise import PairwiseMoments
 from sfumato.schema import Schema
-from sfumato.utility.moments import MomentMeasure, not_released, with_gaps
+from sfumato.utility.moments import MomentMeasure, not_released, with_gaps, worst_of
 
 Numbers = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class MatrixMeasure(MomentMeasure, abstract=True):
         loss, most = float(losses[there].mean()), float(losses.max())
         i, j = np.unravel_index(int(losses.argmax()), losses.shape)
         pair = before.names[i] if i == j else f"{before.names[i]} and {before.names[j]}"
-        more = f", most for {pair} ({digits(most)})" if there.sum() > 1 else ""
+        more = worst_of(pair, digits(most), int(there.sum())) if most else ""
         share, gone = not_released(kept)
         values = {"original": float(one[i, j]), "released": float(np.mean([self.matrix(f)[i, j] for f in after]))}
         return self.result(

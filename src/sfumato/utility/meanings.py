@@ -53,7 +53,7 @@ def read_numbers(original: Microdata, released: Microdata, name: str, values: Nu
     batch = released.batch([name])
     column, kind = batch.column(name), original.kind(name)
     nowhere = np.full(len(batch), -1, np.int32)
-    if column.kind is kind:
+    if column.kind is kind or (column.kind is Kind.BOOLEAN and _is_flag(original, name)):
         return Reading(column_numbers(batch, name), nowhere, ())
     if column.kind is not Kind.CATEGORY:
         return Reading(np.full(len(batch), np.nan), nowhere, ())
@@ -71,6 +71,11 @@ def read_numbers(original: Microdata, released: Microdata, name: str, values: Nu
         np.where(gap, np.int32(-1), place[codes]),
         tuple(np.array(meanings[i]) for i in spread),
     )
+
+
+def _is_flag(original: Microdata, name: str) -> bool:
+    """Whether a column of numbers holds 0 and 1 only, for which false and true are other words."""
+    return original.kind(name) is Kind.NUMBER and not set(original.batch([name]).column(name).codes[1]) - {0, 1}
 
 
 @dataclass(frozen=True, eq=False)

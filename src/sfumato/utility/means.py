@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.contract import NoiseModel, Release, Score, Snooper
+from sfumato.contract import NoiseModel, Snooper
 from sfumato.contract.score import digits
-from sfumato.errors import listing
+from sfumato.kernels.pairwise import PairwiseMoments
 from sfumato.schema import Schema
-from sfumato.utility.moments import MomentMeasure, not_released, with_gaps
+from sfumato.utility.each_column import ColumnMeasure
+
+Numbers = NDArray[np.float64]
 
 
-class MeansKept(MomentMeasure):
+class MeansKept(ColumnMeasure):
     """U = 1 - the mean over columns of |mean released - mean original| / sd, the sd being that of the original column.
 
     The loss is the standardised difference in means, in absolute value; it does not depend on units. A column that was not
@@ -21,32 +25,25 @@ class MeansKept(MomentMeasure):
     where that is more. Records that were dropped are missed as far as the mean moves: that of a sample is still a mean.
     """
 
-    def label(self) -> str:
-        """Return a few words for a legend."""
-        return "means kept" + (f" of {listing(self.over, 3)}" if self.over else "")
+    noun: ClassVar[str] = "means"
+    difference: ClassVar[str] = "difference of means"
+    companion: ClassVar[str] = "shift"
 
     def words(self, value: float, schema: Schema) -> str:
         """Return the mean difference."""
         return f"means are off by {digits(1 - value)} standard deviations on average"
 
-    def assess(self, outcome: Release, snooper: Snooper) -> Score:
-        """Compare the means."""
-        before, after = self.compared(outcome)
-        kept = [np.diag(before.kept(file)) for file in after]
-        losses = np.mean([with_gaps(np.abs(f.mean), k) for f, k in zip(after, kept, strict=True)], axis=0)
-        worst, loss, (share, gone) = int(losses.argmax()), float(losses.mean()), not_released(kept)
-        more = f", most for {before.names[worst]} ({digits(losses[worst])})" if len(losses) > 1 else ""
-        shifts = dict(zip(before.names, np.mean([f.mean for f in after], axis=0), strict=True))
-        return self.result(
-            1 - loss,
-            self.words(1 - loss, outcome.original.schema) + more + gone,
-            details={
-                "mean difference of means": loss,
-                "largest difference of means": float(losses[worst]),
-                "share of values not released": share,
-                **{f"shift of {n}": float(shift) for n, shift in shifts.items() if math.isfinite(shift)},
-            },
-        )
+    def own(self, before: PairwiseMoments, after: PairwiseMoments) -> Numbers:
+        """Return how far each mean has moved, in standard deviations."""
+        return after.mean
+
+    def off(self, own: Numbers) -> Numbers:
+        """Return the distances."""
+        return np.abs(own)
+
+    def amount(self, loss: float) -> str:
+        """Return standard deviations."""
+        return digits(loss)
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:
         """Return the value under additive noise: the mean of n draws is N(0, ω/n), and E|N(0, 1)| = √(2/π)."""

@@ -109,6 +109,11 @@ def not_released(kept: Sequence[Numbers]) -> tuple[float, str]:
     return share, f"; {digits(100 * share)} % of the values are not released, and count as lost" if share else ""
 
 
+def worst_of(what: str, amount: str, compared: int) -> str:
+    """Return what to say of a loss that is the largest of several."""
+    return f", most for {what} ({amount})" if compared > 1 else ""
+
+
 @dataclass(frozen=True, eq=False)
 class Before:
     """The original's columns that vary, and their moments in units of their own mean and standard deviation."""

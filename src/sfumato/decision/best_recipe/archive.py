@@ -41,12 +41,12 @@ class Archive:
     def _open(self, path: Path) -> None:
         header = {"sfumato search": _FORM, "version": VERSION, "about": self._draws.digest(self._about.encode())}
         try:
-            if path.exists() and path.stat().st_size:
-                lines = path.read_text("utf-8").splitlines(keepends=True)
+            first = json.dumps(header) + "\n"
+            text = path.read_text("utf-8") if path.exists() else ""
+            if not first.startswith(text):  # else it is empty, or was cut short in its first line
+                lines = text.splitlines(keepends=True)
                 self._check(lines[0], header)
-                whole = [
-                    line for line in lines if line.endswith("\n")
-                ]  # a line cut short by a crash is worked out again
+                whole = [line for line in lines if line.endswith("\n")]  # one cut short by a crash is worked out again
                 for line in whole[1:]:
                     entry = json.loads(line)
                     self._known[entry["key"]] = _read(entry)
@@ -55,7 +55,7 @@ class Archive:
                     path.write_text("".join(whole), "utf-8")
             else:
                 path.touch(mode=0o600)
-                path.write_text(json.dumps(header) + "\n", "utf-8")
+                path.write_text(first, "utf-8")
         except OSError as error:
             raise DataError(f"the search cannot be kept in {path}: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.decision.best_recipe.judge import Standing
@@ -82,27 +82,37 @@ class Finals:
         luckiest of many tries would not hold what it says.
         """
         race, moved, shifts = self.race, 1.0, list[float]()
-        tried: set[str] = set()
+        tried: dict[str, Confirmed] = {}
         for attempt in range(_ROUNDS + _BACK):
-            found = race.best(family, self.records, moved)
-            if found is None or not found[0].safe or str(found[1].settings) in tried:
+            found = self._next(family, moved, tried)
+            if found is None:
                 return
-            tried.add(str(found[1].settings))
-            seen = race.judge.verdict(found[1])
-            look = race.trials.look(family, found[1].point, self.records, self.replications, f"confirm-{attempt}")
+            seen = race.judge.verdict(found)
+            look = race.trials.look(family, found.point, self.records, self.replications, f"confirm-{attempt}")
             if not look.observed:
                 return
             fresh = Confirmed(look, race.judge.verdict(look, own=True))
             self.confirmed.append(fresh)
+            tried[str(look.settings)] = fresh
             self.tell(look)
-            noise = race.judge.noise(look)
-            held = fresh.standing.safe or any(c.standing.safe for c in self.confirmed if c.look.family is family)
-            if -max(_CLOSE, noise) <= fresh.standing.excess <= 0 or not family.axes:
-                return
-            if attempt >= _ROUNDS - 1 and held:
+            noise, held = race.judge.noise(look), any(c.standing.safe for c in tried.values())
+            if -max(_CLOSE, noise) <= fresh.standing.excess <= 0 or not family.axes or (held and attempt >= _ROUNDS - 1):
                 return
             shifts.append(fresh.standing.excess - seen.excess)
             behind = max(0, attempt + 2 - _ROUNDS)  # nothing held so far: step back in earnest
             moved = math.exp(-sum(shifts) / len(shifts) - _CLOSE / 3 - noise * (0.5 + behind))
             race.reaches[family.name] = Reach(0.06)
             race.refine(family, self.records, _FURTHER, moved=moved)
+
+    def _next(self, family: Family, moved: float, tried: Mapping[str, Confirmed]) -> Look | None:
+        """Return the best point not yet confirmed that is safe as far as known; None if none is better than one that holds."""
+        judge = self.race.judge
+        judged = [
+            (judge.verdict(look, moved), look)
+            for look in self.race.seen(family, self.records) if str(look.settings) not in tried
+        ]  # fmt: skip
+        if not judged:
+            return None
+        standing, look = max(judged, key=lambda pair: pair[0].rank)
+        held = max((c.standing.gain for c in tried.values() if c.standing.safe), default=-math.inf)
+        return look if standing.safe and standing.gain > held else None

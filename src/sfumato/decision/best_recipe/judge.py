@@ -30,13 +30,13 @@ class Standing:
 
     @property
     def safe(self) -> bool:
-        """Whether every risk stays within its threshold."""
-        return self.excess <= 0
+        """Whether every risk stays within its threshold; a point without a utility is none to choose."""
+        return self.excess <= 0 and self.gain > -math.inf
 
     @property
     def rank(self) -> tuple[bool, float]:
         """Better is larger: safe before unsafe, then more useful, or less far from safe."""
-        return self.safe, self.gain if self.safe else -self.excess
+        return self.safe, self.gain if self.safe else -max(self.excess, 0.0)
 
 
 @dataclass(eq=False)
@@ -80,8 +80,8 @@ class Judge:
         excess = max(
             excess_of(self.limit(look, i, own), r * moved * scale.get(i, 1.0)) for i, r in self.thresholds.items()
         )
-        gain = min(self.utility(look, i) / a for i, a in self.anchors.items())
-        return Standing(excess, -math.inf if math.isnan(gain) else gain)
+        gains = [self.utility(look, i) / a for i, a in self.anchors.items()]
+        return Standing(excess, -math.inf if any(map(math.isnan, gains)) else min(gains))
 
     def utility(self, look: Look, measure: int) -> float:
         """Return a utility over all releases at a point."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,23 @@ class Spread:
 
     @classmethod
     def pooled(cls, several: Iterable[Numbers]) -> Spread:
-        """Return the spread pooled over points, each with its values by release; on the logarithm if all are positive."""
+        """Return the spread pooled over points, each with its values by release.
+
+        On the logarithm if all values are positive, or 0 at some points: those tell nothing of how much others differ. On the
+        plain scale if some are negative, or no point is free of 0.
+        """
         used = [v for v in several if len(v) > 1 and np.isfinite(v).all()]
+        positive = [v for v in used if (v > 0).all()]
+        log = not used or (bool(positive) and all((v >= 0).all() for v in used))
+        used = positive if log else used
         freedom = sum(len(v) - 1 for v in used)
-        log = all((v > 0).all() for v in used)
         if not freedom:
             return cls(0.0, 0, log)
         total = sum(float(((w - w.mean()) ** 2).sum()) for w in (np.log(v) if log else v for v in used))
         return cls(math.sqrt(total / freedom), freedom, log)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _student(freedom: int, level: float) -> float:
     from scipy.special import stdtrit  # a search asks thousands of times; scipy.stats is slow at that
 

@@ -130,11 +130,11 @@ class Race:
             top = max(safe.values(), default=math.inf)
             for name, gain in safe.items():
                 short[name] = min(short[name], top - gain)
-            for name, pair in found.items():
-                if not safe and pair is not None:
+            for name, pair in found.items():  # not safe on this part: after all that are, the nearest first
+                if name not in safe and pair is not None:
                     short[name] = min(short[name], 1e6 + pair[0].excess)
         order = sorted(families, key=lambda f: (short[f.name], families.index(f)))
-        kept = {f.name for f in order[:count] if short[f.name] < math.inf}
+        kept = {f.name for f in order[:count]}
         return [f for f in families if f.name in kept]
 
 

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Measure, Recipe, Score, Side, Snooper
+from sfumato.contract import Draws, Measure, Side, Snooper
 from sfumato.contract.score import number
+from sfumato.decision.best_recipe.chances import Chances, between, chance_of
+from sfumato.decision.best_recipe.choice import SearchChoice, choice_of
 from sfumato.decision.best_recipe.finals import Confirmed
-from sfumato.decision.best_recipe.frontier import non_dominated, reweighted
 from sfumato.decision.best_recipe.judge import Judge
 from sfumato.decision.best_recipe.scenarios import Against
 from sfumato.decision.best_recipe.space import Family
 from sfumato.decision.best_recipe.trials import Look
-from sfumato.errors import ParameterError, listing, unknown_name
+from sfumato.errors import ParameterError, unknown_name
 from sfumato.microdata import Microdata
-from sfumato.rumap.choice import Choice, named
+from sfumato.rumap.choice import named
 
 if TYPE_CHECKING:
     import altair as alt
@@ -30,29 +31,6 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 ONLY = "the snooper"
 """The scenario where there is one snooper alone."""
-_DRAWS = 1_000
-_UNLIKELY = 0.05
-
-
-@dataclass(frozen=True)
-class SearchChoice(Choice):
-    """The chosen recipe with its risk and utility, or the reason why there is none."""
-
-    family: str = ""
-    recipe: Recipe | None = field(default=None, compare=False)
-    limits: Mapping[str, float] = field(default_factory=dict)
-    """By risk: the value below which 95 % of the releases stay."""
-
-    def __str__(self) -> str:
-        if not self.feasible:
-            return f"infeasible: {self.reason}"
-        with_ = f" with {named(self.settings)}" if self.settings else ""
-        return f"{self.family}{with_}: {self.reason}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the choice for machines."""
-        limits = {k: number(v) for k, v in self.limits.items()}
-        return {**super().to_dict(), "family": self.family, "limits": limits}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +61,8 @@ class SearchResult:
     @cached_property
     def points(self) -> tuple[tuple[Look, bool], ...]:
         """The points seen on the whole file, and whether each was confirmed with fresh seeds (then that is what counts)."""
-        fresh = {(c.look.family.name, str(c.look.settings)): c.look for c in self.confirmed}
-        own = {(look.family.name, str(look.settings)): look for look in self.looks if self._whole(look)}
+        fresh = {_name(c.look): c.look for c in self.confirmed}
+        own = {_name(look): look for look in self.looks if self._whole(look)}
         return tuple((fresh.get(key, look), key in fresh) for key, look in {**own, **fresh}.items())
 
     def _whole(self, look: Look) -> bool:
@@ -93,38 +71,7 @@ class SearchResult:
     @cached_property
     def choice(self) -> SearchChoice:
         """The most useful recipe within the thresholds, confirmed with fresh seeds; or why there is none."""
-        limits = {self.titles[i]: r for i, r in self.judge.thresholds.items()}
-        if self.winner is None:
-            return SearchChoice(False, {}, self._why_not(), max_risk=limits)
-        look, schema = self.winner.look, self.data.schema
-        scores = [m.to_score(o, schema) for m, o in zip(self.measures, look.observed, strict=True)]
-        scores = [_titled(s, t) for s, t in zip(scores, self.titles, strict=True)]
-        reason = (
-            f"the most useful release whose risk holds; masked {look.replications:,} times with fresh seeds, 95 % of the "
-            "releases stay within the threshold"
-        )
-        return SearchChoice(
-            True, look.settings, reason,
-            tuple(scores[i] for i in self.of_side(Side.RISK)), tuple(scores[i] for i in self.of_side(Side.UTILITY)),
-            limits, look.family.name, look.family.recipe.with_(look.settings),
-            {self.titles[i]: self.judge.limit(look, i, own=True) for i in self.judge.thresholds},
-        )  # fmt: skip
-
-    def _why_not(self) -> str:
-        judged = [(self.judge.verdict(look, own=fresh), look) for look, fresh in self.points]
-        if not judged:
-            return "no recipe could be judged on the whole file."
-        _, look = min(judged, key=lambda pair: pair[0].excess)
-        closest = ", and ".join(
-            f"{self.titles[i]} stays below {self.judge.limit(look, i):.4g} in 95 % of the releases, where {r:.4g} is allowed"
-            for i, r in self.judge.thresholds.items()
-        )
-        settings = f" at {named(look.settings)}" if look.settings else ""
-        tried = listing((f.name for f in self.families if f.name not in self.refused), 6)
-        return (
-            f"none of the recipes ({tried}) reaches the threshold. Nearest is {look.family.name}{settings}: {closest}. "
-            "Allow more risk, widen the ranges, or add a stronger recipe."
-        )
+        return choice_of(self)
 
     # -- as frames
 
@@ -132,13 +79,14 @@ class SearchResult:
     def frame(self) -> pd.DataFrame:
         """Every point seen on the whole file: one row per point and measure; risks once for each snooper.
 
-        Values and intervals are what the search saw, with the same seeds at all points, so that they can be compared; `limit`
-        is that of the fresh seeds where a point was confirmed.
+        Values and intervals are of the `replications` that the search saw, with the same seeds at all points, so that they can
+        be compared. Where a point was masked again with fresh seeds, `confirmed` says how often, and `limit` and `meets` are of
+        those releases alone.
         """
         import pandas as pd
 
         paths = tuple(dict.fromkeys(p for f in self.families for p in f.over))
-        chances = self._chances(*self._plane(None, None)) if self.points else np.empty(0)
+        chances = chance_of(*self._plane(None, None)) if self.points else np.empty(0)
         rows: list[dict[str, Any]] = []
         with np.errstate(divide="ignore", invalid="ignore"):
             seen = zip(self.measures, self.whole, strict=True) if self.whole else ()
@@ -147,11 +95,12 @@ class SearchResult:
             verdict = self.judge.verdict(look, own=fresh)
             about = {
                 "point": p, "family": look.family.name, "recipe": named(look.settings) or "as it is",
-                **{path: look.settings.get(path, np.nan) for path in paths}, "replications": look.replications,
+                **{path: look.settings.get(path, np.nan) for path in paths}, "replications": self._chances.looks[p].replications,
+                "confirmed": look.replications if fresh else 0,
             }  # fmt: skip
             chosen = self.winner is not None and look is self.winner.look
             for i, measure in enumerate(self.measures):
-                value, low, high = self._intervals[i][:, p]
+                value, low, high = self._chances.intervals[i][:, p]
                 risk = measure.side is Side.RISK
                 rows.append(
                     {
@@ -160,7 +109,7 @@ class SearchResult:
                         "limit": self.judge.limit(look, i, fresh) if risk else np.nan,
                         "threshold": self.judge.thresholds[i] if risk else np.nan,
                         "unmasked": np.nan if risk else unmasked[i],
-                        "meets": verdict.safe, "chosen": chosen, "probability": chances[p],
+                        "meets": verdict.excess <= 0, "chosen": chosen, "probability": chances[p],
                     }
                 )  # fmt: skip
         return pd.DataFrame(rows)
@@ -185,50 +134,13 @@ class SearchResult:
         return found
 
     @cached_property
-    def _seen(self) -> list[Look]:
-        """What the search itself saw at each of the points: with the same seeds everywhere, so that points can be compared."""
-        own = {(look.family.name, str(look.settings)): look for look in self.looks if self._whole(look)}
-        return [own.get((look.family.name, str(look.settings)), look) for look, _ in self.points]
+    def _chances(self) -> Chances:
+        own = {_name(look): look for look in self.looks if self._whole(look)}
+        return Chances(self.measures, [own.get(_name(look), look) for look, _ in self.points], self.draws)
 
     def _plane(self, risk: str | None, utility: str | None) -> tuple[Numbers, Numbers]:
-        """Return risk and utility of every point as they might have come out, shape (draws + 1, q) each, the estimates first.
-
-        Of several snoopers the worst counts, of several utilities the smallest share of the unmasked file's.
-        """
-        risks = self._axis(Side.RISK, risk)
         uses = self.judge.anchors if utility is None else {self._axis(Side.UTILITY, utility)[0]: 1.0}
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r = np.max([self._drawn[i] for i in risks], axis=0)
-            u = np.min([self._drawn[i] / a for i, a in uses.items()], axis=0)
-        return r, u
-
-    @cached_property
-    def _drawn(self) -> list[Numbers]:
-        """Each measure at every point, shape (draws + 1, q): the estimate, then what might have come out instead."""
-        groups, rows = [look.family.name for look in self._seen], []
-        for i, measure in enumerate(self.measures):
-            observed = [look.observed[i] for look in self._seen]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                now = np.array([float(measure.value(o.mean(axis=0))) for o in observed])
-            generator = self.draws.generator("frontier")  # the same weights for every measure
-            rows.append(np.vstack([now, reweighted(measure, observed, groups, generator, _DRAWS)]))
-        return rows
-
-    @cached_property
-    def _intervals(self) -> list[Numbers]:
-        """Each measure's estimate and 95 % interval at every point, shape (3, q)."""
-        with np.errstate(invalid="ignore"):
-            return [np.vstack([d[:1], np.quantile(d[1:], [0.025, 0.975], axis=0)]) for d in self._drawn]
-
-    def _chances(self, r: Numbers, u: Numbers) -> Numbers:
-        """Return the probability that a point is not dominated; NaN where that is unlikely; shape (q,)."""
-        known = np.isfinite(r).all(axis=0) & np.isfinite(u).all(axis=0)
-        chance = np.full(r.shape[1], np.nan)
-        if known.any():
-            flags = non_dominated(r[:, known], u[:, known])
-            share = flags[1:].mean(axis=0)
-            chance[known] = np.where(flags[0] | (share > _UNLIKELY), share, np.nan)
-        return chance
+        return self._chances.plane(self._axis(Side.RISK, risk), uses)
 
     def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
         """Return the points that may well be on the frontier, with the probability that no other beats them; safest first.
@@ -241,15 +153,15 @@ class SearchResult:
         if not self.points:
             return pd.DataFrame()
         r, u = self._plane(risk, utility)
-        chance, risks = self._chances(r, u), self._axis(Side.RISK, risk)
-        (r_low, r_high), (u_low, u_high) = (np.quantile(x[1:], [0.025, 0.975], axis=0) for x in (r, u))
+        chance, risks = chance_of(r, u), self._axis(Side.RISK, risk)
+        (r_low, r_high), (u_low, u_high) = between(r), between(u)
         rows = [
             {
                 "point": p, "family": look.family.name, "recipe": named(look.settings) or "as it is", "risk": r[0, p],
                 "risk_low": r_low[p], "risk_high": r_high[p],
                 "limit": max(self.judge.limit(look, i, fresh) for i in risks), "utility": u[0, p],
                 "utility_low": u_low[p], "utility_high": u_high[p], "probability": chance[p],
-                "meets": self.judge.verdict(look, own=fresh).safe,
+                "meets": self.judge.verdict(look, own=fresh).excess <= 0,
                 "chosen": self.winner is not None and look is self.winner.look,
             }
             for p, (look, fresh) in enumerate(self.points) if not math.isnan(chance[p])
@@ -310,10 +222,8 @@ class SearchResult:
         }  # fmt: skip
 
 
-def _titled(score: Score, title: str) -> Score:
-    from dataclasses import replace
-
-    return replace(score, measure=title)
+def _name(look: Look) -> tuple[str, str]:
+    return look.family.name, str(look.settings)
 
 
 def _json(value: Any) -> Any:

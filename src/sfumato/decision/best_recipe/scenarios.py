@@ -86,6 +86,10 @@ class Against(Measure, abstract=True):
         """Measure one release against this snooper."""
         return self.measure.score(outcome, self.snooper)
 
+    def of_records(self, values: Numbers) -> float | None:
+        """Return what the measure makes of the values of some records."""
+        return self.measure.of_records(values)
+
 
 def scenarios_of(snooper: Any) -> dict[str, Snooper]:
     """Return snoopers by name, from one, several by name, or none (the paper's own, with index knowledge)."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sfumato.contract import Draws, Holdout, Measure, Side, Snooper
 from sfumato.decision.best_recipe.archive import Archive
 from sfumato.decision.best_recipe.finals import Confirmed, Finals
-from sfumato.decision.best_recipe.judge import Judge, anchors_of, thresholds_of
+from sfumato.decision.best_recipe.judge import Judge, Standing, anchors_of, thresholds_of
 from sfumato.decision.best_recipe.race import EFFORTS, Effort, Race, calibration, parts_of
 from sfumato.decision.best_recipe.result import SearchResult
 from sfumato.decision.best_recipe.sampling import load_optuna, optuna_sampler
@@ -129,6 +129,7 @@ class _Search:
         self.effort = effort
         self.parts = parts_of(len(trials.data), effort)
         self.stage, self.done, self.total, self.progress = "", 0, 0, progress
+        self.bests: dict[str, tuple[int, tuple[Standing, Look] | None]] = {}
         self.whole = trials.unmasked(families[0], self.parts[-1])
         judge = Judge(trials.measures, thresholds, anchors_of(trials.measures, names, maximise, self.whole))
         seed = int(trials.draws.generator("optuna").integers(2**31))
@@ -143,11 +144,14 @@ class _Search:
         for number, records in enumerate(self.parts):
             last = number == len(self.parts) - 1
             scale = {} if last else self._scale(records)
-            left = self._stage(left, records, number, scale)
-            if not left:
+            fit = self._stage(left, records, number, scale)
+            if last:
+                left = fit
                 break
-            if not last:
-                left = self.race.keep(left, records, max(self.effort.rounds[0][0], math.ceil(len(left) / 3)), scale)
+            kept = self.race.keep(fit, records, max(self.effort.rounds[0][0], math.ceil(len(fit) / 3)), scale)
+            # what a part of the file is too small for may still work on more of it; a measure that does not apply never does
+            again = [f for f in left if f not in fit and f.name not in self.trials.unfit]
+            left = [f for f in left if f in kept or f in again]
         if not left:
             raise NotApplicable(self._nothing())
         finals = self._finals(left)
@@ -161,7 +165,7 @@ class _Search:
         self._begin(f"Looking at {len(left)} recipes on {what}", sum(self._planned(f, number) for f in left))
         fit = []
         for family in left:
-            if number == 0:
+            if number == 0 or not self.race.seen(family, self.parts[number - 1]):
                 self.race.start(family, records)
             else:
                 self._carry(family, self.parts[number - 1], records, scale)
@@ -243,12 +247,18 @@ class _Search:
             self.progress(self.stage, min(self.done, self.total), self.total, self._best())
 
     def _best(self) -> str:
-        records = self.parts[-1]
-        found = [b for f in self.families if (b := self.race.best(f, records)) is not None and b[0].safe]
-        if not found:
+        safe = [b for f in self.families if (b := self._best_of(f)) is not None and b[0].safe]
+        if not safe:
             return ""
-        verdict, look = max(found, key=lambda pair: pair[0].gain)
+        verdict, look = max(safe, key=lambda pair: pair[0].gain)
         return f"{look.family.name}, utility {verdict.gain:.4g}"
+
+    def _best_of(self, family: Family) -> tuple[Standing, Look] | None:
+        """Return the best point of a family on the whole file; judged again only after a new look at it."""
+        count = len(self.race.seen(family, self.parts[-1]))
+        if self.bests.get(family.name, (0, None))[0] != count:
+            self.bests[family.name] = count, self.race.best(family, self.parts[-1])
+        return self.bests.get(family.name, (0, None))[1]
 
 
 def _asked(
