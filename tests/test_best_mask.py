@@ -250,8 +250,25 @@ def test_independent_noise_on_columns_that_add_up_is_compared_as_it_is_seen() ->
     assert one.lost == pytest.approx(two.lost, rel=1e-4)
 
 
-def test_many_columns_are_dropped_one_by_one() -> None:
-    best = best_mask(joint(13, 1, seed=1), "y0", 0.1)
+@pytest.mark.parametrize("singular", [False, True])
+def test_many_columns_are_dropped_one_by_one(singular: bool) -> None:
+    """Each time the one is dropped without which least is explained, by pseudo-inverses of correlations."""
+    frame = joint(13, 2, seed=1, singular=singular)
+    S = frame.to_numpy() / np.sqrt(np.outer(np.diag(frame), np.diag(frame)))
+    x, y = list(range(13)), [13, 14]
+
+    def told(at: list[int], of: list[int]) -> Numbers:
+        return np.asarray(S[np.ix_(of, at)] @ np.linalg.pinv(S[np.ix_(at, at)], rcond=1e-10) @ S[np.ix_(at, of)])
+
+    def disclosed(at: list[int]) -> float:
+        return float(np.trace(np.linalg.solve(S[np.ix_(y, y)], told(at, y))))
+
+    losses, at = [], x
+    while at:
+        at = min(([i for i in at if i != j] for j in at), key=disclosed)
+        losses.append(13 - np.trace(told(at, x)) if disclosed(at) < 0.4 else 13.0)
+    best = best_mask(frame, ["y0", "y1"], 0.4)
+    assert best.naive[2].lost == pytest.approx(min(losses), rel=1e-6)
     assert best.naive[2].lost >= best.lost
 
 

@@ -219,6 +219,62 @@ def test_a_release_that_passes_on_the_whole_is_said_to_be_past_the_limit_in_a_su
     ]  # fmt: skip
 
 
+def test_the_risk_of_a_subgroup_is_that_of_its_records_in_the_whole_file() -> None:
+    g = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {"town": g.choice(["a", "b"], 200), "age": g.integers(20, 60, 200), "pay": g.normal(50, 9, 200)}
+    )
+    keys = (Attribute("town", Role.OTHER, Scale.UNORDERED), Attribute("age", Role.KEY))
+    data = Microdata(frame, Schema((*keys, Attribute("pay", Role.CONFIDENTIAL))))
+    rare = frame.groupby("age")["pay"].transform("size") < 5  # among all, not among those of the town
+    checks = [Check(KAnonymity(k=5)), Check(Hellinger())]
+    for aligned in (True, False):
+        release = Release.as_it_is(data) if aligned else Release.of(data, data)
+        report = board_report(release=release, title="T", checks=checks, by="town", snooper=Snooper(keys=("age",)))
+        shown = {group.name: group.value for group in report.checked[0].by["town"].shown}
+        own = frame.groupby(["town", "age"])["pay"].transform("size") < 5
+        assert shown == pytest.approx((rare if aligned else own).groupby(frame["town"]).mean().to_dict())
+        said = " ".join(section(report, "Worst subgroups").sentences)
+        assert ("in the whole file" in said) is aligned
+        assert (
+            "as if it were the file, so that a snooper knows who belongs to it: records below 5-" in said
+        ) is not aligned
+        assert "for those who analyse that subgroup alone" in said
+        how = report.to_dict()["data"]["checks"][0]["by"]["town"]["measured"]
+        assert how == ("within the whole file" if aligned else "as files of their own")
+
+
+def test_a_risk_without_bound_is_named_beside_the_chart() -> None:
+    release = KimNoise(columns=("salary",)).apply(planted(), Draws(1))
+    checks = [Check(AttributeRisk("salary"), 0.1), Check(AttributeRisk("bonus"), 0.1)]  # bonus is as it was
+    (figure,) = [
+        p
+        for p in section(board_report(release=release, title="T", checks=checks), "Pass").content
+        if isinstance(p, Figure)
+    ]
+    assert figure.caption.endswith("Not drawn, since the risk has no bound: risk for bonus.")
+
+
+def test_many_measures_with_long_names_stay_on_the_page() -> None:
+    weasyprint = pytest.importorskip("weasyprint")
+    g = np.random.default_rng(1)
+    names = [f"an_answer{'_with_a_very_long_name' * 4}_{i:02}" for i in range(20)]
+    frame = pd.DataFrame({name: g.normal(size=40) for name in names})
+    data = Microdata(frame, Schema(tuple(Attribute(n, Role.CONFIDENTIAL) for n in names)))
+    release = KimNoise(lambda2=0.1).apply(data, Draws(1))
+    checks = [Check(AttributeRisk(name), 0.1) for name in names]
+    report = board_report(release=release, title="verylongword" * 12, checks=checks)
+    answer = section(report, "What was asked").sentences[0]
+    assert answer.startswith("The release passes 0 of 20 checks. It fails on risk for an_answer")
+    assert answer.endswith("and 14 more.")
+    figures = [p for p in section(report, "Pass or fail").content if isinstance(p, Figure)]
+    assert [p.caption[-12:] for p in figures] == ["Part 1 of 2.", "Part 2 of 2."]
+    for page in weasyprint.HTML(string=report.html()).render().pages:
+        for box in page._page_box.descendants():
+            assert box.element_tag != "td" or box.position_x + box.width <= page.width - 75
+            assert not hasattr(box, "text") or box.position_x + box.width <= page.width - 75
+
+
 def test_text_of_the_custodian_cannot_break_the_page() -> None:
     hostile = "</style><script>alert('x')</script>{{ 7*7 }}"
     checks = [Check(AttributeRisk("salary"), 1.0)]
@@ -305,7 +361,8 @@ def test_a_search_without_an_answer_says_so(found: SearchResult) -> None:
         point["chosen"] = False
     for public in (False, True):
         text = board_report(facts, title="T", publishable=public).html()
-        assert "none that is safe enough" in text or "None was safe enough" in text
+        assert "none that is safe enough" in text or "that is safe enough found none." in text
+        assert "The release" not in text  # there is none
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", "no json", '{"families": []}'])
@@ -436,6 +493,11 @@ def test_utility_in_numbers_would_give_away_a_secret_shift(release: Release, pub
         "passes" if Hellinger().score(release).value >= 0.5 else "fails", "no limit"
     ]  # fmt: skip
     assert [u["value"] for u in publishable.data["utilities"]] == [None, None]
+    assert [u["limit"] for u in publishable.data["utilities"]] == [
+        None,
+        None,
+    ]  # "fails at least 0.5" would bound the shift
+    assert "at least 0.5" not in text_of(publishable)
     assert "Subgroups" not in [s.title for s in publishable.sections]
     assert "give away a parameter" in text_of(publishable)
 

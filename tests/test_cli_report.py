@@ -99,6 +99,7 @@ def test_the_publishable_version_has_no_risk_and_no_limit(
     assert "0.0876" not in text
     assert f"{risk:.3g}" not in text
     assert f"{N} original" not in text
+    assert files[0].name not in text  # what the confidential file is called
 
 
 def test_a_pdf_is_written_by_the_name_of_the_file(files: Files, tmp_path: Path) -> None:
@@ -115,7 +116,11 @@ def test_a_search_kept_as_json_is_in_the_report(files: Files, tmp_path: Path) ->
     done = run(
         "search", files[0], "--schema", files[2], "--mask", "kim_noise; columns=salary", "--risk", "salary", "--utility",
         "variance_kept; over=salary", "--max-risk", 0.05, "--effort", "quick", "--confirm", 3, "--seed", 1, "--json",
+        "--out", tmp_path / "searched.html",
     )  # fmt: skip
+    beside = read(tmp_path / "searched.html")
+    assert beside["version"] == "confidential"
+    assert beside["data"]["search"]["choice"] == json.loads(done.stdout)["choice"]
     kept.write_text(done.stdout, "utf-8")
     answer = json.loads(done.stdout)
     assert answer["choice"]["feasible"]
@@ -165,9 +170,23 @@ def test_what_is_wrong_is_told_in_a_sentence(
 
 
 def test_the_report_is_html_or_pdf(files: Files, tmp_path: Path) -> None:
-    done = run(*args(files, tmp_path / "r.docx", "--risk", "salary"))
-    assert done.exit_code == 2
-    assert ".html or .pdf" in done.stderr
+    out = tmp_path / "r.docx"
+    asked = ("--schema", files[2], "--risk", "salary", "--utility", "salary", "--max-risk", 1, "--mask", "kim_noise")
+    swept = ("--over", "kim_noise.lambda2=0.1,0.2")
+    for given in (args(files, out, "--risk", "salary"), ("search", files[0], *asked, "--out", out),
+                  ("map", files[0], *asked, *swept, "--out", out)):  # fmt: skip
+        done = run(*given)
+        assert done.exit_code == 2
+        assert ".html or .pdf" in done.stderr
+        assert not out.exists()
+
+
+def test_neither_the_report_of_a_search_nor_what_is_beside_it_overwrites_a_file(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text("mine")
+    asked = ("--schema", files[2], "--risk", "salary", "--utility", "salary", "--max-risk", 1, "--mask", "kim_noise")
+    done = run("search", files[0], *asked, "--out", tmp_path / "r.html")
+    assert done.exit_code == 1
+    assert "r.json is there already" in done.stderr
 
 
 def test_the_command_runs_in_a_shell(files: Files, tmp_path: Path) -> None:

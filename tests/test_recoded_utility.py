@@ -308,16 +308,17 @@ def test_discernibility_and_class_sizes_by_hand() -> None:
     before = microdata(x=["a", "a", "b", "b", "c", "c"], y=["1", "2", "1", "1", "1", "2"])
     after = microdata(x=["a", "a", "*", "*", "c", None], y=["1", "1", "1", "1", "1", None])
     release = Release.of(before, after)
-    # classes a1 (2), *1 (2), c1 (1); one record suppressed: 4 + 4 + 1 + 6. Before: b1 twice, four alone: 4 + 4
+    # a1 twice looks like a1 and *1, 2 · 4; *1 twice like all five, 2 · 5; c1 like c1 and *1, 3; one suppressed, 6
+    # before: b1 twice, four alone: 4 + 4
     score = Discernibility().score(release)
-    assert (score.details["discernibility"], score.details["discernibility of the original"]) == (15, 8)
-    assert score.value == pytest.approx(1 - (15 - 8) / (36 - 8))
+    assert (score.details["discernibility"], score.details["discernibility of the original"]) == (27, 8)
+    assert score.value == pytest.approx(1 - (27 - 8) / (36 - 8))
     size = AverageClassSize(k=2).score(release)
-    assert size.details["C_AVG"] == (6 / 3) / 2
-    assert size.value == pytest.approx((6 / 5) / (6 / 3))
+    assert size.details["C_AVG"] == (6 / 2) / 2  # a1 and c1; *1 could be either
+    assert size.value == pytest.approx((6 / 5) / (6 / 2))
     assert (
         size.words
-        == "3 classes of 2 records on average, in the original 5 classes of 1.2 records on average; C_AVG 1 for k = 2"
+        == "2 classes of 3 records on average, in the original 5 classes of 1.2 records on average; C_AVG 1.5 for k = 2"
     )
 
 
@@ -331,6 +332,28 @@ def test_discernibility_is_the_chance_that_two_records_look_the_same() -> None:
     got = Discernibility().score(Release.of(microdata(**before), microdata(**after)))
     assert got.details["discernibility"] / 40**2 == pytest.approx(alike)
     assert f"with probability {alike:.3g}" in got.words
+
+
+@pytest.mark.parametrize("blank", [None, "*"])
+def test_suppressed_values_make_records_look_like_others(blank: str | None) -> None:
+    g = np.random.default_rng(8)
+    x, y = (g.integers(0, m, 60).astype(str).tolist() for m in (6, 4))
+    u, before = g.uniform(size=60), microdata(x=x, y=y)
+    dm, classes = [], []
+    for share in (0.0, 0.2, 0.5, 1.0):
+        hidden = [blank if u[i] < share else v for i, v in enumerate(x)]
+        release = Release.of(before, microdata(x=pa.array(hidden, pa.string()), y=y))
+        rows = [*zip(hidden, y, strict=True)]
+        pairs = sum(b == d and (a == c or blank in (a, c)) for a, b in rows for c, d in rows)
+        score = Discernibility().score(release)
+        assert score.details["discernibility"] == pairs
+        dm.append(score.value)
+        classes.append(AverageClassSize().score(release).value)
+    assert dm[0] == classes[0] == 1
+    assert sorted(dm, reverse=True) == dm
+    assert len({*dm}) == 4
+    assert sorted(classes, reverse=True) == classes
+    assert classes[3] == pytest.approx(4 / len({*zip(x, y, strict=True)}))
 
 
 def test_noise_that_splits_classes_gains_nothing() -> None:

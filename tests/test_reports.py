@@ -52,7 +52,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
-        self.feed(html)
+        self.feed(html.replace("<wbr>", ""))  # where a long word may break
         self.close()
         assert not self.open
 

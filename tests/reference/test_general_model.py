@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from sfumato.decision import (
     AddedNoise,
     Linear,
     Loss,
+    Method,
     NoisyRecords,
     Normal,
     NoSolution,
@@ -79,7 +80,7 @@ def test_2_3_3_the_best_estimate_of_a_discrete_distribution_is_that_of_brute_for
     values = np.sort(generator.normal(size=40))
     weights = generator.dirichlet(np.ones(40), size=5)
     theta, left = loss.best(values, weights)
-    grid = np.concatenate([np.linspace(-4, 4, 40_001), values, values + 0.8, values - 0.8])
+    grid = np.concatenate([np.linspace(-4, 4, 4_001), values, values + 0.8, values - 0.8])
     for w, t, found in zip(weights, theta, left, strict=True):
         brute = min(float(w @ loss(values, g)) for g in grid)
         assert found == pytest.approx(brute, abs=1e-6)
@@ -206,17 +207,67 @@ def test_simulation_of_a_normal_prior_agrees_with_the_formula(loss: Loss, over: 
     assert found.how.startswith("the most extreme" if over == "worst" else "the mean")
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=by_name)
 @pytest.mark.parametrize("over", ["worst", "expected"])
-def test_the_intervals_of_a_simulation_hold_the_formula_about_as_often_as_they_say(over: str) -> None:
+def test_the_intervals_of_a_simulation_hold_the_formula_as_often_as_they_say(loss: Loss, over: str) -> None:
+    """With 4,000 draws 285 to 295 of 299 seeds held it; of 50, fewer than 42 would have a chance of 1 in 1,000."""
     drawn = User("g", Sampled(lambda g, n: g.normal(size=(n, 2)) * [2.0, 1.0]))
     target, method = Target("1", [1, 0], base=1.0), AddedNoise([[1, 1]])
-    exact = 1 / (4 - 16 / 11)
-    inside = 0
-    for seed in range(40):
+    exact = 1 / loss.normal(4 - 16 / 11)
+    inside, ratios = 0, []
+    for seed in range(50):
         simulation = Simulation(Draws(seed), published=10, data=2_000, over=over)  # type: ignore[arg-type]
-        found = Risk([target], [drawn], simulation=simulation).at(method, {"sigma2": 6.0})
+        found = Risk([target], [drawn], loss, simulation).at(method, {"sigma2": 6.0})
         inside += found.low <= exact <= found.high
-    assert inside >= 33  # 38 are expected
+        ratios.append(math.log(found.value / exact))
+    assert inside >= stats.binom.ppf(0.001, 50, 0.95)  # 42
+    # the best estimate of some draws does too well on them: that is taken off
+    assert abs(np.mean(ratios)) < 3.5 * np.std(ratios) / math.sqrt(50)
+
+
+def test_the_limits_of_a_risk_are_those_of_the_most_extreme_pair_by_either_limit() -> None:
+    """A pair with the smaller certainty may have the wider interval: the risk's upper limit is the largest of all."""
+    drawn = User("u", Sampled(lambda g, n: np.column_stack([g.normal(size=n), g.standard_t(2.5, n)])))
+    targets = [Target("normal", [1, 0], base=1.0), Target("heavy", [0, 1], base=1.45)]
+    simulation = Simulation(Draws(2), published=10, data=4_000, over="expected")
+    risk, method = Risk(targets, [drawn], simulation=simulation), AddedNoise(np.eye(2))
+    each, one = risk.all_at(method, {"sigma2": 2.0}), risk.at(method, {"sigma2": 2.0})
+    assert max(each, key=lambda c: c.value) is not max(each, key=lambda c: c.high)  # else the test would tell nothing
+    assert (one.value, one.low, one.high) == tuple(max(getattr(c, k) for c in each) for k in ("value", "low", "high"))
+    useful = Utility([Target(t.name, t.of, t.base, "analytical") for t in targets], [drawn], simulation=simulation)
+    least, all_of = useful.at(method, {"sigma2": 2.0}), useful.all_at(method, {"sigma2": 2.0})
+    assert (least.low, least.high) == (min(c.low for c in all_of), min(c.high for c in all_of))
+
+
+def test_no_solution_by_an_upper_limit_alone_says_so() -> None:
+    drawn = User("u", Sampled(lambda g, n: g.normal(size=(n, 2)) * [2.0, 1.0]))
+    simulation = Simulation(Draws(1), published=5, data=2_000, over="expected")
+    risk = Risk([Target("a", [1, 0], base=1.0)], [drawn], simulation=simulation)
+    method = AddedNoise([[1, 1]], low=1.0, high=20.0)
+    least = risk.at(method, {"sigma2": 20.0})
+    utility = Utility([Target("t", [1, 1], 1.0, "analytical")], [User("n", Normal([0, 0], [4, 1]))])
+    none = Problem(method, utility, risk, r=(least.value + least.high) / 2).solve()
+    assert isinstance(none, NoSolution)
+    assert "with an upper limit of" in none.reason
+    assert "more draws" in none.reason
+
+
+@pytest.mark.parametrize("values", [[0.7, 0.9, 5.0, 6.0], [0.1, 0.3, 5.0, 6.0], [-0.3, -0.1, 5.0, 6.0]])
+def test_a_window_that_just_holds_two_values_holds_them_however_they_are_rounded(values: list[float]) -> None:
+    loss = ZeroOne(0.1)
+    theta, left = loss.best(np.array(values), np.full((1, 4), 0.25))
+    assert left[0] == 0.5
+    assert loss(values, theta[0]).mean() == 0.5
+
+
+def test_a_normal_target_is_never_hit_exactly_so_a_tolerance_is_asked_for() -> None:
+    users = [User("u", Normal([0, 0], [4, 1]))]
+    utility, risk = (
+        Utility([Target("t", [1, 1], 1.0, "analytical")], users),
+        Risk([Target("a", [1, 0], 0.5)], users, ZeroOne()),
+    )
+    with pytest.raises(NotApplicable, match="tolerance"):
+        Problem(AddedNoise([[1, 0]]), utility, risk, r=0.5).solve()
 
 
 def two_points(s2: float) -> tuple[float, float]:
@@ -259,7 +310,7 @@ def test_what_is_uncertain_depends_on_what_is_published_and_the_worst_is_not_the
 def test_a_base_that_is_not_normal_is_drawn_from() -> None:
     wages = Sampled.independent([stats.gamma(2, scale=3)])
     target = Target("x", [1.0], base=wages)
-    found = Risk([target], [User("u", Normal(0, 1))], simulation=Simulation(Draws(1))).at(
+    found = Risk([target], [User("u", Normal(0, 1))], simulation=Simulation(Draws(1), 20)).at(
         AddedNoise([[1.0]]), {"sigma2": 1.0}
     )
     assert found.low < 18 / 0.5 < found.high
@@ -450,6 +501,64 @@ def test_priors_targets_and_methods_that_do_not_fit_are_refused_in_words() -> No
             AddedNoise([[1]]), Utility([Target("t", [1], 1.0, "analytical")], [User("u", Normal(0, 1))]),
             Risk([Target("total", [1], 1.0)], [User("u", Normal(0, 1)), User("v", Normal(0, 1), ("tottal",))]),
         )  # fmt: skip
+
+
+class Halves(Method):
+    """A method of one's own with a parameter: noise on the total."""
+
+    ranges: Mapping[str, tuple[float, float]] = {"s": (0.0, 99.0)}
+
+    def observation(self, phi: Mapping[str, float]) -> Linear:
+        return Linear([[1, 1]], phi["s"])
+
+
+def test_a_method_class_of_ones_own_is_searched_without_saying_more_than_its_ranges() -> None:
+    """Var(a | Z) = 4 - 16/(5 + s) reaches 2.5 at s = 17/3."""
+    users = [User("u", Normal([0, 0], [4, 1]))]
+    utility, risk = Utility([Target("t", [1, 1], 1.0, "analytical")], users), Risk([Target("a", [1, 0], 2.5)], users)
+    found = Problem(Halves(), utility, risk).solve()
+    assert isinstance(found, Solution)
+    assert found.parameters["s"] == pytest.approx(17 / 3, rel=1e-6)
+    for ranges, words in (
+        ({}, "at least one parameter"),
+        ({"s": (5, 1)}, "is empty"),
+        ({"s": 5}, "lowest and highest"),
+    ):
+        method = Halves()
+        method.ranges = ranges  # type: ignore[assignment]
+        with pytest.raises(ParameterError, match=words):
+            Problem(method, utility, risk)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Normal(["x"], [1]),
+        lambda: Linear([[1, "x"]]),
+        lambda: Target("t", ["x"], 1.0),
+        lambda: Publication(lambda q: Linear([[1]], q), {"s": (0, 1)}),
+        lambda: Publication(lambda s: Linear([[1]], s), {"s": 5}),  # type: ignore[dict-item]
+        lambda: Simulation(1),  # type: ignore[arg-type]
+        lambda: SimpleRTA([["x"]], [1]),
+        lambda: SimpleRTA([[1, 2]], [1, 1], means=[1, 2, 3]),
+        lambda: SimpleRTA([[1, 2]], [0.1, 0.1]).solve("x"),  # type: ignore[arg-type]
+        lambda: SimpleRTA([[1, 2]], [0.1, 0.1]).publish(math.nan, 1.0, Draws(1)),
+        lambda: SimpleRTA.from_sizes([1, 2], "x", 1),  # type: ignore[arg-type]
+        lambda: NoisyRecords.of(TEACHERS, KimNoise()).problem("salary", error=0),
+        lambda: Risk(
+            [Target("a", [1, 0, 0], 1.0)], [User("s", Sampled(lambda g, n: g.normal(size=(n, 3))))],
+            simulation=Simulation(Draws(1), 10, 2_000),
+        ).at(AddedNoise([[1, 1]]), {"sigma2": 6.0}),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_or_does_not_fit_is_refused_in_words(make: Callable[[], object]) -> None:
+    with pytest.raises(ParameterError, match=r"must|prior of 3|finite mean"):
+        make()
+
+
+def test_a_user_may_name_one_target_without_a_list() -> None:
+    user = User("u", Normal(0, 1), estimates="total")
+    assert [user.estimates_target(Target(n, [1], 1.0)) for n in ("total", "t")] == [True, False]
 
 
 # -- (i) noise of the R-U paper
@@ -679,6 +788,15 @@ def test_3_10_who_knows_as_much_as_is_allowed_already_leaves_no_solution() -> No
     assert SimpleRTA([[0, 1]], [0, 0]).solve().feasible  # w = 0 sets no constraint
     assert not SimpleRTA.from_sizes([4, 3], 0.25, 0.25).solve().feasible
     assert SimpleRTA.from_sizes([4, 3], 0.25, 0.25).solve(r=1.5).feasible  # ERRATA 3.11
+
+
+def test_3_12_whoever_knows_the_total_already_leaves_the_utility_infinite_at_no_noise() -> None:
+    """Contributor 1 knows the only uncertain contribution: nothing over nothing was not a number once."""
+    for cell in (SimpleRTA([5.0, 0.0], [2.5, 0.0], own=True), SimpleRTA([[0.0, 0.0], [4.0, 1.0]], [1.0, 1.0])):
+        assert cell.utility(0.0).value == math.inf
+        problem = cell.problem()
+        assert problem.utility.at(problem.method, {"sigma2": 0.0}).value == math.inf
+    assert SimpleRTA([5.0, 0.0], [2.5, 0.0], own=True).utility(5.0).value == pytest.approx(2.5 / 2.5)
 
 
 def test_3_11_another_threshold_divides_the_base() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
-
-import numpy as np
 
 from sfumato.decision.loss import Loss, Quadratic
 from sfumato.decision.observation import AddedNoise, Linear, Method, Parameters
@@ -136,7 +134,10 @@ class RelativeCertainty(ABC):
         if not found:
             empty = 0.0 if self.largest else math.inf
             return Certainty(empty, "", "", empty, empty, "every ratio is 0/0 and left out")
-        return found[int(np.argmax([c.value * (1 if self.largest else -1) for c in found]))]
+        extreme = max if self.largest else min
+        chosen = extreme(found, key=lambda c: c.value)
+        # another pair, simulated less precisely, may be the extreme one: the limits are those of the largest (smallest) of all
+        return replace(chosen, low=extreme(c.low for c in found), high=extreme(c.high for c in found))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.errors import ParameterError
 
 Numbers = NDArray[np.float64]
+_ROUNDING = 1e-14
+"""Relative to a value: 0.9 is within 0.1 of 0.8, however these are rounded."""
 
 
 class Loss(ABC):
@@ -121,7 +123,8 @@ class ZeroOne(Loss):
 
     def __call__(self, a: ArrayLike, theta: ArrayLike) -> Numbers:
         """Return whether the error is beyond the tolerance."""
-        return (np.abs(np.asarray(a, np.float64) - np.asarray(theta, np.float64)) > self.tolerance).astype(np.float64)
+        value, guess = np.asarray(a, np.float64), np.asarray(theta, np.float64)
+        return (np.abs(value - guess) > self.tolerance + _ROUNDING * np.abs(value)).astype(np.float64)
 
     def normal(self, variance: float) -> float:
         """Return P(|N(0, σ²)| > tolerance)."""
@@ -139,7 +142,7 @@ class ZeroOne(Loss):
 
     def best(self, values: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
         """Return the middles of the windows of width 2 × tolerance that hold most, and what they do not hold."""
-        end = np.searchsorted(values, values + 2 * self.tolerance, "right")
+        end = np.searchsorted(values, values + 2 * self.tolerance + _ROUNDING * np.abs(values), "right")
         held = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1)], axis=1)
         inside = held[:, end] - held[:, :-1]
         at = inside.argmax(axis=1)

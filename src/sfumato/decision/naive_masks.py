@@ -54,10 +54,9 @@ def kim(problem: MaskingProblem) -> NaiveMask:
 
 def independent(problem: MaskingProblem) -> NaiveMask:
     """Return C with independent columns of variances λ² Var Xⱼ."""
-    variance = np.diag(problem.S_xx)
+    weights, V = np.linalg.eigh(_noise_in_z(problem, np.diag(problem.S_xx)))
 
     def shown(lambda2: float) -> Numbers:
-        weights, V = np.linalg.eigh(_noise_in_z(problem, variance))
         return np.asarray((V / (1 + lambda2 * weights)) @ V.T)
 
     def over(log_lambda2: float) -> float:
@@ -100,19 +99,37 @@ def all_subsets(problem: MaskingProblem) -> list[Subset]:
     made = [_subset(problem, tuple(range(p)))]
     at = tuple(range(p))
     while at:
-        tried = [tuple(i for i in at if i != j) for j in at]
-        at = min(tried, key=lambda a: _subset(problem, a).disclosed)
+        disclosed = _without_each(problem, at)
+        at = tuple(i for j, i in enumerate(at) if j != int(np.argmin(disclosed)))
         made.append(_subset(problem, at))
     return made
+
+
+def _without_each(problem: MaskingProblem, at: tuple[int, ...]) -> list[float]:
+    """Return Ω of what some columns explain without the first of them, without the second, and so on.
+
+    With P the inverse of their covariance, and v the slopes of the targets on them, to drop column j takes vⱼvⱼ′/Pⱼⱼ off G.
+    """
+    rows = _standard_rows(problem, at)
+    R = rows @ rows.T
+    if np.linalg.eigvalsh(R)[0] < 1e-9 * len(R):  # some depend on others: no inverse
+        return [_subset(problem, tuple(i for i in at if i != j)).disclosed for j in at]
+    P, link = np.linalg.inv(R), problem.link @ rows.T
+    slopes = link @ P
+    G = slopes @ link.T
+    return [omega(G - np.outer(v, v) / own, problem.functional) for v, own in zip(slopes.T, np.diag(P), strict=True)]
+
+
+def _standard_rows(problem: MaskingProblem, at: tuple[int, ...]) -> Numbers:
+    """Return some columns, in units of their standard deviations, as combinations of Z; shape (k, r)."""
+    return np.asarray(problem.root[list(at)] / np.sqrt(np.diag(problem.S_xx))[list(at), None])
 
 
 def _subset(problem: MaskingProblem, at: tuple[int, ...]) -> Subset:
     names = tuple(problem.columns[i] for i in at)
     if not at:
         return Subset(names, 0.0, problem.total)
-    # in units of standard deviations, as the rank must not hang on units
-    rows = problem.root[list(at)] / np.sqrt(np.diag(problem.S_xx))[list(at), None]
-    _, size, Q = np.linalg.svd(rows, full_matrices=False)
+    _, size, Q = np.linalg.svd(_standard_rows(problem, at), full_matrices=False)
     Q = Q[size > 1e-6 * size[0]]
     link = problem.link @ Q.T
     lost = problem.total - float(np.sum(Q * (Q @ problem.worth)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -102,6 +103,8 @@ class NoisyRecords:
 
         `error` is the root of the expected loss under quadratic loss, the expected loss itself under another one.
         """
+        if not 0 < error < math.inf:
+            raise ParameterError("the error must be a number above 0, in the column's unit.")
         measured = loss or Quadratic()
         base = error**2 if isinstance(measured, Quadratic) else error
         risk = Risk([self.value(column, base)], [self.attacker(attacker)], measured)

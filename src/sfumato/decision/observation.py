@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.errors import NotApplicable, ParameterError, listing, unknown_name
 
 Numbers = NDArray[np.float64]
 Parameters = Mapping[str, float]
@@ -39,15 +40,15 @@ class Linear(Observation):
     noise: Numbers
 
     def __init__(self, T: ArrayLike, noise: ArrayLike = 0.0) -> None:
-        matrix = np.atleast_2d(np.asarray(T, np.float64))
-        spread = np.asarray(noise, np.float64)
+        from sfumato.decision.conditional import numbers, whiten
+
+        matrix = np.atleast_2d(numbers(T, "T"))
+        spread = numbers(noise, "the covariance of the noise")
         spread = np.diag(np.broadcast_to(spread, len(matrix))) if spread.ndim < 2 else spread
         if matrix.ndim != 2 or spread.shape != (len(matrix), len(matrix)) or not np.isfinite(matrix).all():
             raise ParameterError(
                 "T must be a matrix with a row for each published number, and noise a covariance of these."
             )
-        from sfumato.decision.conditional import whiten
-
         whiten(spread, "the covariance of the noise")
         object.__setattr__(self, "T", matrix)
         object.__setattr__(self, "noise", spread)
@@ -69,8 +70,16 @@ class Linear(Observation):
         right = np.eye(p) if B is None else np.asarray(B, np.float64).reshape(p, -1)
         return cls(np.kron(right.T, left), noise)
 
+    def check_size(self, k: int) -> None:
+        """Refuse a prior of another number of numbers."""
+        if self.T.shape[1] != k:
+            raise ParameterError(
+                f"what is published is made of {self.T.shape[1]} numbers, but a user has a prior of {k}."
+            )
+
     def sample(self, data: Numbers, generator: np.random.Generator) -> Numbers:
         """Draw T D + ε."""
+        self.check_size(data.shape[1])
         from sfumato.kernels.moments import covariance_root
 
         z = generator.standard_normal((len(data), len(self.T)))
@@ -98,7 +107,7 @@ class Method(ABC):
 
     ranges: Mapping[str, tuple[float, float]]
     """Lowest and highest value of each parameter; the highest may be infinite if the method is monotone."""
-    monotone: bool
+    monotone: bool = False
     """Whether a larger value of the only parameter tells every user less: then the smallest safe one is the best."""
 
     @abstractmethod
@@ -157,15 +166,13 @@ class Publication(Method):
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        for name, (low, high) in self.ranges.items():
-            if not low < high or not math.isfinite(low):
-                raise ParameterError(
-                    f"the range of {name} is empty or has no beginning: it goes from {low:g} to {high:g}."
-                )
-        if not self.ranges or (self.monotone and len(self.ranges) > 1):
+        check_ranges(self)
+        try:
+            inspect.signature(self.function).bind(**{name: low for name, (low, _) in self.ranges.items()})
+        except TypeError:
             raise ParameterError(
-                "a method needs at least one parameter with its range; a monotone one has exactly one."
-            )
+                f"a method's function must take the parameters that have ranges: {listing(self.ranges)}."
+            ) from None
 
     def observation(self, phi: Parameters) -> Observation:
         """Return what the function makes of the parameters."""
@@ -176,6 +183,20 @@ class Publication(Method):
         if not isinstance(made, Observation):
             raise ParameterError("a method's function must return an Observation, such as Linear(T, noise).")
         return made
+
+
+def check_ranges(method: Method) -> None:
+    """Refuse a method without parameters, or with a range that is none."""
+    if not method.ranges or (method.monotone and len(method.ranges) > 1):
+        raise ParameterError("a method needs at least one parameter with its range; a monotone one has exactly one.")
+    for name, ends in method.ranges.items():
+        if not (
+            isinstance(ends, Sequence) and len(ends) == 2 and all(isinstance(e, int | float | np.number) for e in ends)
+        ):
+            raise ParameterError(f"the range of {name} must be its lowest and highest value, such as (0, 10).")
+        low, high = ends
+        if not low < high or not math.isfinite(low):
+            raise ParameterError(f"the range of {name} is empty or has no beginning: it goes from {low:g} to {high:g}.")
 
 
 def value_of(method: Method, phi: Parameters) -> float:

@@ -31,9 +31,10 @@ class Normal:
     """Directions of which nothing is known, as columns of shape (k, f)."""
 
     def __init__(self, mean: ArrayLike, covariance: ArrayLike) -> None:
-        from sfumato.decision.conditional import whiten
+        from sfumato.decision.conditional import numbers, whiten
 
-        centre, spread = np.atleast_1d(np.asarray(mean, np.float64)), np.atleast_1d(np.asarray(covariance, np.float64))
+        centre = np.atleast_1d(numbers(mean, "the mean of a prior"))
+        spread = np.atleast_1d(numbers(covariance, "the covariance of a prior"))
         spread = np.diag(spread) if spread.ndim == 1 else spread.copy()
         if centre.ndim != 1 or spread.shape != (len(centre), len(centre)) or not len(centre):
             raise ParameterError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.contract import Draws, Mask, Recipe, Snooper
 from sfumato.decision.certainty import Certainty, Pair, Risk, Utility
-from sfumato.decision.observation import AddedNoise, Method, Parameters
+from sfumato.decision.observation import AddedNoise, Method, Parameters, check_ranges
 from sfumato.decision.parameter_search import EXACT, ParameterSearch
 from sfumato.decision.solution import NoSolution, Solution
 from sfumato.decision.threshold import limit_certainty, noise_threshold
@@ -49,8 +49,7 @@ class Problem:
     draws: Draws | int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.r, bool) or not (isinstance(self.r, int | float) and 0 < self.r < math.inf):
-            raise ParameterError("the risk threshold r must be a number above 0.")
+        check_threshold(self.r)
         if isinstance(self.method, Mask | Recipe):
             if self.data is None or self.over is None:
                 raise ParameterError(
@@ -62,6 +61,8 @@ class Problem:
         elif not isinstance(self.utility, Utility) or not isinstance(self.risk, Risk):
             raise ParameterError("a Method needs utility=Utility(targets, users) and risk=Risk(targets, users).")
         else:
+            if not isinstance(self.method, AddedNoise):
+                check_ranges(self.method)
             known = [t.name for t in (*self.utility.targets, *self.risk.targets)]
             for user in (*self.utility.users, *self.risk.users):
                 if absent := [n for n in user.estimates or () if n not in known]:
@@ -85,7 +86,7 @@ class Problem:
         found = {pair: self._threshold(method, pair) for pair in self.risk.pairs()}
         if failing := [pair for pair, value in found.items() if value == math.inf]:
             left = [self._least(method, pair) for pair in failing]
-            return NoSolution(tuple(sorted(left, key=lambda c: -c.value)), self.r, _end(method))
+            return NoSolution(tuple(sorted(left, key=lambda c: -c.high)), self.r, _end(method))
         binding, value = max(found.items(), key=lambda item: item[1])
         chosen = {name: max(value, low)}
         names = (binding[0].name, binding[1].name) if value > low else None
@@ -155,11 +156,17 @@ class Problem:
         pair = [
             Certainty(s.value, s.measure, user, *(s.interval or (s.value, s.value)), how)
             for s, user, how in (
-                (min(choice.utilities, key=lambda s: s.value), "analyst", "reciprocal of the mean squared error"),
+                (min(choice.utilities, key=lambda s: s.value), "analyst", "as the measure defines it"),
                 (max(choice.risks, key=lambda s: s.value), "snooper", who),
             )
         ]
         return Solution(dict(choice.settings), pair[0], pair[1], self.r, None, choice.reason)
+
+
+def check_threshold(r: float) -> None:
+    """Refuse a threshold that no risk is compared with."""
+    if isinstance(r, bool) or not (isinstance(r, int | float) and 0 < r < math.inf):
+        raise ParameterError("the risk threshold r must be a number above 0.")
 
 
 def _bracketed(excess: Callable[[float], float], low: float, high: float) -> float:
@@ -180,8 +187,9 @@ def _bracketed(excess: Callable[[float], float], low: float, high: float) -> flo
             top, small = small, small / 4
         bottom = small
     root = float(brentq(lambda v: min(excess(v), 1e300) - 1, bottom, top, xtol=1e-300, rtol=1e-14, maxiter=200))
+    step = 1e-14
     while excess(root) > 1 + EXACT:  # the safe side of the root
-        root = root * (1 + 1e-14) if root else 1e-300
+        root, step = (root * (1 + step) if root else 1e-300), 2 * step
     return root
 
 

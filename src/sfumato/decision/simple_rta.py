@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.contract import Draws
 from sfumato.decision.certainty import Certainty, Risk, Utility
+from sfumato.decision.conditional import numbers
 from sfumato.decision.observation import AddedNoise, Linear
 from sfumato.decision.prior import Normal
-from sfumato.decision.problem import Problem
+from sfumato.decision.problem import Problem, check_threshold
 from sfumato.decision.solution import NoSolution, Solution
 from sfumato.decision.target import Target, User
 from sfumato.decision.uncertainty import Posterior, posterior
@@ -56,7 +57,7 @@ class SimpleRTA:
     own: bool
 
     def __init__(self, prior: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, own: bool = False) -> None:
-        v, w = np.asarray(prior, np.float64), np.atleast_1d(np.asarray(base, np.float64))
+        v, w = numbers(prior, "the prior variances"), np.atleast_1d(numbers(base, "the base variances"))
         v = np.atleast_1d(v) if own else np.atleast_2d(v)
         n = v.shape[-1]
         if v.ndim != (1 if own else 2) or w.shape != (n,) or not n or not v.size:
@@ -65,7 +66,13 @@ class SimpleRTA:
             )
         if not all(np.isfinite(a).all() and (a >= 0).all() for a in (v, w)):
             raise ParameterError("prior and base variances must be finite numbers of at least 0.")
-        m = None if means is None else np.broadcast_to(np.asarray(means, np.float64), v.shape)
+        m = None if means is None else numbers(means, "the means")
+        if m is not None:
+            if m.shape not in ((), v.shape, v.shape[-1:]) or not np.isfinite(m).all():
+                raise ParameterError(
+                    "a cell needs one finite mean for each contributor, or one for each user and contributor."
+                )
+            m = np.broadcast_to(m, v.shape)
         for field, value in (("prior", v), ("base", w), ("means", m), ("own", bool(own))):
             object.__setattr__(self, field, value)
 
@@ -76,12 +83,12 @@ class SimpleRTA:
         r_i² = ε²s_i² and w_i² = η²s_i², with ε = `prior_cv` and η = `base_cv`: nobody may come to know another's contribution
         better than to η, as far as he did not know it before.
         """
-        s = np.atleast_1d(np.asarray(sizes, np.float64))
+        s = np.atleast_1d(numbers(sizes, "sizes"))
         if s.ndim != 1 or not np.isfinite(s).all():
             raise ParameterError("sizes must be a list of finite numbers, one for each contributor.")
         for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
-            if not 0 <= cv < math.inf:
-                raise ParameterError(f"{name} must be a number of at least 0; got {cv:g}.")
+            if not (isinstance(cv, int | float) and 0 <= cv < math.inf):
+                raise ParameterError(f"{name} must be a number of at least 0; got {cv}.")
         return cls((prior_cv * s) ** 2, (base_cv * s) ** 2, own=True)
 
     @property
@@ -98,8 +105,7 @@ class SimpleRTA:
         largest r_h⁴/(r_h² - w_h²) matter (ERRATA 3.3, 3.7). No solution if v_gh² ≤ w_h²/r for some w_h > 0 (ERRATA 3.10). To
         publish a rounded σ², round up: 77 in place of 77.08333 breaks the constraint (ERRATA 3.2).
         """
-        if not 0 < r < math.inf:
-            raise ParameterError("the risk threshold r must be a number above 0.")
+        check_threshold(r)
         guarded = self.base > 0
         known = self.prior <= self.base / r
         if (known & guarded).any():
@@ -229,6 +235,8 @@ class SimpleRTA:
 
     def publish(self, total: float, sigma2: float, draws: Draws) -> Published:
         """Draw an adjustment and add it to the total; publish both what comes out and σ²."""
+        if not math.isfinite(total):
+            raise ParameterError("the total must be a finite number.")
         delta = math.sqrt(_checked(sigma2)) * float(draws.normals(np.zeros(1, np.int64), "adjustment")[0])
         return Published(float(total) + delta, float(sigma2))
 

@@ -55,6 +55,8 @@ class Simulation:
     over: Over = "worst"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.draws, Draws):
+            raise ParameterError("draws must be Draws(seed), or Draws.secret().")
         if self.over not in ("worst", "expected"):
             raise ParameterError(f"over must be 'worst' or 'expected'; got '{self.over}'.")
         if self.published < 2 or self.data < _LEAST:
@@ -169,7 +171,7 @@ class _Posteriors:
 
     @property
     def error(self) -> float:
-        """The standard error of the mean over z that comes from the draws of the data: the delta method, and the choice of estimates."""
+        """The standard error of the mean over z, from the draws of the data: the delta method, and the choice of estimates."""
         return float(np.sqrt(np.square(self.pull).sum() + np.square(self.apart).sum())) / len(self.psi)
 
 

@@ -73,7 +73,12 @@ class NoSolution:
         others = (
             f" {more:,} further constraint{'s' if more > 1 else ''} fail{'' if more > 1 else 's'} too." if more else ""
         )
-        if math.isclose(worst.value, self.r, rel_tol=1e-12):
+        if worst.value < self.r < worst.high:
+            by = (
+                f"was simulated as {digits(worst.value, 4)} with an upper limit of {digits(worst.high, 4)}, where {self.r:g} is "
+                "allowed; more draws would narrow that"
+            )
+        elif math.isclose(worst.value, self.r, rel_tol=1e-12):
             by = f"comes as near to {self.r:g} as one likes, but never reaches it"
         else:
             by = f"stays at {digits(worst.value, 4)} or more, where {self.r:g} is allowed"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.decision.conditional import numbers
 from sfumato.decision.loss import Loss, Quadratic
 from sfumato.decision.prior import Normal, Prior, Sampled
 from sfumato.errors import ParameterError
@@ -39,7 +40,7 @@ class Target:
         if self.kind not in ("analytical", "confidential"):
             raise ParameterError(f"a target is 'analytical' or 'confidential'; got '{self.kind}'.")
         if not callable(self.of):
-            weights = np.atleast_1d(np.asarray(self.of, np.float64))
+            weights = np.atleast_1d(numbers(self.of, f"the weights of target '{self.name}'"))
             if weights.ndim != 1 or not np.isfinite(weights).all():
                 raise ParameterError(f"target '{self.name}' needs one finite weight for each number of the data.")
             object.__setattr__(self, "of", weights)
@@ -88,10 +89,12 @@ class User:
 
     name: str
     prior: Prior
-    estimates: tuple[str, ...] | None = None
+    estimates: Sequence[str] | None = None
     sees: Method | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.estimates, str):
+            object.__setattr__(self, "estimates", (self.estimates,))
         if not isinstance(self.prior, Normal | Sampled):
             raise ParameterError(f"user '{self.name}' needs a prior: Normal(mean, covariance), or Sampled(function).")
 

@@ -11,6 +11,7 @@ from sfumato.decision.observation import AddedNoise, Linear, Method, Publication
 from sfumato.decision.prior import Normal
 from sfumato.decision.target import prior_uncertainty
 from sfumato.decision.uncertainty import posterior
+from sfumato.errors import NotApplicable
 
 
 def noise_threshold(pair: Pair, method: AddedNoise, loss: Loss, r: float) -> float:
@@ -27,6 +28,11 @@ def noise_threshold(pair: Pair, method: AddedNoise, loss: Loss, r: float) -> flo
     if base == 0:
         return 0.0  # a target that needs no protection sets no constraint
     wanted = loss.normal_variance(base / r)
+    if wanted == 0:
+        raise NotApplicable(
+            f"'{user.name}' with a normal prior never hits '{target.name}' exactly, so a zero-one loss without a tolerance says "
+            "nothing. Give one: ZeroOne(5)."
+        )
     V, t = user.prior.covariance, method.T[0]
     if (t @ user.prior.flat).any():
         return _flat_threshold(pair, method, wanted)

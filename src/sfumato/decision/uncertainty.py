@@ -13,7 +13,7 @@ from sfumato.decision.loss import Loss, Quadratic
 from sfumato.decision.observation import Linear
 from sfumato.decision.prior import Normal
 from sfumato.decision.target import Target, User
-from sfumato.errors import NotApplicable, ParameterError
+from sfumato.errors import NotApplicable
 
 Numbers = NDArray[np.float64]
 
@@ -57,10 +57,7 @@ def posterior(user: User, target: Target, published: Linear) -> Posterior:
             f"what '{user.name}' knows of '{target.name}' has a formula only for a normal prior and a linear target."
         )
     c, T, V = target._fitting(prior.size), published.T, prior.covariance
-    if T.shape[1] != prior.size:
-        raise ParameterError(
-            f"what is published is made of {T.shape[1]} numbers, but '{user.name}' has a prior of {prior.size}."
-        )
+    published.check_size(prior.size)
     W, k, own = T @ V @ T.T + published.noise, T @ V @ c, float(c @ V @ c)
     start, free = np.zeros(len(T)), np.eye(len(T))
     if prior.flat.size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,8 +58,13 @@ def multinomial(
         off = (e / sums[:, None] - hit) * w[:, None]
         return value / total, np.concatenate([off.sum(axis=0), (v.T @ off + penalty * turn.T @ slopes).ravel()]) / total
 
-    options = {"maxiter": 500, "ftol": tolerance, "gtol": tolerance**0.5}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "ftol": tolerance, "gtol": math.sqrt(tolerance)},
+    )
     slopes = turn @ found.x[k:].reshape(q, k)
     return found.x[:k] - centre @ slopes, slopes
 

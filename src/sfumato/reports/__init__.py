@@ -9,8 +9,8 @@ the released file, the steps and the parameters that analysts may know, which so
 within its limits, and utility to two digits. It does not tell how large a risk is and what the limits are (they say how sure
 a match would be), what the snoopers were taken to know column by column, counts of records other than the release's own,
 subgroups by name, settings that were not chosen, the digest of the data, or which sorts of risk were not examined. Where a
-parameter of the recipe must not be told, or the recipe is not known, it tells utility as pass or fail alone: a shift of all
-values is read off the means.
+parameter of the recipe must not be told, or the recipe is not known, it tells utility as pass or fail alone, without
+its limit: a shift of all values is read off the means.
 """
 
 from sfumato.reports.board import BoardReport, board_report

@@ -172,6 +172,8 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
         "The release, measure by measure. Each risk is divided by its own limit, so that 1 is the limit; the thin line ends "
         "at the worse end of its interval. Each utility is a share of that of the unmasked file."
     )
+    endless = [c.title for c in measured if c.risk and c.check.limit is not None and math.isinf(c.judged)]
+    caption += f" Not drawn, since the risk has no bound: {few(endless)}." if endless else ""
     parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
     which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
     return [

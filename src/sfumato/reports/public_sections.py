@@ -4,8 +4,8 @@ Told: the columns of the released file, the steps and the parameters that analys
 examined and whether each is within its limits, utility to two digits. Not told: how large a risk is and what the limits are
 (they say how sure a match would be), what the snoopers were taken to know column by column, counts of records other than the
 release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed. Where a recipe has a
-parameter that must not be told, or is not known, utility is told as pass or fail alone: a shift of all values, say, is read
-off the means.
+parameter that must not be told, or is not known, utility is told as pass or fail alone, without its limit: a shift of all
+values, say, is read off the means.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def public_snoopers(scenarios: Mapping[str, Snooper], count: int, released: bool
     number = len(who) or count
     kinds = "one kind of snooper" if number == 1 else f"{number} kinds of snooper"
     sentence = (
-        f"{'The release' if released else 'Each recipe'} was tested against {kinds}: people who {spoken(knows)}, and look for that person's record. "
-        "Exactly what they were taken to know is for the review board alone."
+        f"{'The release' if released else 'Each recipe'} was tested against {kinds}: people who {spoken(knows)}, and look for "
+        "that person's record. Exactly what they were taken to know is for the review board alone."
     )
     return Section("Snoopers", (sentence,))
 
@@ -177,12 +177,13 @@ def public_checks(checked: Sequence[Checked], secret: str) -> Section:
         content.append(Table(sorts, tuple(rows), "The risks that were examined."))
     useful = [c for c in checked if not c.risk and c.score is not None]
     if useful:
-        body = tuple(
-            (c.title, f"{first_line(type(c.measure))}.", c.result if secret else _value(c), c.check.words)
-            for c in useful
-        )
-        heads = ("utility", "what it is", "result" if secret else "value", "asked for")
-        content.append(Table(heads, body, "What analysts keep; higher is more useful."))
+        heads: tuple[str, ...] = ("utility", "what it is", "value", "asked for")
+        body: list[tuple[str, ...]] = [
+            (c.title, f"{first_line(type(c.measure))}.", _value(c), c.check.words) for c in useful
+        ]
+        if secret:  # a limit that is passed, or failed, would bound the value
+            heads, body = (*heads[:2], "result"), [(*row[:2], c.result) for row, c in zip(body, useful, strict=True)]
+        content.append(Table(heads, tuple(body), "What analysts keep; higher is more useful."))
     sentences = ["How large each risk is, and what the limits are, is for the review board alone."]
     sentences += [secret] if secret and useful else []
     return Section("Pass or fail", tuple(sentences), tuple(content))
@@ -232,7 +233,7 @@ def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[s
         {
             "measure": c.title,
             "value": None if secret else rough(c.score.value),
-            "limit": c.check.limit,
+            "limit": None if secret else c.check.limit,
             "passes": c.passes,
         }
         for c in checked

@@ -21,8 +21,9 @@ class AverageClassSize(DirectMeasure):
 
     The literature's number, C_AVG = (records / classes) / k, stands in the details: 1 is the best that a k-anonymous file can
     have. U = C_AVG of the original / C_AVG, in which k plays no part: without suppression it is the share of the classes that
-    is left. A suppressed record (not released, or every key missing or `*`) counts among the records and makes no class; a key
-    that is not released tells nothing apart. More classes than the original has, made by noise, gain nothing.
+    is left. A suppressed record (not released, or every key missing or `*`) counts among the records and makes no class. A
+    missing key may be any value: records with one make a class only if no others could be theirs. A key that is not released
+    tells nothing apart. More classes than the original has, made by noise, gain nothing.
     """
 
     side: ClassVar[Side] = Side.UTILITY
@@ -46,20 +47,20 @@ class AverageClassSize(DirectMeasure):
         """Count the classes."""
         names = key_columns(outcome.original, self.over)
         before = told_apart(outcome, outcome.original, names)
-        if not len(before.sizes):
+        if not before.classes:
             raise NotApplicable("no key is known of any original record, so there are no classes to keep.")
         after = [told_apart(outcome, data, names) for data in outcome.implicates]
         now, old = float(np.mean([_average(found) for found in after])), _average(before)
-        classes = float(np.mean([len(found.sizes) for found in after]))
+        classes = float(np.mean([found.classes for found in after]))
         return self.result(
             min(old / now, 1.0),
-            f"{_told(round(classes), now)}, in the original {_told(len(before.sizes), old)}; C_AVG {digits(now / self.k)} for "
+            f"{_told(round(classes), now)}, in the original {_told(before.classes, old)}; C_AVG {digits(now / self.k)} for "
             f"k = {self.k}",
             details={
                 "C_AVG": now / self.k,
                 "C_AVG of the original": old / self.k,
                 "classes": classes,
-                "classes of the original": float(len(before.sizes)),
+                "classes of the original": float(before.classes),
                 "suppressed records": float(np.mean([found.suppressed for found in after])),
             },
         )
@@ -67,7 +68,7 @@ class AverageClassSize(DirectMeasure):
 
 def _average(found: ToldApart) -> float:
     """Return records per class; infinite, where there is no class."""
-    return found.records / len(found.sizes) if len(found.sizes) else math.inf
+    return found.records / found.classes if found.classes else math.inf
 
 
 def _told(classes: int, average: float) -> str:

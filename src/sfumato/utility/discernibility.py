@@ -18,10 +18,11 @@ from sfumato.utility.told_apart import told_apart
 class Discernibility(DirectMeasure):
     """How well records can still be told apart by the keys: DM is the sum of squared class sizes, and n for a suppressed record.
 
-    DM/n² is the probability that two records drawn with replacement look the same. U = 1 for the original's own, 0 where all
-    records look the same or are suppressed: U = 1 - (DM/n² - DM₀/n²)/(1 - DM₀/n²). A record is suppressed if it is not released
-    or every key is missing or `*`. A key that is not released tells nothing apart; a missing one is a value of its own. A
-    release that tells more records apart than the original, by noise, gains nothing.
+    It counts the pairs of records that look the same: DM/n² is the probability that two records drawn with replacement do.
+    U = 1 for the original's own, 0 where all records look the same or are suppressed:
+    U = 1 - (DM/n² - DM₀/n²)/(1 - DM₀/n²). A record is suppressed if it is not released or every key is missing or `*`. A key
+    that is not released tells nothing apart; a missing one, or `*`, may be any value. A release that tells more records apart
+    than the original, by noise, gains nothing.
     """
 
     side: ClassVar[Side] = Side.UTILITY
