@@ -157,6 +157,7 @@ def test_the_same_seed_gives_the_same_answer_and_so_do_two_workers() -> None:
     assert first.choice == again.choice == side_by_side.choice
     assert first.frame.equals(again.frame)
     assert quick(draws=8).choice != first.choice
+    assert quick(max_risk=np.float32(0.04)).choice.settings == first.choice.settings
 
 
 def test_a_search_can_be_stopped_and_taken_up(tmp_path: Path) -> None:

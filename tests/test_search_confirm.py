@@ -31,13 +31,13 @@ Model = Callable[[str, float], tuple[float, float]]
 """From family and λ² to the mean of the log risk and the utility."""
 
 
-def toy(monkeypatch: pytest.MonkeyPatch, model: Model, spread: float, common: float) -> Callable[[int, Any], SearchResult]:
+def toy(
+    monkeypatch: pytest.MonkeyPatch, model: Model, spread: float, common: float
+) -> Callable[[int, Any], SearchResult]:
     """Return a search whose releases are drawn from a lognormal risk instead of masked; `common` is what seeds share."""
 
     def generator(*of: object) -> np.random.Generator:
-        return np.random.default_rng(
-            int.from_bytes(hashlib.blake2b(repr(of).encode(), digest_size=8).digest(), "big")
-        )
+        return np.random.default_rng(int.from_bytes(hashlib.blake2b(repr(of).encode(), digest_size=8).digest(), "big"))
 
     now = {"seed": 0}
 
@@ -88,7 +88,7 @@ def test_families_beyond_the_best_three_are_confirmed_where_those_are_not_safe(m
     plain = Trials._observe
 
     def observe(self: Trials, family: Family, settings: Any, records: int, replications: int, stream: str) -> Any:
-        risk, use = plain(self, family, settings, records, replications, stream)  # type: ignore[misc]
+        risk, use = plain(self, family, settings, records, replications, stream)
         return risk * (2 if stream.startswith("confirm") and family.name != "plain" else 1), use
 
     monkeypatch.setattr(Trials, "_observe", observe)
@@ -138,7 +138,9 @@ def test_a_recipe_that_is_not_safe_on_a_part_stays_while_there_is_room() -> None
     families = families_of({"a": NOISE, "b": NOISE, "c": NOISE})
     measures = (MadeUpRisk(lambda s: 1.0), MadeUpUse(lambda s: 1.0))
     race = Race(None, Judge(measures, {0: 1.0}, {1: 1.0}), EFFORTS["quick"])  # type: ignore[arg-type]
-    for family, risk in zip(families, (0.4, 3.0, 9.0), strict=True):  # b and c: never safe here, at any of the thresholds
+    for family, risk in zip(
+        families, (0.4, 3.0, 9.0), strict=True
+    ):  # b and c: never safe here, at any of the thresholds
         race.looks[family.name, 100] = {"x": Look(family, (0.5,), 100, (np.full((2, 1), risk), np.ones((2, 1))))}
     race.judge.pool(look for own in race.looks.values() for look in own.values())
     assert [f.name for f in race.keep(families, 100, 2, {})] == ["a", "b"]
@@ -156,7 +158,9 @@ def test_what_fails_on_a_part_is_tried_on_the_whole_file(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Trials, "_observe", observe)
     milder = (NOISE, {"kim_noise.lambda2": (0.01, 0.011)})  # never safe
-    found = search(data, {"mild": milder, "late": NOISE}, "salary", VarianceKept("salary"), 0.04, effort="quick", draws=1)
+    found = search(
+        data, {"mild": milder, "late": NOISE}, "salary", VarianceKept("salary"), 0.04, effort="quick", draws=1
+    )
     assert found.choice.family == "late"
     assert not found.refused
 

@@ -17,7 +17,7 @@ from sfumato.decision.best_recipe.judge import Standing, excess_of
 from sfumato.decision.best_recipe.limits import Spread, release_limit
 from sfumato.decision.best_recipe.refine import Reach, propose
 from sfumato.decision.best_recipe.scenarios import against, scenarios_of
-from sfumato.decision.best_recipe.space import Family, Values, families_of
+from sfumato.decision.best_recipe.space import Family, Values, as_axis, families_of
 from sfumato.errors import DataError, ParameterError, RecipeError
 from sfumato.masks import MDAV, PRAM, CopulaSynthesis, Generalise, IndependentNoise, RankSwap
 from sfumato.risk import AttributeRisk
@@ -36,6 +36,11 @@ def test_a_range_goes_by_equal_factors_or_steps_as_the_parameter_declares() -> N
     assert plain.settings((0.5,)) == {"pram.pd": pytest.approx(0.6)}
     (forced,) = families_of(KimNoise(), {"kim_noise.lambda2": Range(0, 1, scale="linear")})
     assert forced.settings((0.25,)) == {"kim_noise.lambda2": 0.25}
+
+
+def test_a_pair_of_numpy_numbers_is_a_range_and_a_pair_of_truths_a_list() -> None:
+    assert as_axis("mdav.k", (np.int64(3), np.float32(48))) == Range(3, 48)
+    assert as_axis("x.flag", (True, False)) == Values((True, False))
 
 
 def test_whole_numbers_and_listed_values_are_points_of_their_own() -> None:

@@ -17,7 +17,7 @@ from scipy import stats
 
 from sfumato import AttributeRisk, EstimatorUtility, KimNoise, Mask, NormalPopulation, Recipe, Snooper, ru_map
 from sfumato.contract import NoiseModel, ReleaseModel, Side
-from sfumato.errors import NotApplicable, RecipeError
+from sfumato.errors import DataError, NotApplicable, RecipeError
 from sfumato.kernels.rank_partners import partner_sums
 from sfumato.masks import DataSwap, FullNormalSynthesis, IndependentNoise, NormalSynthesis, RandomOrder, RankSwap
 from sfumato.masks.swap_model import random_pairs, rank_pairs
@@ -316,7 +316,7 @@ def test_fully_synthetic_data_in_a_plain_simulation(n: int, size: int, p: int, p
     S, mu = THREE.covariance[:p, :p], np.array(list(THREE.means.values()))[:p]
     true = S[0, 1] / S[0, 0]
     # L W L' with W from the inverse Wishart distribution of a unit matrix has that of LL'; drawn at once, it is fast
-    unit = iter(stats.invwishart.rvs(n - 1, np.eye(p), size=6_000, random_state=generator))
+    unit = iter(np.asarray(stats.invwishart.rvs(n - 1, np.eye(p), size=6_000, random_state=generator)))
     for _ in range(3_000):
         data = normal(generator, mu, S, n)
         centre, products = data.mean(axis=0), (n - 1) * np.cov(data.T)
@@ -356,6 +356,14 @@ def test_without_drawing_parameters_one_implicate_as_large_as_the_file_halves_th
 def test_with_three_records_or_fewer_a_slope_has_no_utility(n: int, size: int) -> None:
     assert SLOPE.mse(model(THREE, FullNormalSynthesis(("x", "y"), size=size), n), "population") == math.inf
     assert SLOPE.mse(model(THREE, DataSwap(columns=("x",)), 3), "population") == math.inf
+
+
+@pytest.mark.parametrize("mask", [DataSwap(columns=("x",)), KimNoise(columns=("y",))], ids=lambda m: m.name)
+def test_a_slope_on_a_constant_column_is_refused_and_not_divided_by_zero(mask: Mask) -> None:
+    flat = NormalPopulation({"x": 1, "y": 2}, [[0, 0], [0, 1]], 50)
+    over = {"data_swap.rate": [0.5]} if mask.name == "data_swap" else {"kim_noise.lambda2": [0.5]}
+    with pytest.raises(DataError, match="constant"):
+        ru_map(flat, mask, over, "y", SLOPE, replications=0)
 
 
 def test_no_record_of_a_fully_synthetic_file_is_a_persons_own() -> None:

@@ -534,8 +534,8 @@ def test_a_method_class_of_ones_own_is_searched_without_saying_more_than_its_ran
     "make",
     [
         lambda: Normal(["x"], [1]),
-        lambda: Linear([[1, "x"]]),
-        lambda: Target("t", ["x"], 1.0),
+        lambda: Linear([["1", "x"]]),
+        lambda: Target("t", ["x"], 1.0),  # type: ignore[list-item]
         lambda: Publication(lambda q: Linear([[1]], q), {"s": (0, 1)}),
         lambda: Publication(lambda s: Linear([[1]], s), {"s": 5}),  # type: ignore[dict-item]
         lambda: Simulation(1),  # type: ignore[arg-type]

@@ -81,7 +81,9 @@ def shrunk(delta: float) -> str:
     """Return what shrinkage does to an answer, as a sentence after another; nothing if there is none."""
     if not delta:
         return ""
-    return f" Correlations were shrunk by {delta:.0%}, as records are few or as asked: what is explained may well be more."
+    return (
+        f" Correlations were shrunk by {delta:.0%}, as records are few or as asked: what is explained may well be more."
+    )
 
 
 def measurements(data: Microdata, schema: Schema) -> tuple[str, ...]:

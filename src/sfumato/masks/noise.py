@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -54,16 +55,10 @@ class AdditiveNoise(NoiseLevel, abstract=True):
 
     def unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
         """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
-        made: list[Numbers] = draws.remember((batch.ids, self.root), lambda: self._unit_noise(batch, draws))
+        made: list[Numbers] = draws.remember(
+            (batch.ids, self.root), lambda: rooted_noise(batch, self.names, self.root, draws)
+        )
         return made
-
-    def _unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
-        standard = [draws.normals(batch.units(name), name) for name in self.names]
-        noise = [np.zeros(len(batch)) for _ in self.names]
-        for j, row in enumerate(self.root):
-            for weight, z in zip(row[: j + 1], standard, strict=False):
-                noise[j] += weight * z
-        return noise
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a random displacement, zero where a value is missing."""
@@ -95,6 +90,19 @@ class AdditiveNoise(NoiseLevel, abstract=True):
         level = np.zeros(len(names))
         level[inside] = self._level(tuple(n for n in names if n in masked))
         return self.shape(covariance) * np.outer(level, level)
+
+
+def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws) -> list[Numbers]:
+    """Return normal noise of the covariance root root′, root lower triangular; a column for each name, shape (n,) each.
+
+    It is added up in the same order for every record.
+    """
+    standard = [draws.normals(batch.units(name), name) for name in names]
+    noise = [np.zeros(len(batch)) for _ in names]
+    for j, row in enumerate(root):
+        for weight, z in zip(row[: j + 1], standard, strict=False):
+            noise[j] += weight * z
+    return noise
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:

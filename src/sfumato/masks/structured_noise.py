@@ -21,6 +21,7 @@ from sfumato.contract import (
 )
 from sfumato.errors import ParameterError, listing, some
 from sfumato.kernels.moments import covariance_root
+from sfumato.masks.noise import rooted_noise
 from sfumato.masks.noise_level import needed
 from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Level, Schema
@@ -58,25 +59,16 @@ class StructuredNoise(Mask):
         """Add the noise of each record: the root times its standard normal draws."""
         check_numbers(batch, self.order)
         out = batch
-        for name, noise in zip(self.order, self._noise(batch, draws), strict=True):
+        for name, noise in zip(self.order, rooted_noise(batch, self.order, self.root, draws), strict=True):
             out = out.replace(name, partial(_sum, batch, name, noise))
         return out
-
-    def _noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
-        """Return each column's noise, shape (n,) each, added up in the same order for every record."""
-        standard = [draws.normals(batch.units(name), name) for name in self.order]
-        noise = [np.zeros(len(batch)) for _ in self.order]
-        for j, row in enumerate(self.root):
-            for weight, z in zip(row[: j + 1], standard, strict=False):
-                noise[j] += weight * z
-        return noise
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a random displacement, zero where a value is missing."""
         fitted = self if self.is_fitted else self.fit(data, draws)
         batch = needed(data, fitted.order)
         gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in fitted.order])
-        noise = np.where(gaps, 0.0, np.column_stack(fitted._noise(batch, draws)))
+        noise = np.where(gaps, 0.0, np.column_stack(rooted_noise(batch, fitted.order, fitted.root, draws)))
         return MatrixForm(fitted.order, fitted.order, C=noise, random=("C",))
 
     def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:

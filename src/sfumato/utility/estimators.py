@@ -222,15 +222,20 @@ class Slope(Estimator):
     def true_value(self, model: NoiseModel) -> float | None:
         """Return the population slope."""
         i, j = model.at(self.x), model.at(self.y)
+        self._check_varies(float(model.covariance[i, i]))
         return float(model.covariance[i, j] / model.covariance[i, i])
+
+    def _check_varies(self, variance: float) -> None:
+        if not variance > 0:
+            raise DataError(f"'{self.x}' is constant in the model, so it has no slope.")
 
     def mse(self, model: ReleaseModel, target: Target) -> float | None:
         """Return bias² + variance about the population's slope; see `NoiseModel.slope_error`."""
         if self.weighted or self.x not in model.names or self.y not in model.names:
             return None
         i, j = model.at(self.x), model.at(self.y)
-        if model.n > 3 and not model.covariance[i, i] > 0:
-            raise DataError(f"'{self.x}' is constant in the model, so it has no slope.")
+        if model.n > 3:
+            self._check_varies(float(model.covariance[i, i]))
         return model.slope_error(i, j, self._correction(model.published), target)
 
 

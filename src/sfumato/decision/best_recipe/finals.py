@@ -96,7 +96,11 @@ class Finals:
             tried[str(look.settings)] = fresh
             self.tell(look)
             noise, held = race.judge.noise(look), any(c.standing.safe for c in tried.values())
-            if -max(_CLOSE, noise) <= fresh.standing.excess <= 0 or not family.axes or (held and attempt >= _ROUNDS - 1):
+            if (
+                -max(_CLOSE, noise) <= fresh.standing.excess <= 0
+                or not family.axes
+                or (held and attempt >= _ROUNDS - 1)
+            ):
                 return
             shifts.append(fresh.standing.excess - seen.excess)
             behind = max(0, attempt + 2 - _ROUNDS)  # nothing held so far: step back in earnest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +121,7 @@ def thresholds_of(measures: Sequence[Measure], titles: Sequence[str], max_risk: 
         raise ParameterError(f"max_risk gives no threshold for {listing(absent)}.")
     found = {}
     for i, r in asked.items():
-        if isinstance(r, bool) or not isinstance(r, int | float) or not 0 <= r < math.inf:
+        if isinstance(r, bool) or not isinstance(r, Real) or not 0 <= r < math.inf:
             raise ParameterError(f"max_risk must be a number of at least 0; got {r!r}.")
         found[i] = float(r)
     return found

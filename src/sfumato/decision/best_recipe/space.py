@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from sfumato.errors import ParameterError, SfumatoError, listing, unknown_name
 Numbers = NDArray[np.float64]
 Point = tuple[float, ...]
 """Coordinates in the unit cube, one for each axis of a family."""
+
+
+def _real(value: object) -> bool:
+    """Whether it is a number, NumPy's included; True and False are choices, not numbers."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Range:
 
     def __post_init__(self) -> None:
         ends = (self.start, self.end)
-        if not all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in ends):
+        if not all(_real(v) and math.isfinite(v) for v in ends):
             raise ParameterError("a range goes from one number to another, such as Range(0.01, 1).")
         if self.start == self.end:
             raise ParameterError(
@@ -246,7 +252,7 @@ def as_axis(path: str, given: Any) -> Axis:
     """Return an axis: a `Range`, a pair of numbers (its ends), or a list of values."""
     if isinstance(given, Range | Values):
         return given
-    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(v, int | float) for v in given):
+    if isinstance(given, tuple) and len(given) == 2 and all(map(_real, given)):
         try:
             return Range(float(given[0]), float(given[1]))
         except ParameterError as error:
