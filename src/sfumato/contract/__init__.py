@@ -18,8 +18,8 @@ from sfumato.contract.subgroups import subgroups
 
 __all__ = [
     "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Figure", "Guarantee", "Guesses", "Holdout", "Mask",
-    "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release", "ReleaseModel", "Scope",
-    "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst", "build",
-    "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out", "learned",
-    "numeric_targets", "param", "reciprocal", "registered", "run_steps", "subgroups", "success", "wilson",
+    "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release",
+    "ReleaseModel", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst",
+    "build", "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out",
+    "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps", "subgroups", "success", "wilson",
 ]  # fmt: skip
