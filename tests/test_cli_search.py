@@ -170,6 +170,13 @@ def test_a_search_needs_a_recipe_and_a_seed_to_be_taken_up(files: Files, tmp_pat
     assert "needs its own seed" in " ".join(done.stderr.split())
 
 
+def test_the_report_is_not_written_over_what_a_search_keeps(files: Files, tmp_path: Path) -> None:
+    done = run(*args(files, "--max-error", 5, "--resume", tmp_path / "x.json", "--out", tmp_path / "x.html"))
+    assert done.exit_code == 2
+    assert "name another file for --resume" in " ".join(done.stderr.split())
+    assert not list(tmp_path.glob("x.*"))
+
+
 def test_the_command_runs_in_a_shell(files: Files) -> None:
     done = shell(*args(files, "--max-risk", 0.04, "--over", "lambda2=0.2,0.4", "--json"))
     assert done.returncode == 0, done.stderr

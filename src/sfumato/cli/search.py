@@ -149,6 +149,8 @@ def search_(
             refuse_existing(path, replace, what)
     check_report(out, replace)
     check_chart(chart, replace)
+    if out is not None and resume is not None and resume.resolve() == out.with_suffix(".json").resolve():
+        raise Misuse(f"the report writes its numbers to {resume.name}, too; name another file for --resume.")
     families = recipes_of(masks, recipes)
     risks = [risk_measure(text, "attribute_risk") for text in risk]
     if max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
