@@ -121,7 +121,7 @@ def thresholds_of(measures: Sequence[Measure], titles: Sequence[str], max_risk: 
         raise ParameterError(f"max_risk gives no threshold for {listing(absent)}.")
     found = {}
     for i, r in asked.items():
-        if isinstance(r, bool) or not isinstance(r, Real) or not 0 <= r < math.inf:
+        if isinstance(r, bool) or not isinstance(r, Real) or not 0 <= float(r) < math.inf:
             raise ParameterError(f"max_risk must be a number of at least 0; got {r!r}.")
         found[i] = float(r)
     return found
