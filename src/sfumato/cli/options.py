@@ -130,6 +130,27 @@ Precision = Annotated[
         rich_help_panel=SNOOPER,
     ),
 ]
+Population = Annotated[
+    Path | None,
+    typer.Option(
+        "--population",
+        help="A file of the population with the same keys: a record for each person, or a table with a column of counts.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+PopulationCount = Annotated[
+    str | None,
+    typer.Option(
+        "--population-count",
+        metavar="COLUMN",
+        help="The column that counts persons, if --population is a table.",
+        rich_help_panel=SNOOPER,
+    ),
+]
+HoldoutFile = Annotated[
+    Path | None,
+    typer.Option("--holdout", help="Records that were set aside before masking.", rich_help_panel=READING),
+]
 Coverage = Annotated[
     float,
     typer.Option(

@@ -12,7 +12,7 @@ from sfumato.cli.given import estimator, no_such_utility, utility_measure
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import show_measures, utility_measures
 from sfumato.cli.load import load_like, load_release
-from sfumato.cli.options import OUTPUT, READING, Json, Read, ReadMasked, Replace, SchemaFile, Weighted
+from sfumato.cli.options import OUTPUT, HoldoutFile, Json, Read, ReadMasked, Replace, SchemaFile, Weighted
 from sfumato.cli.screen import Screen
 from sfumato.cli.utility_page import EXPLAINED, show_estimates, show_measured, show_summary
 from sfumato.errors import ParameterError
@@ -69,10 +69,7 @@ def utility(
             help="Which masked record is whose. Measures that compare record by record need it; the others do not.",
         ),
     ] = None,
-    holdout: Annotated[
-        Path | None,
-        typer.Option(help="Records that were set aside before masking.", rich_help_panel=READING),
-    ] = None,
+    holdout: HoldoutFile = None,
     schema: SchemaFile = None,
     read: Read = None,
     read_masked: ReadMasked = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.decision.best_recipe.judge import Standing
@@ -39,7 +39,6 @@ class Finals:
     records: int
     replications: int
     confirmed: list[Confirmed] = field(default_factory=list)
-    tell: Callable[[Look], None] = lambda look: None
 
     def run(self, families: Sequence[Family]) -> Confirmed | None:
         """Return the most useful point that is safe under fresh seeds; None if no family has one. The best family first."""
@@ -94,7 +93,6 @@ class Finals:
             fresh = Confirmed(look, race.judge.verdict(look, own=True))
             self.confirmed.append(fresh)
             tried[str(look.settings)] = fresh
-            self.tell(look)
             noise, held = race.judge.noise(look), any(c.standing.safe for c in tried.values())
             if (
                 -max(_CLOSE, noise) <= fresh.standing.excess <= 0

@@ -54,7 +54,6 @@ class Race:
     replications: int = 2
     looks: dict[tuple[str, int], dict[str, Look]] = field(default_factory=dict)
     reaches: dict[str, Reach] = field(default_factory=dict)
-    tell: Callable[[str, Look | None], None] = lambda stage, best: None
 
     # -- looking
 
@@ -65,7 +64,6 @@ class Race:
         if name not in own:
             own[name] = self.trials.look(family, point, records, self.replications)
             self.judge.pool(own.values())
-            self.tell("", own[name])
         return own[name]
 
     def seen(self, family: Family, records: int) -> list[Look]:

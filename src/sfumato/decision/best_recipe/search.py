@@ -156,7 +156,7 @@ class _Search:
             raise NotApplicable(self._nothing())
         finals = self._finals(left)
         winner = finals.run(self._ranked(left, len(left)))
-        return self._result(left, finals, winner)
+        return self._result(finals, winner)
 
     def _stage(self, left: list[Family], records: int, number: int, scale: Mapping[int, float]) -> list[Family]:
         """Look at every family that is left on so many records, and refine; return those that could be judged."""
@@ -168,7 +168,7 @@ class _Search:
             if number == 0 or not self.race.seen(family, self.parts[number - 1]):
                 self.race.start(family, records)
             else:
-                self._carry(family, self.parts[number - 1], records, scale)
+                self._carry(family, self.parts[number - 1], records)
             if self.race.seen(family, records):
                 fit.append(family)
                 if not whole:
@@ -181,7 +181,7 @@ class _Search:
                     self.race.refine(family, records, points)
         return fit
 
-    def _carry(self, family: Family, before: int, records: int, scale: Mapping[int, float]) -> None:
+    def _carry(self, family: Family, before: int, records: int) -> None:
         """Look again, on more records, at what was best on fewer: at several thresholds, since those are not the same."""
         known = self._scale(before)
         for band in (0.4, 0.7, 1.0, 1.5, 2.5):
@@ -204,17 +204,17 @@ class _Search:
         self._begin(f"Masking the best again with {self.confirm} fresh seeds", 2 * len(best))
         return Finals(self.race, self.parts[-1], self.confirm)
 
-    def _result(self, left: Sequence[Family], finals: Finals, winner: Confirmed | None) -> SearchResult:
+    def _result(self, finals: Finals, winner: Confirmed | None) -> SearchResult:
         return SearchResult(
             self.families, self.trials.measures, self.names, self.scenarios, self.race.judge, self.trials.data,
-            tuple(self._looks()), tuple(finals.confirmed), winner, dict(self._refused(left)), self.trials.draws,
+            tuple(self._looks()), tuple(finals.confirmed), winner, self._refused(), self.trials.draws,
             self.trials.archive.taken_up, tuple(self.whole),
         )  # fmt: skip
 
     def _looks(self) -> list[Look]:
         return [look for own in self.race.looks.values() for look in own.values()]
 
-    def _refused(self, left: Sequence[Family]) -> dict[str, str]:
+    def _refused(self) -> dict[str, str]:
         """Return why families could not be judged at all, by name."""
         out = {}
         for family in self.families:
@@ -224,7 +224,7 @@ class _Search:
         return out
 
     def _nothing(self) -> str:
-        reasons = "; ".join(f"{name}: {why}" for name, why in self._refused([]).items())
+        reasons = "; ".join(f"{name}: {why}" for name, why in self._refused().items())
         return f"none of the recipes could be judged. {reasons}"
 
     # -- progress
