@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.contract.estimated import Estimated
 from sfumato.contract.model import NoiseModel, ReleaseModel
-from sfumato.contract.parameters import Parametric
 from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
+from sfumato.contract.score import Score
 from sfumato.contract.snooper import Snooper
 from sfumato.contract.subgroups import subgroups, values_by_group
 from sfumato.errors import DataError, NotApplicable
@@ -34,7 +34,7 @@ class Need(StrEnum):
     POPULATION = "a file or table of the population"
 
 
-class Measure(Parametric, family="measure", abstract=True):
+class Measure(Estimated, family="measure", abstract=True):
     """A number about a release.
 
     A measure is an expectation over the randomness of the mask, estimated by replication: `observe` turns one
@@ -42,44 +42,20 @@ class Measure(Parametric, family="measure", abstract=True):
     squared error is averaged before it is inverted. `score` does both for a single release.
     """
 
-    side: ClassVar[Side]
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @abstractmethod
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return what one release contributes, shape (k,)."""
 
-    def value(self, means: Numbers) -> Numbers:
-        """Return the measure from means of observations; shape (..., k) to (...)."""
-        return means[..., 0]
-
     @abstractmethod
     def words(self, value: float, schema: Schema) -> str:
         """Return what a value means, in natural units."""
-
-    @abstractmethod
-    def label(self) -> str:
-        """Return a few words for a legend."""
-
-    @property
-    def variant(self) -> str:
-        """Which of several definitions this is, for the Score."""
-        return ""
 
     @property
     def design(self) -> Design:
         """Whether a replication masks the file itself, or first draws records afresh from the population."""
         return "file"
-
-    @property
-    def size(self) -> int:
-        """How many numbers `observe` returns."""
-        return 1
-
-    @property
-    def replications(self) -> int:
-        """How many releases it takes, at least, before its value says much."""
-        return 2
 
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
         """Return the columns that `observe` looks at; None for all."""
@@ -168,30 +144,6 @@ class Measure(Parametric, family="measure", abstract=True):
         """Return the score of replicated observations, shape (replications, k)."""
         value, interval = self.estimate(observations)
         return Score(self.label(), self.side, value, self.words(value, schema), interval, variant=self.variant)
-
-    def estimate(self, observations: Numbers, level: float = 0.95) -> tuple[float, tuple[float, float] | None]:
-        """Return the value and its interval from replicated observations, shape (replications, k).
-
-        The interval is the jackknife's, on the logarithm where the value is positive; None for one replication.
-        """
-        count = len(observations)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = float(self.value(observations.mean(axis=0)))
-            if count < 2:
-                return value, None
-            left_out = self.value((observations.sum(axis=0) - observations) / (count - 1))
-        if not math.isfinite(value) or not np.isfinite(left_out).all():
-            constant = bool((observations == observations[0]).all())
-            return value, (value, value) if constant else None
-        from scipy.stats import t
-
-        quantile = float(t.ppf(0.5 + level / 2, count - 1))
-        positive = value > 0 and bool((left_out > 0).all())
-        parts = np.log(left_out) if positive else left_out
-        half = quantile * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))
-        if positive:
-            return value, (value * math.exp(-half), value * math.exp(half))
-        return value, (value - half, value + half)
 
 
 class DirectMeasure(Measure, abstract=True):

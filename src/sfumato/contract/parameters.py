@@ -131,6 +131,9 @@ _BUILT_IN = {
     "measure": ("sfumato.risk", "sfumato.utility"),
     "estimator": ("sfumato.utility",),
     "attack": ("sfumato.attacks",),
+    "protection": ("sfumato.tables",),
+    "rule": ("sfumato.tables",),
+    "table measure": ("sfumato.tables",),
 }
 """Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 

@@ -1,0 +1,59 @@
+"""A spanning variable: its values, and the labels that each of them stands under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.schema import Hierarchy
+from sfumato.schema.hierarchy.base import label_of
+
+TOTAL = "Total"
+MISSING = "missing"
+
+
+@dataclass(frozen=True, eq=False)
+class Dimension:
+    """One column that a table is broken down by.
+
+    `above` has a row for each value of the column and a column for each level below the total, finest first; its entries
+    point into `labels`. A value that is not grouped on some level stands there under its own label.
+
+    Examples
+    --------
+    >>> from sfumato.schema import TreeHierarchy
+    >>> d = Dimension.of("town", ["Oslo", "Pisa", "Rome"], TreeHierarchy.from_levels(
+    ...     {"Oslo": ["Norway"], "Pisa": ["Italy"], "Rome": ["Italy"]}))
+    >>> d.labels, d.above.tolist()
+    (('Oslo', 'Pisa', 'Rome', 'Norway', 'Italy'), [[0, 3], [1, 4], [2, 4]])
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    above: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[object], hierarchy: Hierarchy | None = None) -> Dimension:
+        """Return the dimension of a column with these distinct values; None stands for "missing"."""
+        own = [MISSING if v is None else label_of(v) for v in values]
+        if TOTAL in own:
+            raise DataError(
+                f"column '{name}' has the value '{TOTAL}', which is the name of a margin here. Are there totals among the "
+                "records? Leave them out, or read the file as a table (Table.from_cells)."
+            )
+        if len(set(own)) < len(own):
+            raise DataError(
+                f"column '{name}' has different values that read the same. Make its values text or numbers."
+            )
+        columns = [own]
+        if hierarchy is not None:
+            for level in range(1, hierarchy.height):
+                raised = hierarchy.generalise(values, level)
+                columns.append([MISSING if label is None else str(label) for label in raised])
+        labels: dict[str, int] = {}
+        above = np.array([[labels.setdefault(v, len(labels)) for v in column] for column in columns], np.int64)
+        return cls(name, tuple(labels), above.reshape(len(columns), len(own)).T)

@@ -1,0 +1,51 @@
+"""Which tables are wanted, as a formula: ``region * sector + region_group * sector``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from sfumato.errors import ParameterError
+
+Term = tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def terms(formula: str) -> tuple[Term, ...]:
+    """Return the sets of columns that a formula breaks down by; () is the grand total.
+
+    ``a * b`` has the cells of a by b and every margin, ``a : b`` the cells alone; ``+`` puts tables side by side, which are
+    then protected together; ``- 1`` leaves the grand total out. A name with spaces stands in backticks.
+
+    >>> terms("region * sector")
+    ((), ('region',), ('sector',), ('region', 'sector'))
+    >>> terms("region : sector - 1")
+    (('region', 'sector'),)
+    """
+    from formulaic import Formula
+    from formulaic.errors import FormulaicError
+
+    if not isinstance(formula, str) or not formula.strip():
+        raise ParameterError("say which table is wanted, with a formula such as 'region * sector'.")
+    try:
+        parsed = list(Formula(formula))
+    except (FormulaicError, SyntaxError, TypeError, ValueError, AttributeError):
+        parsed = []
+    found: list[Term] = []
+    for term in parsed:
+        names = []
+        factors: tuple[Any, ...] = getattr(term, "factors", (None,))
+        for factor in factors:
+            kind = getattr(factor, "eval_method", None)
+            if kind is not None and kind.value == "literal" and factor.expr == "1":
+                continue
+            if kind is None or kind.value != "lookup":
+                raise ParameterError(
+                    f"'{formula}' is not the formula of a table. Use the names of columns with *, : and +, such as "
+                    "'region * sector + region_group * sector'."
+                )
+            names.append(str(factor.expr))
+        found.append(tuple(names))
+    if not any(found):
+        raise ParameterError(f"'{formula}' breaks nothing down. Name at least one column, such as 'region * sector'.")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,158 @@
+"""Tables from microdata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.errors import DataError, ParameterError, some
+from sfumato.microdata import Batch, Microdata, check_numeric, missing_of
+from sfumato.tables.cells import make_cells
+from sfumato.tables.contributions import Contributions
+from sfumato.tables.dimension import Dimension
+from sfumato.tables.empty import with_empty
+from sfumato.tables.formula import terms
+
+if TYPE_CHECKING:
+    from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+def from_records(
+    data: Microdata,
+    formula: str,
+    variable: str | None,
+    contributor: str | None,
+    count: str | None,
+    size: str | None,
+    empty: bool,
+    missing: str,
+    decimals: int | None,
+) -> Table:
+    """Make a table from records; see `Table.of`."""
+    from sfumato.tables.table import Table
+
+    wanted = terms(formula)
+    if variable is not None and count is not None:
+        raise ParameterError("a table is one of magnitudes (variable) or of counts (count), not both.")
+    if missing not in ("refuse", "leave out"):
+        raise ParameterError(f"missing must be 'refuse' or 'leave out'; got '{missing}'.")
+    contributor = contributor or data.schema.one("contributor")
+    weight = data.schema.one("weight")
+    names = list(dict.fromkeys(n for term in wanted for n in term))
+    batch = data.batch(list(dict.fromkeys([*names, *(n for n in (variable, contributor, count, size, weight) if n)])))
+    summed = variable or count
+    values = np.ones(len(batch))
+    if summed is not None:
+        check_numeric(data, summed)
+        values = batch.numbers(summed)
+        batch, values = _known(batch, values, summed, missing)
+    if not len(batch):
+        raise DataError("there are no records to make a table of.")
+    dimensions, codes = _dimensions(batch, names)
+    distinct, row = np.unique(codes, axis=0, return_inverse=True)
+    cells, leaf_of = make_cells(dimensions, with_empty(distinct) if empty else distinct, wanted)
+    leaf = leaf_of[row.ravel()]
+    weights = _weights(batch, weight)
+    if count is not None:
+        if (values < 0).any() or (values != np.round(values)).any():
+            raise DataError(f"column '{count}' holds counts, so it must hold whole numbers of at least 0.")
+        counts = _by_leaf(leaf, values, cells.leaves)
+        return Table(
+            cells, _by_leaf(leaf, values * weights, cells.leaves), counts, integer=weight is None, decimals=decimals
+        )
+    who, known_as = _contributors(batch, contributor)
+    shape = (cells.leaves, int(who.max()) + 1)
+    own = sparse.csr_array((values, (leaf, who)), shape=shape)
+    grossed = own if weight is None else sparse.csr_array((values * weights, (leaf, who)), shape=shape)
+    for matrix in (own, grossed):
+        matrix.sum_duplicates()
+        matrix.sort_indices()
+    attribute = None if variable is None else data.schema[variable]
+    return Table(
+        cells,
+        _by_leaf(leaf, values * weights, cells.leaves),
+        _by_leaf(leaf, np.ones(len(leaf)), cells.leaves),
+        variable or "",
+        Contributions(own, grossed, _sizes(batch, size, who), known_as),
+        unit="" if attribute is None else attribute.unit,
+        integer=weight is None if attribute is None else attribute.integer and weight is None,
+        decimals=decimals,
+        nonnegative=attribute is None or not (values < 0).any(),
+    )
+
+
+def _by_leaf(leaf: Whole, values: Numbers, leaves: int) -> Numbers:
+    return np.asarray(np.bincount(leaf, values, leaves), np.float64)
+
+
+def _known(batch: Batch, values: Numbers, name: str, missing: str) -> tuple[Batch, Numbers]:
+    """Leave out the records that have no value, or refuse them."""
+    gone = np.isnan(values)
+    if np.isinf(values).any():
+        raise DataError(
+            f"column '{name}' holds {some(int(np.isinf(values).sum()), 'infinite value')}. Correct them first."
+        )
+    if gone.any() and missing == "refuse":
+        raise DataError(
+            f"{some(int(gone.sum()))} of {len(batch):,} have no value of '{name}'. Impute them first, or leave them out of the "
+            "table (missing='leave out')."
+        )
+    return (batch.keep(~gone), values[~gone]) if gone.any() else (batch, values)
+
+
+def _dimensions(batch: Batch, names: list[str]) -> tuple[list[Dimension], Whole]:
+    dimensions, columns = [], []
+    for name in names:
+        column, attribute = batch.column(name), batch.schema[name]
+        codes, values = column.codes
+        gone = missing_of(column, attribute)
+        used, place = np.unique(np.where(gone, len(values), codes), return_inverse=True)
+        found = [None if u == len(values) else values[u] for u in used]
+        dimensions.append(Dimension.of(name, found, attribute.hierarchy))
+        columns.append(place.ravel())
+    return dimensions, np.column_stack(columns).astype(np.int64)
+
+
+def _weights(batch: Batch, name: str | None) -> Numbers:
+    if name is None:
+        return np.ones(len(batch))
+    weights = batch.numbers(name)
+    if bad := int((~(weights >= 1)).sum()):
+        raise DataError(
+            f"{some(bad)} have a survey weight in '{name}' that is missing or below 1. A record stands for itself at least; "
+            "correct the weights, or give the column the role 'other' to make a table without them."
+        )
+    return weights
+
+
+def _contributors(batch: Batch, name: str | None) -> tuple[Whole, NDArray[np.object_] | None]:
+    """Return a position for each record's contributor, and their names; a record without one stands for itself."""
+    if name is None:
+        return np.arange(len(batch)), None
+    column = batch.column(name)
+    codes, values = column.codes
+    alone = missing_of(column, batch.schema[name])
+    _, who = np.unique(np.where(alone, len(values) + np.arange(len(batch)), codes), return_inverse=True)
+    who = who.ravel().astype(np.int64)
+    names = np.empty(int(who.max()) + 1, object)
+    names[who] = np.array([*values, None], object)[np.where(alone, len(values), codes)]
+    return who, names
+
+
+def _sizes(batch: Batch, name: str | None, who: Whole) -> Numbers | None:
+    if name is None:
+        return None
+    sizes = batch.numbers(name)
+    if bad := int((~(sizes >= 0) | np.isinf(sizes)).sum()):
+        raise DataError(
+            f"{some(bad)} have a size in '{name}' that is missing, negative or infinite. Correct them first."
+        )
+    found = np.zeros(int(who.max()) + 1)
+    np.add.at(found, who, sizes)
+    return found
