@@ -1,15 +1,44 @@
 """Tables: sensitivity rules, random tabular adjustment, suppression, rounding, cell keys, and the attacker's audit."""
 
+from sfumato.tables.audit import Audit, Certificate, audit
+from sfumato.tables.a_priori import APriori
+from sfumato.tables.argus import (
+    ArgusMetadata,
+    ArgusTable,
+    ArgusVariable,
+    read_argus_a_priori,
+    read_argus_hierarchy,
+    read_argus_metadata,
+    read_argus_microdata,
+    read_argus_table,
+)
 from sfumato.tables.cells import Cells
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.largest import Largest
 from sfumato.tables.measure import TableMeasure
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rta.record import Record
+from sfumato.tables.rta.rta import RTA
 from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.tables.rules import (
+    NK,
+    PQ,
+    PTN,
+    MinimumContributors,
+    MinimumFrequency,
+    PPercent,
+    Request,
+    Together,
+    ZeroCells,
+    parse_rule,
+    rules_of,
+)
 from sfumato.tables.table import Table
 
 __all__ = [
-    "Cells", "Contributions", "Largest", "Protection", "PublishedTable", "Sensitivity", "SensitivityRule", "Status", "Table",
-    "TableMeasure",
+    "NK", "PQ", "PTN", "APriori", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit", "Cells", "Certificate", "Contributions", "Largest", "MinimumContributors", "MinimumFrequency", "PPercent",
+    "Protection", "PublishedTable", "Record", "Request", "Sensitivity", "SensitivityRule", "Status", "Table", "TableMeasure",
+    "Together", "ZeroCells", "audit", "parse_rule", "read_argus_a_priori", "read_argus_hierarchy",
+    "read_argus_metadata", "read_argus_microdata", "read_argus_table", "rules_of",
 ]  # fmt: skip

@@ -27,6 +27,10 @@ class Contributions:
     """A measure of each contributor's size that is public, or might as well be; shape (contributors,)."""
     names: NDArray[np.object_] | None = None
     """What the file calls the contributors: for the custodian alone."""
+    waived: NDArray[np.bool_] | None = None
+    """Who allowed that its contribution may be found out, shape (contributors,)."""
+    requests: NDArray[np.int64] | None = None
+    """Who asked for protection: 0 for nobody, else the code of the request, 1 or 2; shape (contributors,)."""
 
     def __len__(self) -> int:
         return int(self.own.shape[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,21 @@ from sfumato.tables.contributions import Contributions
 from sfumato.tables.dimension import Dimension
 from sfumato.tables.empty import with_empty
 from sfumato.tables.formula import terms
+from sfumato.tables.marks import records_of, requests_of, said_yes
 
 if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
+
+
+class Marks(NamedTuple):
+    """The columns that say more of a record than its value."""
+
+    waiver: str | None = None
+    request: str | None = None
+    record_key: str | None = None
 
 
 def from_records(
@@ -33,6 +42,7 @@ def from_records(
     empty: bool,
     missing: str,
     decimals: int | None,
+    marks: Marks = Marks(),  # noqa: B008 - it cannot be changed
 ) -> Table:
     """Make a table from records; see `Table.of`."""
     from sfumato.tables.table import Table
@@ -45,7 +55,10 @@ def from_records(
     contributor = contributor or data.schema.one("contributor")
     weight = data.schema.one("weight")
     names = list(dict.fromkeys(n for term in wanted for n in term))
-    batch = data.batch(list(dict.fromkeys([*names, *(n for n in (variable, contributor, count, size, weight) if n)])))
+    identifiers = data.schema.names(role="identifier")
+    identifier = identifiers[0] if len(identifiers) == 1 else None
+    needed = (variable, contributor, count, size, weight, identifier, *marks)
+    batch = data.batch(list(dict.fromkeys([*names, *(n for n in needed if n)])))
     summed = variable or count
     values = np.ones(len(batch))
     if summed is not None:
@@ -59,13 +72,15 @@ def from_records(
     cells, leaf_of = make_cells(dimensions, with_empty(distinct) if empty else distinct, wanted)
     leaf = leaf_of[row.ravel()]
     weights = _weights(batch, weight)
+    records = records_of(batch, leaf, identifier, marks.record_key)
     if count is not None:
         if (values < 0).any() or (values != np.round(values)).any():
             raise DataError(f"column '{count}' holds counts, so it must hold whole numbers of at least 0.")
         counts = _by_leaf(leaf, values, cells.leaves)
         return Table(
-            cells, _by_leaf(leaf, values * weights, cells.leaves), counts, integer=weight is None, decimals=decimals
-        )
+            cells, _by_leaf(leaf, values * weights, cells.leaves), counts, integer=weight is None, decimals=decimals,
+            records=records,
+        )  # fmt: skip
     who, known_as = _contributors(batch, contributor)
     shape = (cells.leaves, int(who.max()) + 1)
     own = sparse.csr_array((values, (leaf, who)), shape=shape)
@@ -79,11 +94,19 @@ def from_records(
         _by_leaf(leaf, values * weights, cells.leaves),
         _by_leaf(leaf, np.ones(len(leaf)), cells.leaves),
         variable or "",
-        Contributions(own, grossed, _sizes(batch, size, who), known_as),
+        Contributions(
+            own,
+            grossed,
+            _sizes(batch, size, who),
+            known_as,
+            said_yes(batch, marks.waiver, who, everywhere=True) if marks.waiver else None,
+            requests_of(batch, marks.request, who) if marks.request else None,
+        ),
         unit="" if attribute is None else attribute.unit,
         integer=weight is None if attribute is None else attribute.integer and weight is None,
         decimals=decimals,
         nonnegative=attribute is None or not (values < 0).any(),
+        records=records,
     )
 
 

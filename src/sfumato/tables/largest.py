@@ -42,6 +42,10 @@ class Largest:
         kept = {name: getattr(self, name)[:, :count] for name in ("values", "weights", "who")}
         return replace(self, **kept)
 
+    def of(self, cells: Whole) -> Largest:
+        """Return those of some cells."""
+        return Largest(self.contributors[cells], self.values[cells], self.weights[cells], self.who[cells])
+
 
 def by_cell(cells: Cells, contributions: sparse.csr_array) -> sparse.csr_array:
     """Return cells × contributors from leaves × contributors, with an entry, perhaps 0, wherever there is one below."""

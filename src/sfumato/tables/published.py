@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sfumato.tables.protection import Protection
+    from sfumato.tables.rta.record import Record
     from sfumato.tables.table import Table
+    from sfumato.tables.tree import Nested
 
 Numbers = NDArray[np.float64]
 
@@ -66,6 +69,8 @@ class PublishedTable:
     """What it was made from: confidential. None for a table of which only the published form is known."""
     protection: Protection | None = None
     guarantees: tuple[Guarantee, ...] = ()
+    record: Record | None = field(default=None, repr=False)
+    """What random adjustment must remember for later tables of the same data: confidential."""
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -81,6 +86,70 @@ class PublishedTable:
         return cls(
             table.cells, value.copy(), np.zeros(len(table), np.int8), value.copy(), value.copy(),
             variable=table.variable, unit=table.unit, decimals=table.decimals, original=table, protection=protection,
+        )  # fmt: skip
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        dimensions: Sequence[str] | Mapping[str, Nested],
+        value: str,
+        *,
+        status: str | None = None,
+        variance: str | None = None,
+        total: str | Mapping[str, str | None] | None = None,
+        marks: Sequence[str] = (),
+        within: float = 0.0,
+        absent: Literal["empty", "suppressed"] = "empty",
+        nonnegative: bool | None = None,
+        unit: str = "",
+        original: Table | None = None,
+    ) -> PublishedTable:
+        """Return a table that somebody published, from a frame with a row for each cell.
+
+        Parameters
+        ----------
+        frame
+            Pandas, polars or Arrow; margins are rows as well.
+        dimensions
+            The columns of labels; with subtotals, a mapping of each to how its labels nest: a `Hierarchy`, the name of an .hrc
+            file, ``{label: label above it}``, or None for a single level.
+        value
+            The column of figures. Nothing, NaN, and marks such as x, c, : or .. stand for figures that are not shown.
+        status
+            A column of flags that may also say so, with the same marks, or that a figure was changed.
+        variance
+            A column with the published variance of random noise.
+        total
+            The label of a margin; a mapping from dimensions to labels where they differ; usual names are found by themselves.
+        marks
+            Marks that stand for a figure that is not shown, besides the usual ones.
+        within
+            How far a shown figure may be from the true one: half a unit of the last digit for figures rounded one by one, the
+            base for controlled or random rounding.
+        absent
+            What it means that a combination of labels has no row: that it is "empty", or that its row was left out because it
+            is "suppressed".
+        nonnegative
+            Whether everybody knows that no figure is below 0; if not given, whether none of the shown ones is.
+        unit
+            In which unit the figures are.
+        original
+            The table that it was made from, for the custodian: then rules and contributors can be looked at too.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> read = pd.DataFrame({"region": ["N", "S", "Total"], "turnover": ["12", "c", "20"]})
+        >>> PublishedTable.from_frame(read, ["region"], "turnover")
+        PublishedTable(3 cells, 1 not published)
+        """
+        from sfumato.tables.from_published import from_published
+        from sfumato.tables.published_marks import MARKS
+
+        return from_published(
+            frame, dimensions, value, status, variance, total, (*MARKS, *marks), within, absent,
+            nonnegative, unit, original,
         )  # fmt: skip
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,10 @@ class Sensitivity:
             zero,
             np.where(unsafe, reason, "").astype(object),
         )
+
+    def because(self, reason: str) -> Sensitivity:
+        """Return the same with another reason."""
+        return replace(self, reasons=np.where(self.unsafe, reason, "").astype(object))
 
     def __or__(self, other: Sensitivity) -> Sensitivity:
         """Return what both rules ask for together: a cell is unsafe if either says so, and the wider levels count."""

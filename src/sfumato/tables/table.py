@@ -14,9 +14,14 @@ from sfumato.microdata import Microdata
 from sfumato.tables.cells import Cells
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.largest import Largest, largest_of
+from sfumato.tables.marks import Records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
+
+    from sfumato.tables.tree import Nested
 
 Numbers = NDArray[np.float64]
 
@@ -41,7 +46,7 @@ class Table:
     totals: Numbers
     """The value of each leaf, shape (leaves,)."""
     counts: Numbers
-    """How many records each leaf has, not weighted; shape (leaves,)."""
+    """How many records each leaf has, not weighted; shape (leaves,). NaN where a table was read without."""
     variable: str = ""
     """What is summed; empty for counts of records."""
     contributions: Contributions | None = None
@@ -55,6 +60,8 @@ class Table:
     """With how many digits after the point values are published; None for as they are."""
     nonnegative: bool = True
     """Whether everybody knows that no contribution is below zero."""
+    records: Records | None = None
+    """The records, for noise that hangs on them; None where a table was read without them."""
 
     @classmethod
     def of(
@@ -69,6 +76,9 @@ class Table:
         empty: bool = False,
         missing: Literal["refuse", "leave out"] = "refuse",
         decimals: int | None = None,
+        waiver: str | None = None,
+        request: str | None = None,
+        record_key: str | None = None,
     ) -> Table:
         """Make a table, or linked tables, from microdata.
 
@@ -94,10 +104,81 @@ class Table:
             What to do with records that have no value of the variable: "refuse", or "leave out".
         decimals
             With how many digits after the point values are published.
+        waiver
+            A column that says yes where a contributor allows that its value may be found out: it has waived protection if
+            all its records say so.
+        request
+            A column with the code of a contributor's request for protection (1 or 2; 0 for none), for the request rule.
+        record_key
+            A column with keys of the records in [0, 1), for cell keys; drawn if there is none.
         """
-        from sfumato.tables.from_records import from_records
+        from sfumato.tables.from_records import Marks, from_records
 
-        return from_records(data, formula, variable, contributor, count, size, empty, missing, decimals)
+        marks = Marks(waiver, request, record_key)
+        return from_records(data, formula, variable, contributor, count, size, empty, missing, decimals, marks)
+
+    @classmethod
+    def from_cells(
+        cls,
+        frame: Any,
+        dimensions: Sequence[str] | Mapping[str, Nested],
+        value: str | None = None,
+        *,
+        count: str | None = None,
+        contributors: str | None = None,
+        top: Sequence[str] = (),
+        total: str | Mapping[str, str | None] | None = None,
+        margins: Literal["check", "compute", "given"] = "check",
+        decimals: int | None = None,
+        nonnegative: bool = True,
+        unit: str = "",
+    ) -> Table:
+        """Make a table from one that exists already: a row for each cell.
+
+        A cell that is not in the frame is empty if it is one of the finest, and the sum of the cells below it if not.
+
+        Parameters
+        ----------
+        frame
+            The cells: a pandas frame, or anything that `Microdata` takes; a list of frames for linked tables, where a frame
+            without the column of a dimension is not broken down by it.
+        dimensions
+            The columns of labels; with hierarchies, a mapping: ``{"region": hierarchy, "sector": None}``. A hierarchy is a
+            `Hierarchy`, an .hrc file, or ``{label: label above it}``; None is a single level below the total.
+        value
+            The column of the values; None for a table of counts.
+        count
+            The column of how many records each cell has.
+        contributors
+            The column of how many contributors each cell has, where that is not the number of records.
+        top
+            The columns of the largest contributions to each cell.
+        total
+            The label of the total, one for all dimensions or one for each (None for a dimension without). If not given it is
+            the top of the hierarchy, or the label with a usual name such as "Total"; a missing label is a total too.
+        margins
+            "check": those given must add up, and all others are computed; "compute": those given are replaced by sums;
+            "given": those given must add up, and the table has no others.
+        decimals
+            With how many digits after the point the values are given and published. Each may have been rounded on its own:
+            a margin of n cells may then differ from their sum by (n + 1) / 2 units of the last digit. None: not rounded.
+        nonnegative
+            Whether everybody knows that no contribution is below zero.
+        unit
+            Of the values, in words.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"region": ["N", "S", "Total"], "turnover": [10.0, 20.0, 30.0]})
+        >>> Table.from_cells(frame, ["region"], "turnover")
+        Table('turnover', 3 cells of 2 leaves)
+        """
+        from sfumato.tables.from_cells import from_cells
+
+        return from_cells(
+            frame, dimensions, value, count, contributors, top, total, margins, decimals, nonnegative, unit
+        )
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -114,7 +195,11 @@ class Table:
 
     @cached_property
     def frequency(self) -> Numbers:
-        """How many records every cell has, not weighted; shape (cells,)."""
+        """How many records every cell has, not weighted; shape (cells,). Refused where nobody knows."""
+        if np.isnan(self.counts).any():
+            raise DataError(
+                "the table does not say how many records its cells have. Name the column that does (count=...) when it is read."
+            )
         return self.cells.sums(self.counts)
 
     @property
@@ -142,4 +227,5 @@ class Table:
         import pandas as pd
 
         named = {d: self.cells.labels[:, i] for i, d in enumerate(self.cells.dimensions)}
-        return pd.DataFrame({**named, "value": self.value, "records": self.frequency, **columns})
+        records = {} if np.isnan(self.counts).any() else {"records": self.frequency}
+        return pd.DataFrame({**named, "value": self.value, **records, **columns})

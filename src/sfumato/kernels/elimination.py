@@ -1,0 +1,176 @@
+"""Gaussian elimination on the rows of a 0/1 matrix: which rows can be known without giving others away."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+
+_PRIME = 2**31 - 1
+"""Arithmetic is modulo this prime: exact for the small fractions that elimination of sums brings about."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _inverse(a: int) -> int:
+    """Return 1/a modulo the prime, by Fermat's little theorem."""
+    result, base, power = 1, a % _PRIME, _PRIME - 2
+    while power:
+        if power & 1:
+            result = result * base % _PRIME
+        base = base * base % _PRIME
+        power >>= 1
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: int, secret: Whole) -> Flags:
+    """Return which rows cannot be known if the secret rows are not to follow from those that are; shape (rows,).
+
+    Rows (0/1, the columns of row i are columns[start[i]:start[i + 1]]) are made known in the order given, each unless a
+    secret row would then be a linear combination of known ones. The first `sure` of the order are made known whatever
+    follows. A row that follows from known ones is known.
+    """
+    count = len(secret)
+    hide = np.zeros(len(start) - 1, np.bool_)
+    work = np.zeros((count, width), np.int32)  # the secret rows, reduced by what is known
+    filled, users = np.zeros(count, np.int64), np.zeros(width, np.int64)
+    for i in range(count):
+        for t in range(start[secret[i]], start[secret[i] + 1]):
+            work[i, columns[t]] = 1
+            users[columns[t]] += 1
+            filled[i] += 1
+    first, size = np.zeros(width + 1, np.int64), 0
+    pool_at, pool = np.zeros(1024, np.int64), np.zeros(1024, np.int64)
+    known = 0
+    row, support = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    for turn in range(len(order)):
+        cell = order[turn]
+        row[:] = 0
+        for t in range(start[cell], start[cell + 1]):
+            row[columns[t]] = 1
+        for k in range(known):
+            factor = row[pool_at[first[k]]]
+            if factor:
+                for t in range(first[k], first[k + 1]):
+                    row[pool_at[t]] = (row[pool_at[t]] + (_PRIME - factor) * pool[t]) % _PRIME
+        found, best = 0, -1
+        for j in range(width):
+            if row[j]:
+                support[found] = j
+                found += 1
+                if best < 0 or users[j] < users[best]:
+                    best = j
+        if not found:
+            continue
+        inverse = _inverse(row[best])
+        for s in range(found):
+            row[support[s]] = row[support[s]] * inverse % _PRIME
+        if turn >= sure and users[best]:
+            gives_away = False
+            for i in range(count):
+                if filled[i] == found and work[i, best]:
+                    gives_away, factor = True, work[i, best]
+                    for s in range(found):
+                        if work[i, support[s]] != factor * row[support[s]] % _PRIME:
+                            gives_away = False
+                            break
+                    if gives_away:
+                        break
+            if gives_away:
+                hide[cell] = True
+                continue
+        if size + found > len(pool):
+            more = max(len(pool), found)
+            pool_at = np.concatenate((pool_at, np.zeros(more, np.int64)))
+            pool = np.concatenate((pool, np.zeros(more, np.int64)))
+        pool_at[size], pool[size] = best, 1
+        size += 1
+        for s in range(found):
+            if support[s] != best:
+                pool_at[size], pool[size] = support[s], row[support[s]]
+                size += 1
+        known += 1
+        first[known] = size
+        for i in range(count):
+            factor = work[i, best]
+            if factor:
+                for s in range(found):
+                    j = support[s]
+                    old = work[i, j]
+                    new = (old + (_PRIME - factor) * row[j]) % _PRIME
+                    if old == 0 and new != 0:
+                        filled[i] += 1
+                        users[j] += 1
+                    elif old != 0 and new == 0:
+                        filled[i] -= 1
+                        users[j] -= 1
+                    work[i, j] = new
+    return hide
+
+
+@numba.njit(cache=True, nogil=True)
+def null_space(start: Whole, columns: Whole, width: int) -> Numbers:
+    """Return a basis of the vectors that every row (0/1) takes to zero, shape (width, dimension)."""
+    rows = len(start) - 1
+    users = np.zeros(width, np.int64)
+    for t in range(len(columns)):
+        users[columns[t]] += 1
+    first, size, known = np.zeros(width + 1, np.int64), 0, 0
+    pool_at, pool = np.zeros(1024, np.int64), np.zeros(1024)
+    row, support = np.zeros(width), np.zeros(width, np.int64)
+    pivot = np.zeros(width, np.bool_)
+    for i in range(rows):
+        row[:] = 0.0
+        for t in range(start[i], start[i + 1]):
+            row[columns[t]] = 1.0
+        for k in range(known):
+            factor = row[pool_at[first[k]]]
+            if factor != 0.0:
+                for t in range(first[k], first[k + 1]):
+                    j = pool_at[t]
+                    row[j] -= factor * pool[t]
+                    if abs(row[j]) < 1e-10:
+                        row[j] = 0.0
+        found, largest = 0, 0.0
+        for j in range(width):
+            if row[j] != 0.0:
+                support[found] = j
+                found += 1
+                largest = max(largest, abs(row[j]))
+        if not found:
+            continue
+        best = -1
+        for s in range(found):  # the sparsest column among those that are not small
+            j = support[s]
+            if abs(row[j]) >= 0.5 * largest and (best < 0 or users[j] < users[best]):
+                best = j
+        if size + found > len(pool):
+            more = max(len(pool), found)
+            pool_at = np.concatenate((pool_at, np.zeros(more, np.int64)))
+            pool = np.concatenate((pool, np.zeros(more)))
+        pool_at[size], pool[size] = best, 1.0
+        size += 1
+        for s in range(found):
+            j = support[s]
+            if j != best:
+                pool_at[size], pool[size] = j, row[j] / row[best]
+                size += 1
+        pivot[best] = True
+        known += 1
+        first[known] = size
+    basis = np.zeros((width, width - known))
+    place = 0
+    for j in range(width):
+        if not pivot[j]:
+            basis[j, place] = 1.0
+            place += 1
+    for k in range(known - 1, -1, -1):  # later pivots are not in earlier columns, so they are settled first
+        at = pool_at[first[k]]
+        for t in range(first[k] + 1, first[k + 1]):
+            for c in range(width - known):
+                basis[at, c] -= pool[t] * basis[pool_at[t], c]
+    return basis

@@ -1,0 +1,412 @@
+"""Unknowns that are seen through noisy sums: what remains unknown of each, and of whom one learns most by knowing another.
+
+y = M d + noise, d independent with variances v, S the covariance of y. Rows of M are the sums, its columns the unknowns; S falls into
+blocks of rows that share an unknown. Small blocks are inverted. In large ones S x = b is solved by relaxing one row after the
+other (Gauss-Southwell), which stays near where it starts, with a bound on what is left: S - diag(floor) has no negative eigenvalue.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_SINGULAR = 1e-8
+_KNOWN = 1e-12
+"""An unknown of which less than this share of its variance is left counts as known."""
+
+
+class Sums(NamedTuple):
+    """The sums and unknowns of a problem, in arrays.
+
+    `groups` are sets of unknowns, all in one block, that somebody knows together.
+    """
+
+    block_start: Whole
+    block_row: Whole
+    """Rows, block by block; block b has those from block_start[b] to block_start[b + 1]."""
+    s_start: Whole
+    s_row: Whole
+    s_value: Numbers
+    """S without the unknowns that are set apart (`apart`), by row."""
+    diagonal: Numbers
+    floor: Numbers
+    row_start: Whole
+    row_unknown: Whole
+    row_value: Numbers
+    """M by row."""
+    unknown_start: Whole
+    unknown_row: Whole
+    unknown_value: Numbers
+    """M by column."""
+    variance: Numbers
+    side: Whole
+    """Who knows the unknown beforehand."""
+    simple: NDArray[np.bool_]
+    """Whether an unknown has one row, attacks, and its side knows no other in the block."""
+    group_start: Whole
+    group_unknown: Whole
+    group_block_start: Whole
+    """Groups that are not simple, block by block."""
+    row_apart: Numbers
+    """Shape (rows, k): what the k unknowns that are set apart take off; see `learned`."""
+    unknown_apart: Numbers
+    """Shape (unknowns, k)."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
+    """Solve S x = b; return how many rows were touched, and bounds on b'S⁻¹b and on the squared length of the error."""
+    count, size = 0, 0.0
+    for i in range(rows.size):
+        row = rows[i]
+        if sums.diagonal[row] <= 0.0:  # a sum that does not vary says nothing
+            continue
+        r[row] += values[i]
+        if not seen[row]:
+            seen[row] = True
+            touched[count] = row
+            count += 1
+        size += values[i] * values[i] / sums.diagonal[row]
+    limit = tolerance * tolerance * size
+    capacity = queue.size
+    head, waits = 0, 0
+    for i in range(count):
+        queue[i] = touched[i]
+        waiting[touched[i]] = True
+        waits += 1
+    steps, most = 0, 200 * capacity + 10_000
+    while waits > 0 and steps < most:
+        row = queue[head]
+        head = (head + 1) % capacity
+        waits -= 1
+        waiting[row] = False
+        left = r[row]
+        if left * left <= limit * sums.diagonal[row]:
+            continue
+        steps += 1
+        change = left / sums.diagonal[row]
+        x[row] += change
+        for at in range(sums.s_start[row], sums.s_start[row + 1]):
+            other = sums.s_row[at]
+            if not seen[other]:
+                seen[other] = True
+                touched[count] = other
+                count += 1
+            r[other] -= sums.s_value[at] * change
+            if not waiting[other] and r[other] * r[other] > limit * sums.diagonal[other]:
+                queue[(head + waits) % capacity] = other
+                waiting[other] = True
+                waits += 1
+        r[row] = 0.0
+    while waits > 0:
+        waiting[queue[head]] = False
+        head = (head + 1) % capacity
+        waits -= 1
+    error, product = 0.0, 0.0
+    for i in range(count):
+        row = touched[i]
+        error += r[row] * r[row] / sums.floor[row]
+        product += x[row] * r[row]
+        r[row] = 0.0
+    for i in range(rows.size):
+        product += values[i] * x[rows[i]]
+    return count, product + error, error
+
+
+@numba.njit(cache=True, nogil=True)
+def _column(rows, values, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
+    """Put S⁻¹b into x; return as `_relax` does. `inverse` is that of the block, or empty for a block that is relaxed."""
+    if inverse.size == 0:
+        return _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance)
+    product = 0.0
+    for at in range(low, high):
+        row = sums.block_row[at]
+        touched[at - low] = row
+        total = 0.0
+        for i in range(rows.size):
+            total += inverse[at - low, place[rows[i]]] * values[i]
+        x[row] = total
+    for i in range(rows.size):
+        product += values[i] * x[rows[i]]
+    return high - low, product, 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _symmetric_inverse(s):  # type: ignore[no-untyped-def]
+    """Return the inverse of a matrix with unit diagonal and no negative eigenvalue; the generalised one where it is singular."""
+    size = s.shape[0]
+    lower, smallest = np.zeros((size, size)), 1.0
+    for j in range(size):
+        pivot = s[j, j]
+        for k in range(j):
+            pivot -= lower[j, k] * lower[j, k]
+        smallest = min(smallest, pivot)
+        if smallest < _SINGULAR:
+            break
+        root = np.sqrt(pivot)
+        lower[j, j] = root
+        for i in range(j + 1, size):
+            total = s[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            lower[i, j] = total / root
+    if smallest >= _SINGULAR:
+        return np.linalg.inv(s)
+    values, vectors = np.linalg.eigh(s)
+    for j in range(size):
+        values[j] = 1.0 / np.sqrt(values[j]) if values[j] > 1e-3 * _SINGULAR else 0.0
+    vectors = vectors * values
+    return vectors @ vectors.T
+
+
+@numba.njit(cache=True, nogil=True)
+def _inverse(sums, place, low, high):  # type: ignore[no-untyped-def]
+    """Return the inverse of a block of S, scaled to a unit diagonal meanwhile; sums that do not vary count as unseen."""
+    size = high - low
+    s, scale = np.zeros((size, size)), np.empty(size)
+    for i in range(size):
+        d = sums.diagonal[sums.block_row[low + i]]
+        scale[i] = 1.0 / np.sqrt(d) if d > 0 else 0.0
+    for i in range(size):
+        row = sums.block_row[low + i]
+        for at in range(sums.s_start[row], sums.s_start[row + 1]):
+            j = place[sums.s_row[at]]
+            s[i, j] += sums.s_value[at] * scale[i] * scale[j]
+        s[i, i] = 1.0
+    if size > 1:
+        s = _symmetric_inverse(s)
+    for i in range(size):
+        for j in range(size):
+            s[i, j] *= scale[i] * scale[j]
+    return s
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(sums, x, touched, count, acc, met):  # type: ignore[no-untyped-def]
+    """Put M'x into acc; return how many unknowns were met."""
+    found = 0
+    for i in range(count):
+        row = touched[i]
+        if x[row] == 0.0:
+            continue
+        for at in range(sums.row_start[row], sums.row_start[row + 1]):
+            u = sums.row_unknown[at]
+            if acc[u] == 0.0:
+                met[found] = u
+                found += 1
+                acc[u] = 1e-300  # met, even if it comes to nothing
+            acc[u] += sums.row_value[at] * x[row]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # type: ignore[no-untyped-def]
+    rows, unknowns = sums.diagonal.size, sums.variance.size
+    x, r = np.zeros(rows), np.zeros(rows)
+    touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    seen, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    place = np.zeros(rows, np.int64)
+    acc, met = np.zeros(unknowns), np.empty(unknowns, np.int64)
+    v = sums.variance
+    one_row, one = np.empty(1, np.int64), np.ones(1)
+    spill = 0.0  # what the bounds leave open, times what knowing it is worth
+    for b in range(sums.block_start.size - 1):
+        low, high = sums.block_start[b], sums.block_start[b + 1]
+        inverse = np.zeros((0, 0))
+        if high - low <= dense:
+            for at in range(low, high):
+                place[sums.block_row[at]] = at - low
+            inverse = _inverse(sums, place, low, high)
+        for at in range(low, high):
+            row = sums.block_row[at]
+            if sums.diagonal[row] <= 0.0:
+                continue
+            one_row[0] = row
+            count, top, error = _column(
+                one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
+            )
+            top -= _dot(sums.row_apart[row], sums.row_apart[row])
+            first, second, who = 0.0, 0.0, -1
+            for e in range(sums.row_start[row], sums.row_start[row + 1]):
+                u, m = sums.row_unknown[e], sums.row_value[e]
+                if sums.unknown_start[u + 1] - sums.unknown_start[u] == 1:
+                    q[u] = m * m * top
+                    left = 1.0 - v[u] * q[u]
+                    if sums.simple[u] and left > _KNOWN:
+                        worth = m * m * v[u] / left
+                        gauge[u], known[u] = worth / (m * m) if m != 0 else 0.0, True
+                        if worth > first:
+                            second, first, who = first, worth, u
+                        elif worth > second:
+                            second = worth
+            if first > 0.0:
+                spill = max(spill, first * error)
+                found = _spread(sums, x, touched, count, acc, met)
+                for i in range(found):
+                    u = met[i]
+                    if wanted[u] and v[u] > 0:
+                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(error / v[u])
+                        worth, by = first, who
+                        if u == who or sums.side[u] == sums.side[who]:
+                            worth, by = second, -2
+                        here = v[u] * v[u] * seen_of * seen_of * worth
+                        if here > gain[u]:
+                            if by == -2:  # the runner-up, who is not kept by name above
+                                by = _second(sums, row, who, second, q)
+                            gain[u], best[u] = here, by
+                    acc[u] = 0.0
+            for i in range(count):
+                x[touched[i]] = 0.0
+                seen[touched[i]] = False
+        # unknowns in several rows, and sides that know several unknowns
+        for g in range(sums.group_block_start[b], sums.group_block_start[b + 1]):
+            start, end = sums.group_start[g], sums.group_start[g + 1]
+            k = end - start
+            attack = sums.side[sums.group_unknown[start]] >= 0
+            columns = np.zeros((k, unknowns if k > 1 else 0))
+            c = np.zeros((k, k))
+            errors, scale = np.zeros(k), np.zeros(k)
+            for i in range(k):
+                u = sums.group_unknown[start + i]
+                first_at, last_at = sums.unknown_start[u], sums.unknown_start[u + 1]
+                count, top, error = _column(
+                    sums.unknown_row[first_at:last_at], sums.unknown_value[first_at:last_at], sums, inverse, place,
+                    low, high, x, r, touched, seen, queue, waiting, tolerance,
+                )  # fmt: skip
+                q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
+                errors[i] = error
+                found = _spread(sums, x, touched, count, acc, met)
+                left = 1.0 - v[u] * q[u]
+                if k == 1 and attack and left > _KNOWN:
+                    worth = v[u] / left
+                    gauge[u], known[u] = worth, True
+                    spill = max(spill, worth * error)
+                    for j in range(found):
+                        h = met[j]
+                        if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
+                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(error / v[h])
+                            here = v[h] * v[h] * seen_of * seen_of * worth
+                            if here > gain[h]:
+                                gain[h], best[h] = here, u
+                if k > 1:
+                    for j in range(found):
+                        columns[i, met[j]] = acc[met[j]]
+                for j in range(found):
+                    acc[met[j]] = 0.0
+                for j in range(count):
+                    x[touched[j]] = 0.0
+                    seen[touched[j]] = False
+            if k > 1 and attack:
+                for i in range(k):
+                    u = sums.group_unknown[start + i]
+                    for j in range(k):
+                        h = sums.group_unknown[start + j]
+                        c[i, j] = -v[u] * v[h] * (columns[i, h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h]))
+                    left = 1.0 - v[u] * q[u]
+                    scale[i] = 1.0 / np.sqrt(v[u] * left) if left > _KNOWN else 0.0
+                for i in range(k):
+                    for j in range(k):
+                        c[i, j] = (c[i, j] + c[j, i]) / 2 * scale[i] * scale[j] if j > i else c[j, i]
+                    c[i, i] = 1.0
+                c = _symmetric_inverse(c) * scale * scale.reshape(-1, 1)
+                for i in range(k):
+                    u = sums.group_unknown[start + i]
+                    spill = max(spill, k * errors[i] * v[u] * v[u] * c[i, i])
+                for h in range(unknowns):
+                    if not wanted[h] or sums.side[h] == sums.side[sums.group_unknown[start]] or v[h] == 0:
+                        continue
+                    here, any_of = 0.0, False
+                    for i in range(k):
+                        any_of = any_of or columns[i, h] != 0.0
+                    if not any_of and sums.row_apart.shape[1] == 0:
+                        continue
+                    for i in range(k):
+                        ui = sums.group_unknown[start + i]
+                        a = v[ui] * (columns[i, h] - _dot(sums.unknown_apart[ui], sums.unknown_apart[h]))
+                        for j in range(k):
+                            uj = sums.group_unknown[start + j]
+                            here += a * c[i, j] * v[uj] * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
+                    here *= v[h] * v[h]
+                    if here > gain[h]:
+                        gain[h], best[h] = here, sums.group_unknown[start]
+    return spill
+
+
+@numba.njit(cache=True, nogil=True)
+def _second(sums, row, who, worth, q):  # type: ignore[no-untyped-def]
+    """Return the unknown of a row, other than `who`, that is worth so much."""
+    for e in range(sums.row_start[row], sums.row_start[row + 1]):
+        u, m = sums.row_unknown[e], sums.row_value[e]
+        if u != who and sums.simple[u]:
+            left = 1.0 - sums.variance[u] * q[u]
+            if left > _KNOWN and m * m * sums.variance[u] / left == worth:
+                return u
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _far(sums, wanted, order, strength, gauge, gain, best):  # type: ignore[no-untyped-def]
+    """Raise gains by what unknowns that are set apart carry from far away: `order` sorts attackers, the strongest first."""
+    v, apart = sums.variance, sums.unknown_apart
+    for h in range(v.size):
+        if not wanted[h] or v[h] == 0.0:
+            continue
+        own = v[h] * v[h] * _dot(apart[h], apart[h])
+        if own == 0.0:
+            continue
+        for i in range(order.size):
+            g = order[i]
+            if own * strength[g] <= gain[h]:
+                break
+            if sums.side[g] == sums.side[h]:
+                continue
+            seen_of = _dot(apart[g], apart[h])
+            here = v[h] * v[h] * seen_of * seen_of * gauge[g]
+            if here > gain[h]:
+                gain[h], best[h] = here, g
+    return 0
+
+
+def learned(sums: Sums, wanted: NDArray[np.bool_], dense: int = 200, tolerance: float = 1e-9) -> tuple[Numbers, Numbers, Whole]:
+    """Return for every unknown m'S⁻¹m, the most that knowing somebody else's takes off its posterior variance, and by whose.
+
+    The posterior variance of unknown h is v - v² m'S⁻¹m; whoever knows g as well has less by C_gh²/C_gg, with C the posterior
+    covariance. The third entry is an unknown of that side, -1 where nobody helps. Blocks of more than `dense` rows are
+    relaxed to a relative `tolerance`; what that leaves open is counted against the unknown, so that variances are bounds.
+    """
+    n = len(sums.variance)
+    q, gain, best = np.zeros(n), np.zeros(n), np.full(n, -1, np.int64)
+    gauge, known = np.zeros(n), np.zeros(n, bool)
+    spill = _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known)
+    if spill > 0.0:
+        gain = np.maximum(gain, sums.variance * spill)
+    if sums.unknown_apart.shape[1]:
+        strength = gauge * (sums.unknown_apart**2).sum(axis=1)
+        order = np.flatnonzero(strength > 0)
+        order = order[np.argsort(-strength[order], kind="stable")]
+        _far(sums, wanted, order, strength, gauge, gain, best)
+    return q, gain, best
+
+
+def kernel_arguments(**arrays: Any) -> Sums:
+    """Return the arrays with the types that the kernel was compiled for."""
+    whole = {"block_start", "block_row", "s_start", "s_row", "row_start", "row_unknown", "unknown_start", "unknown_row",
+             "side", "group_start", "group_unknown", "group_block_start"}  # fmt: skip
+    made = {}
+    for name, value in arrays.items():
+        kind = np.int64 if name in whole else bool if name == "simple" else np.float64
+        made[name] = np.ascontiguousarray(value, kind)
+    return Sums(**made)

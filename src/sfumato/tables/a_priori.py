@@ -1,0 +1,87 @@
+"""What is known or wanted of single cells before a table is protected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError, ParameterError, did_you_mean, listing
+from sfumato.tables.cells import Cells
+
+Numbers = NDArray[np.float64]
+Labels = tuple[str, ...]
+"""The labels of a cell, one for each dimension in their order; "Total" for a margin."""
+STATUSES = ("safe", "unsafe", "protected")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class APriori:
+    """For single cells, by their labels: what must happen to them, and what an attacker knows of them: confidential.
+
+    Examples
+    --------
+    >>> wanted = APriori(statuses={("North", "coal"): "unsafe", ("North", "Total"): "protected"}, costs={("South", "coal"): 5.0})
+    >>> wanted
+    APriori(2 statuses, 1 costs)
+    """
+
+    statuses: Mapping[Labels, Literal["safe", "unsafe", "protected"]] = field(default_factory=dict)
+    """"unsafe": not published, whatever the rules say; "safe": no rule makes it unsafe, but it may be suppressed to protect
+    others; "protected": published in any case."""
+    costs: Mapping[Labels, float] = field(default_factory=dict)
+    """What it costs to suppress a cell, above 0; its value, for cells that are not here."""
+    lower: Mapping[Labels, float] = field(default_factory=dict)
+    """The smallest value that an attacker thinks possible before anything is published."""
+    upper: Mapping[Labels, float] = field(default_factory=dict)
+    """The largest value."""
+    lower_level: Mapping[Labels, float] = field(default_factory=dict)
+    """How far below the value of an unsafe cell an attacker's interval must reach."""
+    upper_level: Mapping[Labels, float] = field(default_factory=dict)
+    """How far above."""
+
+    def __post_init__(self) -> None:
+        for cell, status in self.statuses.items():
+            if status not in STATUSES:
+                raise ParameterError(
+                    f"a cell's status is one of {listing(STATUSES)}; that of {', '.join(cell)} is not."
+                    + did_you_mean(str(status), STATUSES)
+                )
+        for name, above in (("costs", True), ("lower_level", False), ("upper_level", False)):
+            for cell, number in getattr(self, name).items():
+                if not (number > 0 if above else number >= 0):
+                    raise ParameterError(
+                        f"{name} must be {'above' if above else 'at least'} 0; that of {', '.join(cell)} is not."
+                    )
+        for cell in self.lower.keys() & self.upper.keys():
+            if self.lower[cell] > self.upper[cell]:
+                raise ParameterError(f"the bounds of {', '.join(cell)} are the wrong way round: lower is above upper.")
+
+    def __repr__(self) -> str:
+        counts = [f"{len(getattr(self, f.name))} {f.name}" for f in fields(self) if getattr(self, f.name)]
+        return f"APriori({', '.join(counts) or 'nothing'})"
+
+    def __or__(self, other: APriori) -> APriori:
+        """Return what both say; where they differ, the second counts."""
+        return APriori(**{f.name: {**getattr(self, f.name), **getattr(other, f.name)} for f in fields(self)})
+
+    def on(self, cells: Cells, name: str, default: float = np.nan) -> NDArray[Any]:
+        """Return one of the fields for every cell of a table, shape (cells,): texts for statuses ("" where there is none).
+
+        Refused where a cell is not in the table: what was wanted of it would be lost.
+        """
+        given: Mapping[Labels, Any] = getattr(self, name)
+        found: NDArray[Any] = np.full(len(cells), "" if name == "statuses" else default, object if name == "statuses" else float)
+        place = {tuple(row): i for i, row in enumerate(cells.labels.tolist())} if given else {}
+        for labels, value in given.items():
+            key = tuple(str(x) for x in labels)
+            if key not in place:
+                raise DataError(
+                    f"{name} are given for the cell ({', '.join(key)}), which is not in the table. Give a label for each of "
+                    f"{listing(cells.dimensions)}, in this order, with 'Total' for a margin."
+                )
+            found[place[key]] = value
+        return found

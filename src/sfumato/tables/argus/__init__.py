@@ -1,0 +1,12 @@
+"""What users of τ-ARGUS have: hierarchies, metadata, microdata, tables and a-priori files."""
+
+from sfumato.tables.argus.hrc import read_argus_hierarchy
+from sfumato.tables.argus.hst import read_argus_a_priori
+from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
+from sfumato.tables.argus.microdata import read_argus_microdata
+from sfumato.tables.argus.tab import ArgusTable, read_argus_table
+
+__all__ = [
+    "ArgusMetadata", "ArgusTable", "ArgusVariable", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata",
+    "read_argus_microdata", "read_argus_table",
+]  # fmt: skip

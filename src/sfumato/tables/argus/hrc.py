@@ -1,0 +1,108 @@
+"""Hierarchies as τ-ARGUS reads them: .hrc files, and levels by the digits of a code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from sfumato.errors import DataError, ParameterError
+from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.tables.argus.text import read_text
+from sfumato.tables.dimension import TOTAL
+
+
+def read_argus_hierarchy(path: str | Path, *, leader: str = "@", total: str = TOTAL, more: Iterable[str] = ()) -> TreeHierarchy:
+    """Read an .hrc file: a line for each label, after one `leader` for each level that it stands below the first.
+
+    Spaces around labels do not count. Labels may stand at different depths.
+
+    Parameters
+    ----------
+    path
+        The file.
+    leader
+        What stands before a label for each level: HIERLEADSTRING.
+    total
+        The label of the total, which stands above all and is not in the file: TOTCODE.
+    more
+        Labels that are not in the file and stand directly below the total, such as codes for missing.
+    """
+    if not leader:
+        raise ParameterError("the leader of a hierarchy file is at least one sign, mostly '@'.")
+    return parse_hrc(read_text(path, "hierarchy file"), f"the hierarchy file {path}", leader, total, more)
+
+
+def parse_hrc(text: str, what: str, leader: str = "@", total: str = TOTAL, more: Iterable[str] = ()) -> TreeHierarchy:
+    """Return the hierarchy that the text of an .hrc file describes."""
+    paths: list[tuple[str, ...]] = []
+    stack: list[str] = []
+    seen: dict[str, str] = {}
+    for number, raw in enumerate(text.split("\n"), 1):
+        depth, rest = 0, raw
+        while rest.startswith(leader):
+            depth, rest = depth + 1, rest[len(leader) :]
+        label = rest.strip()
+        if not label:
+            if depth and leader.strip():
+                raise DataError(f"line {number} of {what} has no label after '{leader * depth}'.")
+            continue
+        if depth > len(stack):
+            raise DataError(
+                f"line {number} of {what} ('{label}') is {depth} levels deep, but the line before it is only "
+                f"{max(len(stack) - 1, 0)}: a label goes at most one level deeper than the one before it."
+            )
+        above = stack[:depth]
+        if label in above:
+            raise DataError(f"line {number} of {what} goes in a circle: '{label}' stands under itself. Correct one of the two.")
+        if label in seen:
+            raise DataError(
+                f"line {number} of {what} has the label '{label}' again: it stands under {seen[label]} already. A label stands in "
+                "one place only."
+            )
+        seen[label] = f"'{above[-1]}'" if above else "the total"
+        stack = [*above, label]
+        paths.append((label, *above[::-1]))
+    if not paths:
+        raise DataError(f"{what} has no labels. It needs one on each line, after '{leader}' for each level.")
+    paths += [(label,) for label in dict.fromkeys(str(m).strip() for m in more) if label and label not in seen]
+    return _tree(paths, total, what)
+
+
+def levels_hierarchy(
+    codes: Iterable[str], widths: Sequence[int], total: str = TOTAL, more: Iterable[str] = ()
+) -> TreeHierarchy:
+    """Return the hierarchy of codes whose first digits are the label above: HIERLEVELS.
+
+    A code as long as some level stands there; any other is moved to the right of its field, as τ-ARGUS does. Labels in `more`
+    stand directly below the total.
+
+    >>> levels_hierarchy(["11101", "11102", "222"], [3, 1, 1, 0, 0]).path("11101")
+    ('11101', '1110', '111', 'Total')
+    """
+    ends = [e for e in dict.fromkeys(accumulate(widths)) if e > 0]
+    if not ends or min(widths) < 0:
+        raise DataError("the levels of a hierarchy by digits are numbers of digits, such as 3 1 1.")
+    paths: dict[str, tuple[str, ...]] = {}
+    for code in dict.fromkeys(codes):
+        field = code if len(code) in ends else code.rjust(ends[-1])
+        steps = [field[:e].strip() for e in ends if e <= len(field)]
+        path = tuple(dict.fromkeys(s for s in reversed(steps) if s))
+        for i in range(len(path)):
+            paths.setdefault(path[i], path[i:])
+    every = [*paths.values(), *((m,) for m in more if m and m not in paths)]
+    if not every:
+        raise DataError("a hierarchy by digits needs at least one code.")
+    return _tree(every, total, "a hierarchy by digits")
+
+
+def _tree(paths: Sequence[tuple[str, ...]], total: str, what: str) -> TreeHierarchy:
+    """Return the hierarchy of paths, each from a label up to just below the total."""
+    if len({p[-1] for p in paths}) == 1 and paths[0][-1] == total:  # the file has the total after all
+        paths = [p[:-1] for p in paths if len(p) > 1]
+    if any(total in p for p in paths):
+        raise DataError(f"{what} has the label '{total}', which is that of the total. The total is not a line of its own.")
+    inner = {up for p in paths for _, up in pairwise(p)}
+    leaves = [(*p, total) for p in paths if p[0] not in inner]
+    depth = max(len(p) for p in leaves)
+    return TreeHierarchy([(p[0],) * (depth - len(p)) + p for p in leaves])

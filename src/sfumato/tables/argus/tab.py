@@ -1,0 +1,161 @@
+"""Tables of τ-ARGUS: a .tab file of cells, with its .rda."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from sfumato.errors import DataError, listing, some
+from sfumato.tables.a_priori import APriori, Labels
+from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
+from sfumato.tables.argus.text import numbers, read_text, split
+from sfumato.tables.dimension import TOTAL
+from sfumato.tables.table import Table
+
+
+class ArgusTable(NamedTuple):
+    """A table as τ-ARGUS reads it, and what its file says of single cells."""
+
+    table: Table
+    a_priori: APriori
+    """Cells that the file calls unsafe or protected, costs, and the protection levels of unsafe cells."""
+
+
+def read_argus_table(
+    path: str | Path,
+    metadata: str | Path | ArgusMetadata | None = None,
+    *,
+    value: str | None = None,
+    dimensions: Sequence[str] | None = None,
+    margins: Literal["check", "compute", "given"] = "check",
+    decimals: int | None = None,
+    nonnegative: bool = True,
+) -> ArgusTable:
+    """Read a table with the metadata of an .rda file: ``table, a_priori = read_argus_table("pp.tab", "pp.rda")``.
+
+    A cell that the file calls safe may still be called unsafe by a rule: nothing is said about it.
+
+    Parameters
+    ----------
+    path
+        The .tab file.
+    metadata
+        The .rda file; if not given, the one of the same name.
+    value
+        The column of the values, where there are several: the response, or the shadow variable.
+    dimensions
+        The columns of labels, if not all that are recodeable. A cell of the table is then one that has the total in the others.
+    margins, decimals, nonnegative
+        As for `Table.from_cells`; decimals are those of the metadata, if they say.
+    """
+    described = (
+        metadata
+        if isinstance(metadata, ArgusMetadata)
+        else read_argus_metadata(metadata or Path(path).with_suffix(".rda"), table=True)
+    )
+    what = f"the table {path}"
+    rows, lines = _rows(path, described, what)
+    spanning = [v for v in described.variables if v.recodeable]
+    if not spanning:
+        raise DataError(f"the metadata {described.path} name no variable that the table is broken down by (<RECODEABLE>).")
+    chosen = [described[n] for n in dimensions] if dimensions is not None else spanning
+    response = _response(described, value)
+    number = {
+        v.name: numbers([r[i] for r in rows], v.name, what, lines)
+        for i, v in enumerate(described.variables)
+        if v.role in ("numeric", "frequency", "top", "shadow", "cost", "lower level", "upper level")
+    }
+    texts = {v.name: [r[i] for r in rows] for i, v in enumerate(described.variables) if v.name not in number}
+    kept = np.ones(len(rows), bool)
+    for v in spanning:
+        if v not in chosen:
+            kept &= np.array([_is_total(x, v) for x in texts[v.name]])
+    labels = {v.name: [TOTAL if _is_total(x, v) else x for x in texts[v.name]] for v in chosen}
+    import pandas as pd
+
+    frequency, top = described.of_role("frequency"), described.of_role("top")
+    columns: dict[str, Any] = {
+        **labels, **{v.name: number[v.name] for v in (response, *frequency, *top) if v is not None}
+    }  # fmt: skip
+    hierarchies = {
+        v.name: described.hierarchy(replace(v, total=v.total or TOTAL), [x for x in labels[v.name] if x != TOTAL])
+        for v in chosen
+    }
+    table = Table.from_cells(
+        pd.DataFrame(columns)[kept].reset_index(drop=True),
+        hierarchies,
+        None if response is None else response.name,
+        count=frequency[0].name if frequency else None,
+        top=[v.name for v in top],
+        total={v.name: TOTAL if TOTAL in labels[v.name] else None for v in chosen},
+        margins=margins,
+        decimals=decimals if decimals is not None or response is None else response.decimals,
+        nonnegative=nonnegative,
+    )
+    cells = [tuple(x) for x in zip(*labels.values(), strict=True)]
+    return ArgusTable(table, _a_priori(described, cells, kept, number, texts, what))
+
+
+def _rows(path: str | Path, described: ArgusMetadata, what: str) -> tuple[list[list[str]], list[int]]:
+    found = split(read_text(path, "table"), described.separator or ";", what)
+    names = [v.name for v in described.variables]
+    if found and [f.casefold() for f in found[0][1][: len(names)]] == [n.casefold() for n in names]:
+        found = found[1:]
+    bad = [n for n, fields in found if len(fields) < len(names)]
+    if not found:
+        raise DataError(f"{what} has no cells.")
+    if bad:
+        raise DataError(
+            f"{some(len(bad), 'line')} of {what} {'has' if len(bad) == 1 else 'have'} fewer fields than the metadata have "
+            f"variables ({len(names)}), the first is line {bad[0]}. Check the separator ('{described.separator}')."
+        )
+    return [fields for _, fields in found], [n for n, _ in found]
+
+
+def _response(described: ArgusMetadata, value: str | None) -> ArgusVariable | None:
+    if value is not None:
+        return described[value]
+    found = described.of_role("numeric")
+    if len(found) > 1:
+        raise DataError(
+            f"the table has several variables: {listing(v.name for v in found)}. Say which is wanted (value='{found[0].name}')."
+        )
+    if not found and not described.of_role("frequency"):
+        raise DataError(f"the metadata {described.path} name neither values (<NUMERIC>) nor frequencies (<FREQUENCY>).")
+    return found[0] if found else None
+
+
+def _is_total(label: str, variable: ArgusVariable) -> bool:
+    return label in ("", variable.total)  # τ-ARGUS reads an empty code as the total
+
+
+def _a_priori(
+    described: ArgusMetadata,
+    cells: Sequence[Labels],
+    kept: np.ndarray[Any, np.dtype[np.bool_]],
+    number: dict[str, Any],
+    texts: dict[str, list[str]],
+    what: str,
+) -> APriori:
+    statuses: dict[Labels, Literal["safe", "unsafe", "protected"]] = {}
+    words = {described.unsafe.casefold(): "unsafe", described.protect.casefold(): "protected"}
+    if status := described.of_role("status"):
+        for cell, word, inside in zip(cells, texts[status[0].name], kept, strict=True):
+            if inside and (meaning := words.get(word.casefold())):
+                statuses[cell] = meaning  # type: ignore[assignment]
+
+    def column(role: str, wanted: Any) -> dict[Labels, float]:
+        if not (found := described.of_role(role)):
+            return {}
+        pairs = zip(cells, number[found[0].name].tolist(), kept, strict=True)
+        return {c: x for c, x, inside in pairs if inside and not np.isnan(x) and wanted(c, x)}
+
+    levels = [column(role, lambda c, x: statuses.get(c) == "unsafe") for role in ("lower level", "upper level")]
+    for found in levels:
+        if below := [c for c, x in found.items() if x < 0]:
+            raise DataError(f"{what} has a protection level below 0 for {', '.join(below[0])}.")
+    return APriori(statuses, column("cost", lambda c, x: x > 0), lower_level=levels[0], upper_level=levels[1])

@@ -1,0 +1,159 @@
+"""The attacker of a published table: between which values every cell must lie, by everything that is published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.errors import DataError, ParameterError
+from sfumato.tables.cells import Cells
+from sfumato.tables.linear_program import Infeasible, LinearProgram
+from sfumato.tables.reduced import Contradiction, reduce_rows
+
+if TYPE_CHECKING:
+    from sfumato.tables.published import PublishedTable
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+class Attacker:
+    """Somebody who knows bounds of every cell and of every leaf, that the table adds up, and arithmetic.
+
+    The interval of a cell is what he is sure of: its smallest and its largest value over all leaves x with
+    leaf_low ≤ x ≤ leaf_high and low ≤ R x ≤ high, exact to about 1e-7 of the values involved. Plain arithmetic comes first
+    (leaves that are known, sums with one unknown leaf, parts of the table that have nothing to do with each other); what is
+    left is solved by linear programs.
+
+    Parameters
+    ----------
+    cells
+        The cells, and which leaves they have.
+    low, high
+        What is sure of every cell, shape (cells,): the value itself, twice, where it is shown; infinite where nothing is.
+    leaf_low, leaf_high
+        What is sure of every leaf: numbers, or one for each leaf.
+    near
+        Leaves that satisfy the bounds, where they are known: differences from them are what is then computed, with less
+        rounding. They do not change the answer.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sfumato import Microdata
+    >>> from sfumato.tables import Table
+    >>> firms = pd.DataFrame({"region": ["N", "N", "S", "S"], "sector": ["a", "b"] * 2, "turnover": [1.0, 2.0, 3.0, 4.0]})
+    >>> table = Table.of(Microdata(firms), "region * sector", "turnover")
+    >>> hidden = table.cells.sizes == 1  # the totals are shown, what they are made of is not
+    >>> attacker = Attacker(table.cells, np.where(hidden, 0, table.value), np.where(hidden, np.inf, table.value))
+    >>> attacker.interval(table.cells.find(region="S", sector="b"))
+    (3.0, 6.0)
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        low: Numbers,
+        high: Numbers,
+        leaf_low: Numbers | float = 0.0,
+        leaf_high: Numbers | float = np.inf,
+        *,
+        near: Numbers | None = None,
+    ) -> None:
+        self.cells = cells
+        low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        if low.shape != (len(cells),) or high.shape != (len(cells),):
+            raise ParameterError(f"low and high must have a number for each of the {len(cells):,} cells.")
+        if np.isnan(low).any() or np.isnan(high).any():
+            raise ParameterError("low and high must be numbers; use infinity for a cell of which nothing is known.")
+        self._near = np.zeros(cells.leaves) if near is None else np.asarray(near, np.float64)
+        at = cells.sums(self._near)
+        bounds = (np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)) - self._near for b in (leaf_low, leaf_high))
+        try:
+            self._reduced = reduce_rows(cells.incidence, low - at, high - at, *bounds)
+        except Contradiction as found:
+            where = f" {cells.name(found.row)} shows it." if found.row >= 0 else ""
+            raise DataError(f"no table satisfies what is published with these bounds.{where}") from None
+        self._programs: dict[int, tuple[LinearProgram, Whole]] = {}
+        self._place = np.zeros(cells.leaves, np.int64)
+
+    @classmethod
+    def of(cls, published: PublishedTable) -> Attacker:
+        """Return the attacker who reads a published table, and knows of negative values only if there may be any."""
+        low = published.low
+        if published.original is not None:
+            nonnegative = published.original.nonnegative
+        else:
+            nonnegative = bool((low >= 0).all())
+        return cls(published.cells, low, published.high, 0.0 if nonnegative else -np.inf)
+
+    def interval(self, cell: int) -> tuple[float, float]:
+        """Return the smallest and the largest value that a cell can have."""
+        low, high = self.intervals(np.array([cell]))
+        return float(low[0]), float(high[0])
+
+    def intervals(self, cells: Whole | None = None) -> tuple[Numbers, Numbers]:
+        """Return the smallest and the largest value of each of some cells (of all, if not given), shape (len(cells),)."""
+        wanted = np.arange(len(self.cells)) if cells is None else np.asarray(cells, np.int64)
+        rows = sparse.csr_array(self.cells.incidence[wanted])
+        low, high = self.bounds_of(rows)
+        shift = rows @ self._near
+        return low + shift, high + shift
+
+    def bounds_of(self, rows: sparse.csr_array) -> tuple[Numbers, Numbers]:
+        """Return the smallest and the largest rows @ (x - near), shape (rows,); see `near`."""
+        r = self._reduced
+        row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        part = r.part[rows.indices]
+        free = part < 0
+        at, entries = rows.indices[free], rows.data[free]
+        low, high = (np.bincount(row[free], b[at] * entries, rows.shape[0]).astype(np.float64) for b in (r.low, r.high))
+        for p in np.unique(part[~free]):
+            here = np.flatnonzero(part == p)
+            program, columns = self._program(int(p))
+            self._place[columns] = np.arange(len(columns))
+            which, place = np.unique(row[here], return_inverse=True)
+            asked = sparse.csr_array(
+                (rows.data[here], (place.ravel(), self._place[rows.indices[here]])), shape=(len(which), len(columns))
+            )
+            smallest, largest = _solve(program, asked, r.low[columns], r.high[columns])
+            low[which] += smallest
+            high[which] += largest
+        return low, high
+
+    def _program(self, part: int) -> tuple[LinearProgram, Whole]:
+        if part not in self._programs:
+            r = self._reduced
+            columns, at = np.flatnonzero(r.part == part), np.flatnonzero(r.row_part == part)
+            try:
+                program = LinearProgram(
+                    sparse.csr_array(r.rows[at][:, columns]), r.row_low[at], r.row_high[at], r.low[columns], r.high[columns]
+                )
+            except Infeasible:
+                raise DataError("no table satisfies what is published with these bounds.") from None
+            self._programs[part] = program, columns
+        return self._programs[part]
+
+
+def _solve(program: LinearProgram, asked: sparse.csr_array, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the smallest and largest asked @ x; every solution is looked at by all that are still to be asked."""
+    count = asked.shape[0]
+    found = np.full(count, np.inf), np.full(count, -np.inf)  # the smallest and largest seen
+    limits = asked @ low, asked @ high
+    rounding = 1e-12 * program.scale
+    for side in (0, 1):
+        for i in range(count):
+            if abs(found[side][i] - limits[side][i]) <= rounding:
+                continue
+            at = asked.indices[asked.indptr[i] : asked.indptr[i + 1]].astype(np.int64)
+            costs = asked.data[asked.indptr[i] : asked.indptr[i + 1]]
+            value, x = (program.smallest, program.largest)[side](at, costs)
+            found[side][i] = value
+            if x is not None:
+                seen = asked @ x
+                np.minimum(found[0], seen, out=found[0])
+                np.maximum(found[1], seen, out=found[1])
+    return found

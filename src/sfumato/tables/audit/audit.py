@@ -1,0 +1,256 @@
+"""The audit of a published table: what a reader can work out, whoever protected it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.tables.attacker import Attacker
+from sfumato.tables.audit import consistency, insiders
+from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.audit.result import Audit
+from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rule import Sensitivity, SensitivityRule
+
+if TYPE_CHECKING:
+    from sfumato.tables.rta.posterior_audit import PairAudit
+    from sfumato.tables.rta.priors import Prior
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Known = Mapping[int, "float | tuple[float, float]"]
+
+
+def audit(
+    published: PublishedTable,
+    prior: Prior | None = None,
+    known: Known | None = None,
+    *,
+    rules: SensitivityRule | Sequence[SensitivityRule] | None = None,
+    tolerance: float = 0.1,
+    insiders: Literal["none", "equations", "bounds"] = "equations",
+    integer: bool | None = None,
+    nonnegative: bool | None = None,
+    cells: Whole | Sequence[int] | None = None,
+) -> Audit:
+    """Return what a reader of a published table can work out about the cells that it does not show.
+
+    For every cell that is not shown as it is, the smallest and the largest value that fit everything published: rounded and
+    perturbed cells count with what is sure of them. A cell is exactly disclosed if the two are the same, and approximately if
+    they are close. If the table was made here from records, contributors who know their own figures are looked at too; if noise
+    was added, what every contributor learns of every other under the `prior`.
+
+    Parameters
+    ----------
+    published
+        A table that we protected, or one from anywhere (`PublishedTable.from_frame`).
+    prior
+        What everybody knew of the contributors before, for tables with noise. Needs the table it was made from.
+    known
+        What a reader knows besides: for cells by their position a value, or a low and a high one.
+    rules
+        Sensitivity rules: their protection levels then say which intervals are too short. Needs the table it was made from.
+    tolerance
+        How long an interval must be, relative to the value (to its middle where the value is not known), where no rule says
+        so. 0.1 is 10 %.
+    insiders
+        Which contributors are looked at, where they are known: "equations", those who are alone in a part of the table, by what
+        follows exactly; "bounds", every contributor, also by what follows nearly (linear programs for each: small tables);
+        or "none".
+    integer
+        Whether everybody knows that only whole numbers are possible; if not given, what the original says.
+    nonnegative
+        Whether everybody knows that no figure is below 0; if not given, what the original or the published bounds say.
+    cells
+        Positions of the cells to look at; all that are not shown if not given.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = PublishedTable.from_frame(pd.DataFrame(
+    ...     {"region": ["N", "S", "Total"], "value": ["x", "3", "8"]}), ["region"], "value")
+    >>> found = audit(table)
+    >>> found.counts["exactly disclosed"], found.certificates[0].words
+    (1, '[region N] = [the grand total] − [region S]')
+    """
+    if not 0 <= tolerance < np.inf:
+        raise ParameterError(f"the tolerance must be a number of at least 0, such as 0.1 for 10 %; got {tolerance}.")
+    if insiders not in ("none", "equations", "bounds"):
+        raise ParameterError(f"insiders must be 'none', 'equations' or 'bounds'; got '{insiders}'.")
+    original = published.original
+    knows = Knowledge.of(published, nonnegative).with_cells(known or {})
+    whole = bool(integer if integer is not None else original is not None and original.integer)
+    sensitivity, names = _assessed(published, rules)
+    asked = _asked(published, cells) & ~knows.shown
+    bounds = _intervals(knows, published, asked)
+    low, high = _whole(*bounds, asked, knows) if whole else bounds
+    exact = asked & _same(low, high, whole, _scale(knows))
+    value = original.value if original is not None else None
+    near = _near(published, low, high, value, sensitivity, tolerance) & asked & ~exact
+    if sensitivity is not None:  # unsafe, and there for everybody to read
+        exact |= sensitivity.unsafe & knows.shown
+    sensitive = _sensitive(published, sensitivity)
+    notes: list[str] = []
+    found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, whole, notes)
+    return Audit(
+        published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
+        _pairs(published, prior, notes), tuple(notes), bounds,
+    )  # fmt: skip
+
+
+def _assessed(
+    published: PublishedTable, rules: SensitivityRule | Sequence[SensitivityRule] | None
+) -> tuple[Sensitivity | None, tuple[str, ...]]:
+    if rules is None:
+        return None, ()
+    several = [rules] if isinstance(rules, SensitivityRule) else list(rules)
+    if not several:
+        return None, ()
+    table = published.source("a sensitivity rule")
+    found = several[0].assess(table)
+    for rule in several[1:]:
+        found = found | rule.assess(table)
+    return found, tuple(rule.label() for rule in several)
+
+
+def _asked(published: PublishedTable, cells: Whole | Sequence[int] | None) -> Flags:
+    """Return which cells to look at: of those that are not shown as they are."""
+    hidden = ~((published.low == published.high) & np.isfinite(published.low))
+    if cells is None:
+        return np.asarray(hidden)
+    wanted = np.asarray(cells, np.int64)
+    if wanted.size and (wanted.min() < 0 or wanted.max() >= len(published)):
+        raise ParameterError(f"cells must be positions from 0 to {len(published) - 1:,}.")
+    asked = np.zeros(len(published), bool)
+    asked[wanted] = True
+    return asked & hidden
+
+
+def _intervals(knows: Knowledge, published: PublishedTable, asked: Flags) -> tuple[Numbers, Numbers]:
+    low, high = knows.low.copy(), knows.high.copy()
+    at = np.flatnonzero(asked)
+    try:
+        attacker = Attacker(
+            knows.cells, knows.low, knows.high, knows.leaf_low, knows.leaf_high, near=_truth(knows, published)
+        )
+        low[at], high[at] = attacker.intervals(at)
+    except DataError:
+        raise DataError(consistency.told(knows)) from None
+    return low, high
+
+
+def _whole(low: Numbers, high: Numbers, asked: Flags, knows: Knowledge) -> tuple[Numbers, Numbers]:
+    """Return the smallest and the largest whole number between bounds, for the cells that were looked at."""
+    slack = 1e-6 + 1e-9 * _scale(knows)
+    return np.where(asked, np.ceil(low - slack), low), np.where(asked, np.floor(high + slack), high)
+
+
+def _truth(knows: Knowledge, published: PublishedTable) -> Numbers | None:
+    """Return the true leaves, where they fit what is known: arithmetic is more precise near them."""
+    if published.original is None:
+        return None
+    totals = published.original.totals
+    value = knows.cells.sums(totals)
+    inside = (value >= knows.low).all() and (value <= knows.high).all()
+    return totals if inside and (totals >= knows.leaf_low).all() else None
+
+
+def _scale(knows: Knowledge) -> float:
+    return float(max((np.abs(b[np.isfinite(b)]).max(initial=0.0) for b in (knows.low, knows.high)), default=0.0))
+
+
+def _same(low: Numbers, high: Numbers, whole: bool, scale: float) -> Flags:
+    """Return which intervals are one value: linear programs are exact to about 1e-7 of the values involved."""
+    if whole:
+        return np.asarray(high <= low)
+    finite = np.isfinite(low) & np.isfinite(high)
+    size = np.maximum(np.abs(np.where(finite, low, 0.0)), np.abs(np.where(finite, high, 0.0)))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(finite & (high - low <= 1e-6 * size + 1e-11 * scale))
+
+
+def _near(
+    published: PublishedTable,
+    low: Numbers,
+    high: Numbers,
+    value: Numbers | None,
+    sensitivity: Sensitivity | None,
+    tolerance: float,
+) -> Flags:
+    """Return which intervals are too short."""
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isfinite(low) & np.isfinite(high), (low + high) / 2, np.inf)
+        short = (high - low) <= tolerance * np.abs(middle if value is None else value)
+        short &= np.isfinite(high - low) & published.suppressed
+    if sensitivity is None or value is None:
+        return np.asarray(short)
+    slack = 1e-6 * np.maximum(np.abs(value), 1.0)
+    enough = (
+        (high >= value + sensitivity.upper - slack)
+        & (low <= value - sensitivity.lower + slack)
+        & (high - low >= sensitivity.width - slack)
+    )
+    return np.where(sensitivity.unsafe, ~enough, short)
+
+
+def _sensitive(published: PublishedTable, sensitivity: Sensitivity | None) -> Flags:
+    """Return which cells must not be worked out: those the rules say, else the primaries, else all that are not shown."""
+    if sensitivity is not None:
+        return sensitivity.unsafe
+    primary = published.status == Status.PRIMARY
+    if published.original is not None and primary.any():
+        return np.asarray(primary)
+    return np.ones(len(published), bool)
+
+
+def _insiders(
+    knows: Knowledge,
+    published: PublishedTable,
+    targets: Whole,
+    tolerance: float,
+    how: str,
+    whole: bool,
+    notes: list[str],
+) -> list[insiders.Insider]:
+    table = published.original
+    if table is None or table.contributions is None:
+        notes.append("Contributors who know their own figures were not looked at: only the published table is known.")
+        return []
+    if how == "none" or not len(targets):
+        if how == "none":
+            notes.append("Contributors who know their own figures were not looked at.")
+        return []
+    if _truth(knows, published) is None:
+        notes.append("Contributors who know their own figures were not looked at: nothing is sure in this table.")
+        return []
+    if how == "bounds":
+        return insiders.by_bounds(
+            knows, table, targets, tolerance, lambda low, high: _same(low, high, whole, _scale(knows))
+        )
+    found, skipped = insiders.by_equations(knows, table, targets)
+    if skipped:
+        notes.append(
+            f"Contributors who know their own figures were not looked at in parts of the table with {skipped:,} leaves: "
+            "these are too large."
+        )
+    return found
+
+
+def _pairs(published: PublishedTable, prior: Prior | None, notes: list[str]) -> PairAudit | None:
+    if published.variance is None and published.leaf_variance is None:
+        if prior is not None:
+            raise NotApplicable("a prior is for tables with random noise, and this one has none.")
+        return None
+    if prior is None:
+        notes.append("Noise was added to this table. What contributors learn of each other needs a prior, and none was given.")
+        return None
+    from sfumato.tables.rta.posterior_audit import audit_pairs
+
+    if published.leaf_variance is None:
+        raise NotApplicable("what contributors learn needs the variance of the noise on every leaf, which is not known here.")
+    return audit_pairs(published.source("an audit with a prior"), prior, published.leaf_variance)

@@ -1,0 +1,162 @@
+"""What contributors work out who know their own figures: those who are alone in a cell, and everybody by linear programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.attacker import Attacker
+from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.contributions import Contributions
+from sfumato.tables.largest import by_cell
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_LARGEST = 2_500
+"""Unknown leaves in one part of a table up to which dense linear algebra is used."""
+
+
+@dataclass(frozen=True)
+class Insider:
+    """One contributor and a cell that becomes known to him: confidential, except for the names of the cells."""
+
+    contributor: int
+    """Its position in the table's contributions."""
+    cell: int
+    """What he works out."""
+    alone: tuple[int, ...]
+    """Leaves in which he is the only contributor, and whose values he therefore knows."""
+    exact: bool
+    low: float
+    high: float
+
+
+def alone_in(contributions: Contributions) -> Whole:
+    """Return for each leaf the contributor that is the only one in it, -1 for other leaves; shape (leaves,)."""
+    own = contributions.own
+    single = np.diff(own.indptr) == 1
+    found = np.full(own.shape[0], -1, np.int64)
+    found[single] = own.indices[own.indptr[:-1][single]]
+    return found
+
+
+def by_equations(known: Knowledge, table: Table, targets: Whole) -> tuple[list[Insider], int]:
+    """Return what contributors who are alone in a leaf work out exactly, and how many leaves were too many to look at.
+
+    What the shown cells leave open are the directions of a null space. A contributor who knows some leaves closes those
+    directions that move them; he knows a cell whose value no other direction changes.
+    """
+    contributions = table.contributions
+    if contributions is None:
+        return [], 0
+    _, part_of = known.components
+    alone = np.where(known.known_leaves, -1, alone_in(contributions))
+    holders = by_cell(table.cells, contributions.own)
+    found: list[Insider] = []
+    skipped = 0
+    for part in np.unique(part_of[(alone >= 0) & (part_of >= 0)]):
+        leaves = np.flatnonzero(part_of == part)
+        if len(leaves) > _LARGEST:
+            skipped += len(leaves)
+            continue
+        found += _in_part(known, leaves, alone, targets, holders)
+    return _with_values(found, table), skipped
+
+
+def _in_part(
+    known: Knowledge, leaves: Whole, alone: Whole, targets: Whole, holders: sparse.csr_array
+) -> list[Insider]:
+    shown = np.flatnonzero(known.shown)
+    open_ = _null_space(_dense(known.cells.incidence[shown][:, leaves]))
+    if not open_.shape[1]:
+        return []
+    inside = _dense(known.cells.incidence[targets][:, leaves])
+    touched = np.flatnonzero(inside.any(axis=1))
+    complete = inside[touched].sum(axis=1) == _unknown_in(known, targets[touched])
+    moves = inside[touched] @ open_
+    length = np.linalg.norm(moves, axis=1)
+    undecided = complete & (length > 1e-8)  # the others are known to everybody, or hang on other parts too
+    touched, moves, length = touched[undecided], moves[undecided], length[undecided]
+    found = []
+    for who in np.unique(alone[leaves][alone[leaves] >= 0]):
+        own = np.flatnonzero(alone[leaves] == who)
+        basis, size, _ = np.linalg.svd(open_[own].T, full_matrices=False)
+        basis = basis[:, size > 1e-9]
+        left = np.sqrt(np.maximum(length**2 - np.linalg.norm(moves @ basis, axis=1) ** 2, 0.0))
+        for i in np.flatnonzero(left < 1e-6 * length):
+            cell = int(targets[touched[i]])
+            if (holders[[cell]].indices != who).any():  # not only his own
+                found.append(Insider(int(who), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
+    return found
+
+
+def _unknown_in(known: Knowledge, cells: Whole) -> Numbers:
+    return np.asarray(known.cells.incidence[cells] @ (~known.known_leaves).astype(np.float64))
+
+
+def _null_space(matrix: Numbers) -> Numbers:
+    """Return an orthonormal basis of the directions that leave every row's sum as it is, shape (columns, dimension)."""
+    from scipy.linalg import null_space
+
+    rows = np.unique(matrix[matrix.any(axis=1)], axis=0)
+    return np.eye(matrix.shape[1]) if not len(rows) else np.asarray(null_space(rows), np.float64)
+
+
+def _dense(matrix: sparse.csr_array) -> Numbers:
+    return np.asarray(matrix.toarray(), np.float64)
+
+
+def _with_values(found: list[Insider], table: Table) -> list[Insider]:
+    return [replace(f, low=float(table.value[f.cell]), high=float(table.value[f.cell])) for f in found]
+
+
+def by_bounds(
+    known: Knowledge,
+    table: Table,
+    targets: Whole,
+    tolerance: float,
+    exact: Callable[[Numbers, Numbers], Flags],
+) -> list[Insider]:
+    """Return what any contributor to a cell that is not shown works out, exactly or nearly, with all that he knows.
+
+    He knows that a leaf holds at least what he gave to it, and its value where he is alone. A cell is nearly known to him when
+    the interval he finds is shorter than `tolerance` times what the others gave to it.
+    """
+    contributions = table.contributions
+    if contributions is None:
+        return []
+    alone = alone_in(contributions)
+    given = sparse.csc_array(contributions.grossed)
+    per_cell = by_cell(table.cells, contributions.grossed)[targets]
+    hidden = ~known.known_leaves
+    found = []
+    for who in range(len(contributions)):
+        column = slice(given.indptr[who], given.indptr[who + 1])
+        leaves, amounts = given.indices[column], given.data[column]
+        if not hidden[leaves].any():
+            continue
+        low, high = known.leaf_low.copy(), known.leaf_high.copy()
+        if np.isfinite(known.leaf_low[leaves]).all():  # others gave nothing below the lower bound
+            low[leaves] = np.maximum(low[leaves], amounts)
+        mine = alone[leaves] == who
+        low[leaves[mine]] = high[leaves[mine]] = table.totals[leaves[mine]]
+        own = np.zeros(len(targets))
+        entries = per_cell[:, [who]].tocoo()
+        own[entries.coords[0]] = entries.data
+        others = table.value[targets] - own
+        shared = (np.diff(per_cell.indptr) > 1) | ((np.diff(per_cell.indptr) == 1) & (own == 0))
+        asked = targets[shared]
+        bottom, top = Attacker(known.cells, known.low, known.high, low, high, near=table.totals).intervals(asked)
+        sure = exact(bottom, top)
+        near = sure | (top - bottom <= tolerance * np.abs(others[shared]))
+        singles = tuple(int(leaf) for leaf in leaves[mine])
+        found += [
+            Insider(who, int(asked[i]), singles, bool(sure[i]), float(bottom[i]), float(top[i])) for i in np.flatnonzero(near)
+        ]
+    return found

@@ -1,0 +1,145 @@
+"""An audit in words: the headline first, then which cells, and by which equations; never a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.contract import Section
+from sfumato.contract import Table as Grid
+from sfumato.errors import some
+
+if TYPE_CHECKING:
+    from sfumato.tables.audit.result import Audit
+
+_LISTED = 10
+
+
+def headline(audit: Audit) -> str:
+    """Return the answer in one sentence."""
+    counts = audit.counts
+    exact, near, known = (
+        counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor")
+    )
+    parts = [
+        f"{some(n, 'cell')} {'is' if n == 1 else 'are'} {what}"
+        for n, what in (
+            (exact, "exactly disclosed"), (near, "approximately disclosed"), (known, "known to a contributor who knows his own"),
+        ) if n
+    ]  # fmt: skip
+    if audit.pairs is not None and not audit.pairs.holds:
+        parts.append("some contributors learn more of others than they may")
+    if parts:
+        return f"Not safe: {_and(parts)}."
+    if not counts["not shown"] and audit.pairs is None:
+        return "Every cell is shown as it is: there is nothing to work out."
+    return "Nothing sensitive can be worked out from what is published."
+
+
+def _and(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def sentences(audit: Audit) -> list[str]:
+    """Return what was looked at, by which yardstick, and what was not."""
+    counts = audit.counts
+    said = [f"Of {some(counts['cells'], 'cell')}, {counts['not shown']:,} are not shown as they are."]
+    if audit.rules:
+        said.append(
+            f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must be "
+            f"uncertain by {100 * audit.tolerance:g} % of their value."
+        )
+    else:
+        said.append(
+            "A suppressed cell counts as approximately disclosed if the interval that a reader can work out is no longer than "
+            f"{100 * audit.tolerance:g} % of its value."
+        )
+    if counts["harmless"]:
+        said.append(f"{some(counts['harmless'], 'other cell')} can be worked out too, but none of these is sensitive.")
+    if audit.pairs is not None:
+        said.append(audit.pairs.words())
+    return [*said, *audit.notes]
+
+
+def reasons(audit: Audit) -> list[tuple[str, str, str]]:
+    """Return the first disclosed cells: name, verdict, and the equations."""
+    cells, verdicts = audit.published.cells, audit.verdicts
+    rows = []
+    for cell in _first(audit):
+        because = [c.words for c in audit.explain(cell)]
+        if audit.known.shown[cell]:
+            because = ["it is shown, although a rule calls it unsafe"]
+        rows.append((cells.name(cell), str(verdicts[cell]), "; ".join(because)))
+    seen: set[int] = set(_first(audit))
+    for insider in audit.insiders:
+        if len(rows) >= _LISTED or insider.cell in seen or audit.disclosed[insider.cell]:
+            continue
+        seen.add(insider.cell)
+        own = [cells.name(int(c)) for c in cells.of_leaf[list(insider.alone)] if c >= 0]
+        alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
+        more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
+        rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
+    return rows
+
+
+def _first(audit: Audit) -> list[int]:
+    at = np.flatnonzero(audit.disclosed)
+    return [int(c) for c in at[np.lexsort((at, ~audit.exact[at]))][:_LISTED]]
+
+
+def page(audit: Audit) -> str:
+    """Return a page for people."""
+    lines = [audit.headline, "", *sentences(audit)]
+    rows = reasons(audit)
+    if rows:
+        lines += ["", "Disclosed cells, and how:"]
+        for name, verdict, because in rows:
+            lines.append(f"  {name}: {verdict}")
+            lines += [f"      {part}" for part in because.split("; ") if part]
+        left = audit.counts["exactly disclosed"] + audit.counts["approximately disclosed"]
+        left += audit.counts["known to a contributor"] - len(rows)
+        if left > 0:
+            lines.append(f"  and {some(left, 'more cell')}: see the frame of the audit.")
+    worst = audit.worst
+    if not rows and worst is not None and np.isfinite(audit.relative_width[worst]):
+        lines += ["", f"The shortest interval, relative to its value, is that of {audit.published.cells.name(worst)}."]
+    return "\n".join(lines)
+
+
+def findings(audit: Audit) -> dict[str, Any]:
+    """Return the findings for machines, without values."""
+    verdicts, cells = audit.verdicts, audit.published.cells
+    told = np.flatnonzero(audit.disclosed | (verdicts == "known to a contributor"))
+    why: dict[int, list[dict[str, Any]]] = {}
+    for found in audit.certificates:
+        entry = {
+            "words": found.words, "sign": found.sign,
+            "cells": [
+                {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "times": str(times)}
+                for c, times in found.coefficients.items()
+            ],
+        }  # fmt: skip
+        why.setdefault(found.cell, []).append(entry)
+    return {
+        "safe": audit.safe,
+        "headline": audit.headline,
+        "counts": dict(audit.counts),
+        "tolerance": audit.tolerance,
+        "rules": list(audit.rules),
+        "disclosed": [
+            {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "verdict": verdicts[c], "because": why.get(int(c), [])}
+            for c in told
+        ],
+        "notes": list(audit.notes),
+    }
+
+
+def section(audit: Audit) -> Section:
+    """Return the audit as a section of a report."""
+    counts = Grid(("what", "cells"), tuple(audit.counts.items()), "What a reader can work out.")
+    rows = reasons(audit)
+    content = [counts]
+    if rows:
+        content.append(Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them."))
+    return Section("Audit of the published table", (audit.headline, *sentences(audit)), tuple(content))

@@ -1,0 +1,159 @@
+"""The finest cells that a table gives: its leaves, unless tables that are linked cut across each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.tables.additivity import strides
+from sfumato.tables.tree import Tree
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_ROUNDS = 2000
+
+
+def finest(codes: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
+    """Return which cells have no other cell of the table below them.
+
+    `codes` are the positions of the cells' labels, -1 for the total, shape (cells, dimensions); no two cells are the same.
+    """
+    own = (codes + 1) @ strides(trees)
+    order = np.argsort(own)
+    bare = np.ones(len(codes), bool)
+    for key in _keys_above(codes, trees):
+        at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
+        bare[at[(own[at] == key) & (key != own)]] = False
+    return bare
+
+
+def inside(parts: Whole, cells: Whole, trees: Sequence[Tree]) -> Whole:
+    """Return for each part the cell that it lies in, of cells that do not overlap; -1 for none."""
+    own = (cells + 1) @ strides(trees)
+    order = np.argsort(own)
+    found = np.full(len(parts), -1, np.int64)
+    for key in _keys_above(parts, trees):
+        at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
+        found = np.where(own[at] == key, at, found)
+    return found
+
+
+def _keys_above(codes: Whole, trees: Sequence[Tree]) -> Iterator[Whole]:
+    """Go through the numbers of the cells that each cell stands in, itself among them."""
+    stride = strides(trees)
+    for levels in itertools.product(*(range(t.paths.shape[1] + 1) for t in trees)):
+        key = np.zeros(len(codes), np.int64)
+        for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
+            if level < tree.paths.shape[1]:
+                key += (tree.paths[codes[:, i], level] + 1) * stride[i]
+        yield key
+
+
+def overlapping(codes: Whole, trees: Sequence[Tree]) -> tuple[int, int] | None:
+    """Return two of the finest cells that have a part in common; None if there are none."""
+    tables = [_comparable(t) for t in trees]
+    for a in np.flatnonzero(_inner(codes, trees)):
+        common = np.all([t[codes[a, i], codes[:, i]] for i, t in enumerate(tables)], axis=0)
+        common[a] = False
+        if common.any():
+            return int(a), int(np.argmax(common))
+    return None
+
+
+def cut(leaves: Whole, cells: Whole, trees: Sequence[Tree]) -> Whole:
+    """Return for each cell a leaf that is partly in it, -1 where every leaf is either in the cell or out of it.
+
+    Where one part of a table is not as fine as another, the value of such a cell is not known.
+    """
+    found = np.full(len(cells), -1, np.int64)
+    tables = [_comparable(t) for t in trees]
+    for leaf in np.flatnonzero(_inner(leaves, trees)):
+        common = np.all([t[leaves[leaf, i], cells[:, i]] for i, t in enumerate(tables)], axis=0)
+        above = np.all(
+            [(cells[:, i] < 0) | np.isin(cells[:, i], t.paths[leaves[leaf, i]]) for i, t in enumerate(trees)], axis=0
+        )
+        found[common & ~above] = leaf
+    return found
+
+
+def crossed(parts: Sequence[Whole], trees: Sequence[Tree]) -> Whole:
+    """Return the parts that the finest cells of several tables cut each other into, shape (parts, dimensions)."""
+    found = parts[0]
+    tables = [_comparable(t) for t in trees]
+    depth = [np.append((np.diff(t.paths, axis=1) != 0).sum(axis=1)[:-1], -1) for t in trees]
+    for other in parts[1:]:
+        shared = [i for i in range(len(trees)) if (found[:, i] >= 0).all() and (other[:, i] >= 0).all()]
+        # labels with a part in common are under the same label of the first level
+        tops = [np.column_stack([np.zeros(len(x), np.int64), *(trees[i].paths[x[:, i], -1] for i in shared)]) for x in (found, other)]
+        _, group = np.unique(np.concatenate(tops), axis=0, return_inverse=True)
+        group = group.ravel()
+        left, right = _by_group(group[: len(found)]), _by_group(group[len(found) :])
+        pieces = [np.zeros((0, len(trees)), np.int64)]
+        for key in left.keys() & right.keys():
+            a, b = found[left[key]][:, None], other[right[key]][None, :]
+            one, two = np.nonzero(np.all([t[a[..., i], b[..., i]] for i, t in enumerate(tables)], axis=0))
+            x, y = a[one, 0], b[0, two]
+            pieces.append(
+                np.column_stack([np.where(d[x[:, i]] > d[y[:, i]], x[:, i], y[:, i]) for i, d in enumerate(depth)])
+            )
+        found = np.unique(np.concatenate(pieces), axis=0)
+    return found
+
+
+def _by_group(group: Whole) -> dict[int, Whole]:
+    order = np.argsort(group, kind="stable")
+    keys, start = np.unique(group[order], return_index=True)
+    return dict(zip(keys.tolist(), np.split(order, start[1:]), strict=True))
+
+
+def _inner(codes: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
+    """Return which cells have a label, or the total, that others stand under."""
+    inner = np.zeros(len(codes), bool)
+    for i, tree in enumerate(trees):
+        below = np.append(np.isin(np.arange(len(tree.labels)), tree.parents), True)  # the total is last
+        inner |= below[codes[:, i]]
+    return inner
+
+
+def spread(members: Sequence[Whole], values: Sequence[Numbers], leaves: int) -> Numbers:
+    """Return values of the leaves that have the right sum in every finest cell of every table.
+
+    `members` says for each table in which of its finest cells a leaf is, -1 for none. Many values would do; these are the
+    evenest (iterative proportional fitting, Deming and Stephan 1940). Only their sums are ever published.
+    """
+    x = np.ones(leaves)
+    scale = max((float(np.abs(v).max(initial=0)) for v in values), default=0.0)
+    for _ in range(_ROUNDS):
+        worst = 0.0
+        for member, wanted in zip(members, values, strict=True):
+            inside = member >= 0
+            total = np.bincount(member[inside], x[inside], len(wanted))
+            worst = max(worst, float(np.abs(total - wanted).max(initial=0)))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                factor = np.where(total > 0, wanted / total, 0.0)
+            x = np.where(inside, x * factor[member], 0.0)
+        if worst <= 1e-12 * scale:
+            return x
+    for member, wanted in zip(members, values, strict=True):
+        total = np.bincount(member[member >= 0], x[member >= 0], len(wanted))
+        if (np.abs(total - wanted) > 1e-9 * scale).any():
+            raise DataError(
+                "the linked tables contradict each other: no table of all their dimensions has the given cells. Check that "
+                "the cells they share are the same, and that empty cells are given or absent in both."
+            )
+    return x
+
+
+def _comparable(tree: Tree) -> NDArray[np.bool_]:
+    """Return which labels have a part in common: one is above the other, or they are the same; the total is last."""
+    n = len(tree.labels)
+    table = np.zeros((n + 1, n + 1), bool)
+    table[-1, :] = table[:, -1] = True
+    for level in range(tree.paths.shape[1]):
+        up = tree.paths[:-1, level]
+        table[np.arange(n), up] = table[up, np.arange(n)] = True
+    return table

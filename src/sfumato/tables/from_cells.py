@@ -1,0 +1,160 @@
+"""Tables that exist already: a frame of cells, with or without their margins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError, ParameterError
+from sfumato.tables.additivity import Sums, positions
+from sfumato.tables.cells import Cells, make_cells
+from sfumato.tables.finest import crossed, cut, finest, inside, overlapping, spread
+from sfumato.tables.given_cells import GivenCells, named, read_cells
+from sfumato.tables.given_largest import given_largest
+from sfumato.tables.tree import Nested
+
+if TYPE_CHECKING:
+    from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+MARGINS = ("check", "compute", "given")
+
+
+def from_cells(
+    frames: Any,
+    dimensions: Sequence[str] | Mapping[str, Nested],
+    value: str | None,
+    count: str | None,
+    contributors: str | None,
+    top: Sequence[str],
+    total: str | Mapping[str, str | None] | None,
+    margins: str,
+    decimals: int | None,
+    nonnegative: bool,
+    unit: str,
+) -> Table:
+    """Make a table from cells; see `Table.from_cells`."""
+    from sfumato.tables.table import Table
+
+    if margins not in MARGINS:
+        raise ParameterError(f"margins must be 'check', 'compute' or 'given'; got '{margins}'.")
+    if value is None and count is None:
+        raise ParameterError("name the column of the values (value=...), or of the frequencies (count=...).")
+    if decimals is not None and (isinstance(decimals, bool) or not isinstance(decimals, int)):
+        raise ParameterError("decimals must be a whole number: how many digits after the point the values have.")
+    half = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    given = read_cells(frames, dimensions, value, count, contributors, top, total, nonnegative, half)
+    cells, sums, leaf_of, parts = _cells(given)
+    position = sums.find(given.codes)
+    order = _Finest(leaf_of, parts, cells.leaves)
+    counts = None if given.counts is None else order.leaves(given.counts)
+    totals = counts if value is None else order.leaves(given.values)
+    assert totals is not None  # one of the two columns was named
+    if margins != "compute":
+        is_given = np.zeros(len(cells), bool)
+        is_given[position] = True
+        if value is not None:
+            sums.check(_known(cells, totals, position, given.values), is_given, half, "the table does")
+        if counts is not None and given.counts is not None:
+            sums.check(_known(cells, counts, position, given.counts), is_given, 0.0, "the frequencies do")
+    largest = given_largest(given, sums, position, order.alone) if given.top.shape[1] or contributors else None
+    if counts is None:
+        fewest = None if largest is None else largest.contributors[cells.of_leaf]
+        counts = np.full(cells.leaves, np.nan) if fewest is None or (cells.of_leaf < 0).any() else fewest
+    table = Table(
+        cells, totals, counts, value or "", given=largest, unit=unit, integer=given.integer, decimals=decimals,
+        nonnegative=nonnegative,
+    )  # fmt: skip
+    return _only(table, position) if margins == "given" else table
+
+
+class _Finest:
+    """The finest cells of each table, and how leaves get their values from them."""
+
+    def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int) -> None:
+        self._leaf_of, self._parts, self._leaves = leaf_of, parts, leaves
+
+    @property
+    def alone(self) -> bool:
+        """Whether each finest cell is a leaf."""
+        return len(self._parts) == 1
+
+    def leaves(self, values: Numbers) -> Numbers:
+        """Return the leaves' values from those of the given cells."""
+        if self.alone:
+            return np.asarray(np.bincount(self._leaf_of, values[self._parts[0][0]], self._leaves), np.float64)
+        if (values < 0).any():
+            raise DataError("linked tables with values below zero cannot be read as cells. Make them from microdata.")
+        members = []
+        for _, inside in self._parts:
+            member = np.full(self._leaves, -1, np.int64)
+            member[self._leaf_of] = inside
+            members.append(member)
+        return spread(members, [values[rows] for rows, _ in self._parts], self._leaves)
+
+
+def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Whole]]]:
+    """Return the cells, how they add up, the leaf of each part, and for each table its finest cells and the parts in them."""
+    trees, names = given.trees, [t.name for t in given.trees]
+    finest_of: list[Whole] = []
+    for rows, used in given.tables:
+        some_trees = [trees[i] for i in used]
+        own = given.codes[np.ix_(rows, used)]
+        bare = np.flatnonzero(finest(own, some_trees))
+        if (pair := overlapping(own[bare], some_trees)) is not None:
+            one, other = (named(given, int(rows[bare[p]])) for p in pair)
+            raise DataError(
+                f"the table gives {one} and {other}, which overlap, but not the cells inside them. Give the cells of all "
+                "dimensions crossed; or leave out the margins that are not broken down, and give them as a table of their own "
+                "(a list of frames)."
+            )
+        finest_of.append(rows[bare])
+    parts = [given.codes[rows] for rows in finest_of]
+    codes = parts[0] if len(parts) == 1 else crossed(parts, trees)
+    terms = dict.fromkeys(
+        tuple(names[i] for i in subset)
+        for _, used in given.tables
+        for size in range(len(used) + 1)
+        for subset in itertools.combinations(used, size)
+    )
+    cells, leaf_of = make_cells([t.dimension for t in trees], codes, terms)
+    if len(parts) == 1:
+        cells = _without_cut(cells, codes, given)
+    members = [inside(codes, own, trees) for own in parts]
+    return cells, Sums.of(cells, trees), leaf_of, list(zip(finest_of, members, strict=True))
+
+
+def _without_cut(cells: Cells, leaves: Whole, given: GivenCells) -> Cells:
+    """Return the cells without those that a leaf is only partly in: nobody knows their values."""
+    trees = given.trees
+    place = positions(cells, trees)
+    broken = cut(leaves, place, trees)
+    own = {tuple(row): i for i, row in enumerate(given.codes.tolist())}
+    for cell in np.flatnonzero(broken >= 0):
+        if tuple(place[cell].tolist()) in own:
+            whole = own[tuple(leaves[broken[cell]].tolist())]
+            raise DataError(
+                f"the table gives {cells.name(int(cell))} and {named(given, whole)}, which overlap, but not the cells inside "
+                "both. Give these, or leave one of the two out."
+            )
+    kept = broken < 0
+    return cells if kept.all() else Cells(cells.dimensions, cells.labels[kept], cells.incidence[kept])
+
+
+def _known(cells: Cells, leaves: Numbers, position: Whole, given: Numbers) -> Numbers:
+    """Return what is known of every cell: what was given, and else the sum of its leaves."""
+    found = cells.sums(leaves)
+    found[position] = given
+    return found
+
+
+def _only(table: Table, position: Whole) -> Table:
+    """Return the table with the cells that were given alone."""
+    kept = np.sort(position)
+    cells = Cells(table.cells.dimensions, table.cells.labels[kept], table.cells.incidence[kept])
+    return table.with_(cells=cells, given=None if table.given is None else table.given.of(kept))

@@ -1,0 +1,66 @@
+"""Running CP-SAT in a child process: arrays by pipes, no file, a time limit, and no word about the values."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import SfumatoError, missing_extra
+from sfumato.tables.rounding import cp_sat
+
+Whole = NDArray[np.int64]
+OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
+_GRACE = 10.0  # seconds for starting Python, building the model and sending the answer
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the solver found: a status (OPTIMAL to UNKNOWN), the quantities if there are any, their cost and its bound."""
+
+    status: int
+    quantities: Whole | None
+    cost: float = np.nan
+    bound: float = np.nan
+
+
+def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float) -> Answer:
+    """Return the answer to a problem of `cp_sat.solve` within about `limit` seconds.
+
+    The child is killed if it takes longer, and whenever this call ends early, by Ctrl-C for instance.
+    """
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]))  # type: ignore[arg-type]
+    started = time.monotonic()
+    # -P: what lies beside the script must not be taken for a module
+    command = [sys.executable, "-P", str(Path(cp_sat.__file__))]
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        try:
+            out, _ = child.communicate(packed.getvalue(), timeout=limit + _GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return Answer(UNKNOWN, None)
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode == cp_sat.MISSING:
+        raise missing_extra("ortools", "rounding", "controlled rounding")
+    if child.returncode:
+        took = time.monotonic() - started
+        raise SfumatoError(
+            f"the solver of controlled rounding stopped after {took:.0f} seconds without an answer (code {child.returncode}). "
+            "It may have run out of memory: try a table with fewer cells."
+        )
+    with np.load(io.BytesIO(out), allow_pickle=False) as found:
+        status = int(found["status"])
+        some = found["quantities"] if status in (OPTIMAL, FEASIBLE) else None
+        return Answer(status, some, float(found["cost"]), float(found["bound"]))

@@ -1,0 +1,222 @@
+"""Controlled rounding: all cells become multiples of the base, near their values, and the table adds up."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, param
+from sfumato.errors import DataError, ParameterError, SfumatoError, listing, some
+from sfumato.tables.equations import Equations
+from sfumato.tables.protection import Protection
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.rounding import child
+from sfumato.tables.rounding.multiples import check_base, rounded
+from sfumato.tables.rounding.problem import RoundingProblem
+from sfumato.tables.rta.drawing import leaf_ids
+from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.tables.rules import rules_of
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_REPAIRS = 5
+
+
+class ControlledRounding(Protection):
+    """Every cell, margins included, becomes a multiple of the base, and the table still adds up.
+
+    Zero-restricted: a cell goes to one of the two multiples beside its value, and a multiple stays. Among all such tables the
+    one nearest to the original is taken: Σ |published − true| over the cells is smallest. A table of two dimensions always has
+    one; with more, or with linked tables, there may be none. `steps` allows cells to be so many bases further away if so; the
+    fewest steps that work are used.
+
+    With `rules`, what an attacker works out of an unsafe cell, by all published cells and arithmetic, reaches its protection
+    levels: a linear program for each of them says so, or the rounding is refused.
+
+    Cox, A constructive procedure for unbiased controlled rounding, JASA 82 (1987); Salazar-González, Controlled rounding and
+    cell perturbation, Mathematical Programming 105 (2006).
+    """
+
+    base: float = param(5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 25))
+    steps: int = param(
+        0, doc="how many bases further than the nearest two multiples a cell may be moved, if it must", low=0, integer=True
+    )
+    rules: SensitivityRule | None = param(None, doc="rules that say which cells need how much protection")
+    gap: float = param(
+        0.01, doc="how far above the smallest possible distance a large table's may be", low=0, high=1, published=False
+    )
+    time_limit: float = param(60, doc="seconds after which the best rounding found so far is taken", low=1, scale="log")
+
+    def validate(self) -> None:
+        """Make one rule of several, or of a text."""
+        if self.rules is not None:
+            object.__setattr__(self, "rules", rules_of(self.rules))
+
+    def label(self) -> str:
+        """Return the method in a few words."""
+        return f"controlled rounding to {self.base:g}"
+
+    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+        """Return the rounded table."""
+        check_base(self.base, table, self.name)
+        deadline = time.monotonic() + self.time_limit
+        sensitivity = None if self.rules is None else self.rules.assess(table)
+        equations = Equations.of(table.cells)
+        uniforms = draws.child(self.name, table.variable).uniforms(leaf_ids(table.cells), "order")
+        search = _Search(table, equations, sensitivity, uniforms, self.gap, deadline)
+        found = search.run(self.base, self.steps)
+        if isinstance(found, _None):
+            raise search.refusal(found, self.base, self.steps)
+        return self._published(table, found, sensitivity)
+
+    def _published(self, table: Table, found: _Found, sensitivity: Sensitivity | None) -> PublishedTable:
+        base = f"{self.base:g}" if found.steps == 0 else f"{found.steps + 1} times {self.base:g}"
+        how = "the least there is" if found.gap <= 0 else f"at most {100 * found.gap:.2g} % above the least there is"
+        said = [
+            Guarantee(self.name, f"every cell is a multiple of {self.base:g}, and all cells add up", "every equation checked"),
+            Guarantee(self.name, f"every cell is less than {base} from its value", "every cell compared"),
+            Guarantee(self.name, f"the total distance to the original is {how}", "by the bound of the solver"),
+        ]
+        if not np.isfinite(found.gap):
+            said[-1] = Guarantee(self.name, "the rounding is the nearest found within the time limit", "by local search")
+        if sensitivity is not None:
+            said.append(Guarantee(
+                self.name, f"all {some(int(sensitivity.unsafe.sum()), 'unsafe cell')} keep their protection levels",
+                "two linear programs for each of them, over all published cells",
+            ))  # fmt: skip
+        return rounded(table, found.times.astype(np.float64), self.base, found.far, self, *said)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    times: Whole
+    steps: int
+    far: float
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class _None:
+    proved: bool
+    """Whether it is proved that there is none, rather than that none was found in time."""
+    cells: Whole
+    """Cells that stand in the way, where they are known."""
+    protection: bool = False
+    """Whether it is the protection of these cells that fails."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    table: Table
+    equations: Equations
+    sensitivity: Sensitivity | None
+    uniforms: Numbers
+    gap: float
+    deadline: float
+
+    def run(self, base: float, steps: int) -> _Found | _None:
+        """Return a rounding with as few steps as it takes, at most so many."""
+        problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
+        start = problem.start(self.uniforms)
+        last: _None = _None(True, np.empty(0, np.int64))
+        for k in range(steps + 1):
+            share = 1.0 if k == steps else 0.5
+            found = self.at(problem, k, start, share)
+            if isinstance(found, _Found):
+                return found
+            last = _None(last.proved and found.proved, found.cells, found.protection)
+        return last
+
+    def at(self, problem: RoundingProblem, steps: int, start: Whole, share: float) -> _Found | _None:
+        """Return a rounding with so many steps, whose protection an attacker's arithmetic does not undo."""
+        low, high = problem.bounds(steps)
+        cut = False
+        for _ in range(_REPAIRS):
+            if (low > high).any():
+                return _None(not cut, np.flatnonzero(low > high), protection=True)
+            limit = max((self.deadline - time.monotonic()) * share, 1.0)
+            answer = child.solve(problem.arrays((low, high), start), limit, self.gap)
+            times = self._times(problem, answer, start, low, high)
+            if times is None:
+                return _None(answer.status == child.INFEASIBLE and not cut, np.empty(0, np.int64), cut)
+            short = self._short(problem, times, steps)
+            if not len(short):
+                gap = np.inf if answer.quantities is None else (answer.cost - answer.bound) / max(answer.bound, 1e-9)
+                return _Found(times, steps, problem.far(steps), 0.0 if answer.status == child.OPTIMAL and gap < 1e-9 else gap)
+            # the other multiple, where there is one, may leave the attacker less
+            at_low = times[short] == low[short]
+            low[short] += at_low
+            high[short] -= ~at_low
+            cut = True
+        return _None(False, short, protection=True)
+
+    def _times(
+        self, problem: RoundingProblem, answer: child.Answer, start: Whole, low: Whole, high: Whole
+    ) -> Whole | None:
+        """Return the cells of the answer, or of the start if that is all there is; checked once more."""
+        cells = self.table.cells
+        leaves = start if answer.quantities is None else answer.quantities[self.equations.of_leaf]
+        times = np.rint(cells.sums(leaves.astype(np.float64))).astype(np.int64)
+        if answer.quantities is not None and (times != answer.quantities[self.equations.of_cell]).any():
+            raise SfumatoError("the solver of controlled rounding gave a table that does not add up.")
+        inside = bool(((times >= low) & (times <= high)).all())
+        return times if inside and answer.status != child.INFEASIBLE else None
+
+    def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
+        """Return the unsafe cells for which the attacker's interval is not wide enough."""
+        from sfumato.tables.attacker import Attacker
+
+        s = self.sensitivity
+        if s is None or not s.unsafe.any():
+            return np.empty(0, np.int64)
+        unsafe = np.flatnonzero(s.unsafe)
+        far, values = problem.far(steps), times * problem.base
+        least = 0.0 if self.table.nonnegative else -np.inf
+        low, high = Attacker(
+            self.table.cells, np.maximum(values - far, least), values + far, least, near=self.table.totals
+        ).intervals(unsafe)
+        close = 1e-7 * np.maximum(np.abs(self.table.value[unsafe]), problem.base)
+        true = self.table.value[unsafe]
+        enough = (
+            (high >= true + s.upper[unsafe] - close)
+            & (low <= true - s.lower[unsafe] + close)
+            & (high - low >= s.width[unsafe] - close)
+        )
+        return unsafe[~enough]
+
+    def refusal(self, why: _None, base: float, steps: int) -> SfumatoError:
+        """Return the error that says what is in the way, and the smallest relaxation that works."""
+        names = self.table.cells.name
+        if why.protection:
+            first = f"rounding to {base:g} does not protect {listing(map(names, why.cells), 5)} enough." if len(why.cells) else (
+                f"no rounding to {base:g} was found that protects all unsafe cells enough."
+            )
+            for times in range(2, 65):
+                if time.monotonic() > self.deadline:
+                    break
+                if isinstance(self.run(base * times, steps), _Found):
+                    return ParameterError(f"{first} A base of {base * times:g} works.")
+            return ParameterError(f"{first} Try a larger base, or suppression.")
+        near = f"less than {base:g}" if steps == 0 else f"less than {steps + 1} times {base:g}"
+        exists = "there is no additive rounding" if why.proved else "no additive rounding was found within the time limit"
+        problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
+        start = problem.start(self.uniforms)
+        for k in range(steps + 1, max(problem.steps_of(_cells(problem, start)), steps + 1) + 1):
+            found = self.at(problem, k, start, 1.0)
+            if isinstance(found, _Found):
+                beyond = np.abs(found.times * base - self.table.value) >= (steps + 1) * base - 1e-9 * base
+                least = "The smallest relaxation that works is" if why.proved else "What works is"
+                return DataError(
+                    f"{exists} with every cell {near} from its value. {least} steps={k}: "
+                    f"{some(int(beyond.sum()), 'cell')} then move{'s' if beyond.sum() == 1 else ''} further: "
+                    f"{listing(map(names, np.flatnonzero(beyond)), 5)}."
+                )
+        return DataError(f"{exists} with every cell {near} from its value. Allow more steps, or more time.")
+
+
+def _cells(problem: RoundingProblem, leaves: Whole) -> Whole:
+    return np.rint(problem.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)

@@ -1,0 +1,114 @@
+"""Controlled rounding by CP-SAT, as a program of its own: a problem comes in by the standard input, an answer goes out.
+
+It is run in a child process, since ortools and highspy cannot live in one. It imports nothing of sfumato, writes no file, and
+says nothing: whatever ortools prints goes nowhere, and an error is an exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+MISSING, FAILED = 3, 4
+"""Exit codes: ortools is not installed; the solver failed."""
+_EXACT = 5.0  # of the solver's own seconds, in which the optimum is looked for before a gap is good enough
+
+
+def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the rounding with the smallest cost: status, the quantities (empty if none was found), cost and bound.
+
+    Quantity i is floor + (0 or `room`) + over - under; going up costs `up`, every step over or under costs `outer`, and all
+    are between `lower` and `upper`. Free quantities cost nothing.
+    """
+    from ortools.sat.python import cp_model
+
+    p = {name: array.tolist() for name, array in problem.items()}
+    count = len(p["floor"])
+    model = cp_model.CpModel()
+    quantities: list[Any] = []
+    terms: list[Any] = []
+    costs: list[int] = []
+
+    def variable(low: int, high: int, hint: int) -> Any:
+        made = model.new_int_var(low, high, "")
+        model.add_hint(made, hint)
+        return made
+
+    for i in range(count):
+        floor, room, low, high, hint = (p[name][i] for name in ("floor", "room", "lower", "upper", "hint"))
+        if p["free"][i]:
+            quantities.append(variable(low, high, hint))
+            continue
+        if floor <= low and high <= floor + room:
+            quantities.append(variable(low, high, hint))
+            terms.append(quantities[-1])
+            costs.append(p["up"][i])
+            continue
+        inner = min(max(hint, floor), floor + room)
+        inside = variable(floor, floor + room, inner)
+        over = variable(0, max(high - floor - room, 0), max(hint - inner, 0))
+        under = variable(0, max(floor - low, 0), max(inner - hint, 0))
+        quantities.append(inside + over - under)
+        model.add_linear_constraint(inside + over - under, low, high)
+        terms += [inside, over, under]
+        costs += [p["up"][i], *[p["outer"][0]] * 2]
+    for a, b in zip(p["starts"][:-1], p["starts"][1:], strict=True):
+        model.add(cp_model.LinearExpr.weighted_sum([quantities[j] for j in p["columns"][a:b]], p["signs"][a:b]) == 0)
+    constant = p["constant"][0] - sum(p["up"][i] * p["floor"][i] for i in range(count) if not p["free"][i])
+    model.minimize(cp_model.LinearExpr.weighted_sum(terms, costs) + constant)
+    limit, gap = p["limit"][0], p["gap"][0]
+    solver = cp_model.CpSolver()
+    settings = solver.parameters
+    settings.num_workers = 1  # more would make the answer depend on which is first
+    settings.random_seed = 0
+    settings.log_search_progress = False
+    settings.max_time_in_seconds = limit
+    settings.max_deterministic_time = min(_EXACT, limit / 2) if gap > 0 else limit / 2
+    status = solver.solve(model)
+    if gap > 0 and status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and limit / 2 > _EXACT:
+        if status == cp_model.FEASIBLE:
+            model.clear_hints()
+            values = [solver.value(t) for t in terms]
+            for t, v in zip(terms, values, strict=True):
+                model.add_hint(t, v)
+        settings.max_time_in_seconds = max(limit - solver.wall_time, 0.1)
+        settings.max_deterministic_time = limit / 2 - _EXACT
+        settings.relative_gap_limit = gap
+        status = solver.solve(model)
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return {
+        "status": np.array({cp_model.OPTIMAL: 0, cp_model.FEASIBLE: 1, cp_model.INFEASIBLE: 2}.get(status, 3)),
+        "quantities": np.array([solver.value(q) for q in quantities] if found else [], np.int64),
+        "cost": np.array(solver.objective_value if found else np.nan),
+        "bound": np.array(solver.best_objective_bound if found else np.nan),
+    }
+
+
+def main() -> int:
+    """Solve the problem on the standard input."""
+    answer = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        import ortools.sat.python.cp_model  # noqa: F401
+    except ImportError:
+        return MISSING
+    try:
+        with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as given:
+            found = solve({name: given[name] for name in given.files})
+        packed = io.BytesIO()
+        np.savez(packed, allow_pickle=False, **found)  # type: ignore[arg-type]
+        with os.fdopen(answer, "wb") as out:
+            out.write(packed.getvalue())
+    except BaseException:  # whatever it says might quote a value
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(main())  # not sys.exit: the interpreter's farewell prints errors of its own

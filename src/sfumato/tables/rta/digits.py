@@ -1,0 +1,143 @@
+"""From adjusted leaves to the digits that are published: whole units that add up exactly, and are not below zero.
+
+Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) what is made of them by rounding, raising to
+zero, or moving units between leaves; f sees y, the variances and what is public, never the true values. For any contribution
+d, by the law of total variance,
+
+    Var(d | x) = E[Var(d | y) | x] + Var(E[d | y] | x)  ≥  min over y of Var(d | y),
+
+and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x, whatever
+is published of it, for every value that may come out. Noise that is redrawn, cut off or conditioned so that y is not below
+zero has no such bound: its law depends on the true value. Here noise stays normal, and only its outcome is worked on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_MOST_DECIMALS = 6
+
+
+def published_decimals(table: Table, asked: int | None = None) -> int:
+    """Return the digits after the point to publish: as asked, as the table says, or as many as its leaves have (up to 6)."""
+    if asked is not None:
+        return asked
+    if table.decimals is not None:
+        return table.decimals
+    if table.integer:
+        return 0
+    for decimals in range(_MOST_DECIMALS):
+        scaled = table.totals * 10.0**decimals
+        if np.allclose(scaled, np.rint(scaled), rtol=1e-12, atol=1e-6):
+            return decimals
+    return _MOST_DECIMALS
+
+
+def round_up(variance: Numbers, digits: int = 4) -> Numbers:
+    """Return variances with so many significant digits, rounded up: a smaller one would break the promise (ERRATA 3.2).
+
+    >>> round_up(np.array([77.0833333, 0.0, 77.1]), 4).tolist()
+    [77.09, 0.0, 77.1]
+    """
+    places = digits - 1 - np.floor(np.log10(np.where(variance > 0, variance, 1.0)))
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)  # powers of ten that are whole
+    scaled = variance * up / down
+    near = np.rint(scaled)
+    exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has so few digits already, but for the last bit
+    return np.maximum(np.where(exact, near, np.ceil(scaled)) * down / up, variance)
+
+
+def unit(decimals: int) -> float:
+    """Return what one in the last digit stands for: 0.01 for two decimals, 1000 for minus three."""
+    return float(f"1e{-decimals}")
+
+
+def rounded(leaves: Numbers, decimals: int) -> Whole:
+    """Return each leaf to the nearest whole number of units; refused where the sum would not be exact."""
+    scaled = leaves * 10.0**decimals if decimals >= 0 else leaves / 10.0**-decimals
+    if not np.abs(scaled).sum() < 2.0**52:
+        raise ParameterError(
+            f"values with {decimals} digits after the point are too long to add up exactly. Publish fewer decimals."
+        )
+    return np.rint(scaled).astype(np.int64)
+
+
+def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole) -> Whole:
+    """Return leaves in whole units such that each group has the given sum, by largest remainders.
+
+    `group` says which group each leaf belongs to, shape (leaves,); `sums` is in units, shape (groups,).
+
+    >>> rounded_to(np.array([1.4, 1.3, 1.3, 5.0]), 0, np.array([0, 0, 0, 1]), np.array([4, 5])).tolist()
+    [2, 1, 1, 5]
+    """
+    whole = rounded(leaves, decimals)
+    short = sums - np.bincount(group, whole, len(sums)).astype(np.int64)
+    left = leaves / unit(decimals) - whole  # in (-1/2, 1/2): who is rounded down furthest comes first
+    for g in np.flatnonzero(short):
+        members = np.flatnonzero(group == g)
+        order = members[np.argsort(-left[members] * np.sign(short[g]), kind="stable")]
+        turns, rest = divmod(abs(int(short[g])), len(order))
+        whole[members] += np.sign(short[g]) * turns
+        whole[order[:rest]] += np.sign(short[g])
+    return whole
+
+
+def values_of(sums: Whole, decimals: int) -> Numbers:
+    """Return whole units as numbers: the nearest double to each decimal."""
+    return sums / 10.0**decimals if decimals >= 0 else sums * 10.0**-decimals
+
+
+def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
+    """Return the likeliest leaves that are not below zero and have the same total, given adjusted ones; shape (leaves,).
+
+    The nearest point, in units of the noise, with the total of the adjusted leaves: raised leaves are made up for by the
+    others in proportion to their variances, so that margins do not drift upwards. Leaves without noise stay.
+
+    >>> not_below_zero(np.array([-3.0, 10.0, 7.0]), np.array([1.0, 2.0, 0.0])).tolist()
+    [0.0, 7.0, 7.0]
+    """
+    noisy = np.flatnonzero(variance > 0)
+    y, w = values[noisy], variance[noisy]
+    if not len(noisy) or (y >= 0).all():
+        return values
+    found = values.copy()
+    total = y.sum()
+    if total <= 0:
+        found[noisy] = 0.0
+        return found
+    order = np.argsort(-y / w, kind="stable")
+    level = (np.cumsum(y[order]) - total) / np.cumsum(w[order])
+    last = int(np.flatnonzero(level < y[order] / w[order]).max())
+    found[noisy] = np.maximum(y - level[last] * w, 0.0)
+    return found
+
+
+def for_whole_numbers(required: Numbers, step: float) -> Numbers:
+    """Return the posterior variance to ask for, so that somebody who knows a contribution to be whole is left `required`.
+
+    His posterior is the normal one on whole multiples of `step`: around a whole number it has the variance V(p) =
+    Σ k² q^(k²) / Σ q^(k²), q = exp(-step²/2p), less than its parameter p where that is small. Returned is the p with
+    V(p) = `required`, exact for one contributor; above one step² the two are the same.
+
+    >>> for_whole_numbers(np.array([0.0225, 4.0]), 1.0).round(4).tolist()
+    [0.112, 4.0]
+    """
+    found = np.array(required, np.float64)
+    small = (found > 0) & (found < step**2)
+    wanted = found[small] / step**2
+    low, high = np.full(wanted.shape, 1e-4), np.ones(wanted.shape)
+    k2 = np.arange(1, 30) ** 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        q = np.exp(-k2 / (2 * middle[..., None]))
+        variance = 2 * (k2 * q).sum(axis=-1) / (1 + 2 * q.sum(axis=-1))
+        enough = variance >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    found[small] = np.maximum(high * step**2, found[small])
+    return found

@@ -1,0 +1,115 @@
+"""Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
+
+The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, labels of the leaf,
+variable, period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two
+variances the larger noise is the smaller one plus an independent part: whoever sees both publications knows what he would
+have known from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value
+away.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws
+from sfumato.errors import ParameterError
+from sfumato.tables.cells import Cells
+from sfumato.tables.dimension import TOTAL
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_FIRST, _LAST = -80, 240
+"""Variances from 2 to the first up to 2 to the last of these have noise."""
+SMALLEST = 2.0**_FIRST
+
+
+def leaf_labels(cells: Cells) -> list[str]:
+    """Return for each leaf a text of its labels that does not depend on the order of cells, rows or dimensions.
+
+    A dimension that merely groups the labels of another (regions in groups of regions) is left out: a table with it and one
+    without it have the same leaves.
+    """
+    incidence = cells.incidence.tocsc()
+    leaf = np.repeat(np.arange(cells.leaves), np.diff(incidence.indptr))
+    described = []
+    for position in np.argsort(cells.dimensions, kind="stable"):
+        known, code = np.unique(cells.labels[:, position].astype(str), return_inverse=True)
+        pairs = np.unique(np.column_stack([leaf, code.ravel()[incidence.indices]]), axis=0)
+        pairs = pairs[known[pairs[:, 1]] != TOTAL]
+        ends = np.searchsorted(pairs[:, 0], np.arange(cells.leaves + 1))
+        names = known[pairs[:, 1]]
+        texts = np.array(["\x1d".join(names[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)], object)
+        described.append((cells.dimensions[position], texts))
+    kept = [d for d in described if not any(_groups(d[1], other[1]) for other in described)]
+    parts = [[f"{name}\x1e{text}" for text in texts] for name, texts in kept]
+    return ["\x1f".join(leaf_parts) for leaf_parts in zip(*parts, strict=True)] if parts else [""] * cells.leaves
+
+
+def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
+    """Whether every label of `fine` stands under one of `coarse`, and not the other way round."""
+    pairs, a, b = len(set(zip(coarse, fine, strict=True))), len(set(coarse)), len(set(fine))
+    return pairs == b > a
+
+
+def leaf_ids(cells: Cells) -> Whole:
+    """Return a 64-bit number for each leaf, from its labels alone; shape (leaves,)."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in leaf_labels(cells))
+    ids = np.frombuffer(b"".join(digests), np.int64).copy()
+    if len(np.unique(ids)) < len(ids):
+        raise ParameterError(
+            "two leaves of the table have the same labels. Give the tables' dimensions so that their cells differ by labels."
+        )
+    return ids
+
+
+def leaf_draws(draws: Draws, variable: str, period: str) -> Draws:
+    """Return the draws of one variable in one period, wherever it is published."""
+    return draws.child("rta", variable, period)
+
+
+def brownian(variance: Numbers, ids: Whole, draws: Draws) -> Numbers:
+    """Return the Brownian path of each id at time `variance`; both of shape (leaves,). Time 0 gives 0.
+
+    The path is fixed at powers of two by independent increments, and between them by halving (Lévy's construction), down to
+    the last bit of the variance.
+
+    >>> b = brownian(np.array([2.0, 2.0, 5.0]), np.array([1, 2, 1]), Draws(7))
+    >>> bool(b[0] == brownian(np.array([2.0]), np.array([1]), Draws(7))[0])
+    True
+    """
+    if not ((variance >= 0) & (variance < 2.0**_LAST)).all():
+        raise ParameterError("the variances of the noise are not finite numbers of at least 0. Use a smaller unit.")
+    noise = np.zeros(len(variance))
+    at = np.flatnonzero(variance > 0)
+    time, who = np.maximum(variance[at], SMALLEST), np.asarray(ids, np.int64)[at]
+    if not len(at):
+        return noise
+    octave = np.frexp(time)[1] - 1  # 2^octave <= time < 2^(octave + 1)
+    low, high = np.zeros(len(at)), np.zeros(len(at))
+    path = np.sqrt(SMALLEST) * _normals(draws, who, np.full(len(at), SMALLEST))
+    for k in range(_FIRST, int(octave.max()) + 1):
+        low[octave == k] = path[octave == k]
+        path = path + 2.0 ** (k / 2) * _normals(draws, who, np.full(len(at), 2.0 ** (k + 1)))
+        high[octave == k] = path[octave == k]
+    start = 2.0**octave
+    width, todo = start.copy(), np.flatnonzero(time > start)
+    while len(todo):
+        width[todo] /= 2
+        middle = start[todo] + width[todo]
+        between = (low[todo] + high[todo]) / 2 + np.sqrt(width[todo] / 2) * _normals(draws, who[todo], middle)
+        right = time[todo] >= middle
+        low[todo], high[todo] = np.where(right, between, low[todo]), np.where(right, high[todo], between)
+        start[todo] = np.where(right, middle, start[todo])
+        todo = todo[time[todo] > start[todo]]
+    noise[at] = low
+    return noise
+
+
+def _normals(draws: Draws, who: Whole, time: Numbers) -> Numbers:
+    """Return a standard normal number for each (id, point of time)."""
+    from sfumato.kernels.digest import mix64
+
+    return draws.normals(mix64(mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path")

@@ -1,0 +1,230 @@
+"""Leaf noise where contributors are in several leaves: a convex problem, solved round by round, with a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.kernels.noisy_sums import Sums
+from sfumato.tables.rta.attackers import DENSE, sums_of
+from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.one_leaf import one_leaf
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_ROUNDS = 40
+_MARGIN = 1e-9
+"""By which share more variance is left than required, so that rounding does not undo it."""
+
+
+class Linked(NamedTuple):
+    """Noise of all leaves; who needs it (unknowns, -1 for none), and a lower bound on what the linked leaves cost."""
+
+    variance: Numbers
+    target: Whole
+    attacker: Whole
+    lower: float
+    rounds: int
+
+
+@dataclass
+class _Pairs:
+    """Pairs of unknown and helper that are watched, in the order of their blocks, with a multiplier each."""
+
+    target: Whole
+    helper: Whole
+    dual: Numbers
+
+    def joined(self, target: Whole, helper: Whole, of_block: Whole, unknowns: int) -> _Pairs:
+        """Return these and new ones; those that are here already keep their multipliers."""
+        t, g = np.concatenate([self.target, target]), np.concatenate([self.helper, helper])
+        dual = np.concatenate([self.dual, np.zeros(len(target))])
+        key = t * (unknowns + 1) + g + 1
+        _, first = np.unique(key, return_index=True)
+        order = first[np.lexsort((key[first], of_block[t[first]]))]
+        return _Pairs(t[order], g[order], dual[order])
+
+    def kept(self, mask: NDArray[np.bool_]) -> _Pairs:
+        return _Pairs(self.target[mask], self.helper[mask], self.dual[mask])
+
+
+def linked_noise(known: Knowledge, alone: Numbers, price: Numbers, linked: NDArray[np.bool_]) -> Linked:
+    """Return noise that protects everybody, close to the smallest, for leaves that share contributors.
+
+    `alone` is what every leaf needs by itself: no leaf can do with less. The posterior variance F of a pair is concave and
+    rises with the noise, so what is solved is convex. Each round linearises 1/F in u = 1/(prior variance + noise), in which it
+    is nearly linear (exactly so where leaves are apart), and minimises Σ price/u. Multipliers of the pairs give a lower bound
+    on the optimum (the dual of the semidefinite program in RTA-TABLES).
+    """
+    part = np.flatnonzero(linked)
+    small = known.part(part)
+    solver = _Solver(small, alone[part], price[part])
+    variance, lower, rounds = solver.solve()
+    whole = alone.copy()
+    whole[part] = variance
+    target, attacker = np.full(len(alone), -1, np.int64), np.full(len(alone), -1, np.int64)
+    where = np.append(small.position, -1)
+    target[part], attacker[part] = where[solver.binding[0]], where[solver.binding[1]]
+    return Linked(whole, target, attacker, lower, rounds)
+
+
+class _Solver:
+    def __init__(self, known: Knowledge, least: Numbers, price: Numbers) -> None:
+        self.known, self.least, self.price = known, least, price
+        self.required = known.required * (1.0 + _MARGIN)
+        self.wanted = known.required > 0
+        self.spread = np.maximum(known.spread, 1e-300)
+        _, target, attacker = one_leaf(known)
+        self.binding = (target.copy(), attacker.copy())
+        self.of_block = np.full(len(known), -1, np.int64)
+        seen = (known.leaves_of > 0) & (known.variance > 0)
+        by = known.by_unknown
+        self.of_block[seen] = known.block[by.indices[by.indptr[:-1][seen]]]
+
+    def solve(self) -> tuple[Numbers, float, int]:
+        omega = self.least.copy()
+        pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        best, lower, reach, step, worst = np.inf, 0.0, 4.0, 1.0, np.inf
+        answer = omega
+        rounds = 0
+        for rounds in range(1, _ROUNDS + 1):
+            tolerance = 1e-5
+            sums, left, helper = self._audit(omega, tolerance)
+            close = np.flatnonzero(self.wanted & (left < 2.0 * self.required))
+            pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
+            omega_new, pairs, violation, bound = self._round(sums, omega, pairs, tolerance, reach, step)
+            lower = max(lower, bound)
+            cost = float(self.price @ omega)
+            if violation < 1e-6 and cost < best:
+                best, answer = cost, omega
+            done = violation < 1e-5 and cost - lower <= 1e-5 * cost
+            if done:
+                break
+            if violation > 0.9 * worst:
+                step = max(0.7 * step, 0.25)
+            worst = violation
+            omega = omega_new
+        else:
+            answer = omega if best == np.inf else answer
+        if not np.isfinite(best):
+            answer = omega
+        return self._repair(answer), lower, rounds
+
+    def _audit(self, omega: Numbers, tolerance: float) -> tuple[Sums, Numbers, Whole]:
+        from sfumato.kernels.noisy_sums import learned
+
+        sums = sums_of(self.known, omega)
+        q, gain, best = learned(sums, self.wanted, DENSE, tolerance)
+        v = self.known.variance
+        return sums, np.maximum(v * (1.0 - v * q) - gain, 0.0), best
+
+    def _z(self, sums: Sums, pairs: _Pairs, tolerance: float) -> tuple[Numbers, sparse.csr_array]:
+        """Return the posterior variance of every pair, and z, pairs × leaves."""
+        from sfumato.kernels.noisy_pairs import gradients
+
+        group = np.full(len(self.known), -1, np.int64)
+        group[sums.group_unknown] = np.repeat(np.arange(len(sums.group_start) - 1), np.diff(sums.group_start))
+        left, start, row, value = gradients(sums, self.of_block, pairs.target, pairs.helper, group, DENSE, tolerance)
+        return left, sparse.csr_array((value, row, start), shape=(len(pairs.target), len(self.least)))
+
+    def _round(
+        self, sums: Sums, omega: Numbers, pairs: _Pairs, tolerance: float, reach: float, step: float
+    ) -> tuple[Numbers, _Pairs, float, float]:
+        from sfumato.kernels.noisy_pairs import pack, typed
+
+        left, z = self._z(sums, pairs, tolerance)
+        required = self.required[pairs.target]
+        left = np.maximum(left, 1e-9 * required)
+        bound = self._bound(pairs, left, z, omega)
+        violation = float((1.0 - left / required).max(initial=0.0))
+        cover = self._cover(pairs, left)
+        u = 1.0 / (cover + omega)
+        slope = z.copy()
+        rows = np.repeat(np.arange(len(left)), np.diff(z.indptr))
+        slope.data = (z.data / (left[rows] * u[z.indices])) ** 2
+        room = 1.0 / required - 1.0 / left + slope @ u
+        low, high = u / reach, np.minimum(u * reach, 1.0 / (cover + self.least))
+        start, index = typed(slope.indptr, slope.indices)
+        dual = pairs.dual * 1.0
+        new = pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
+        pairs = _Pairs(pairs.target, pairs.helper, dual)
+        self._note(pairs, slope, dual)
+        keep = (left < 3.0 * required) | (dual > 0)
+        u = u ** (1.0 - step) * new**step
+        return np.maximum(1.0 / u - cover, self.least), pairs.kept(keep), violation, bound
+
+    def _cover(self, pairs: _Pairs, left: Numbers) -> Numbers:
+        """Return the prior variance of each leaf but for the pair that presses most on it: 1/F is linear in 1/(that + noise)."""
+        known, cover = self.known, self.spread.copy()
+        entry = known.by_unknown
+        for kept in self.binding:
+            leaf = np.flatnonzero(kept >= 0)
+            m = np.asarray(entry[leaf, kept[leaf]]).ravel() if len(leaf) else np.zeros(0)
+            cover[leaf] -= m**2 * known.variance[kept[leaf]]
+        return np.maximum(cover, 0.02 * self.spread)
+
+    def _note(self, pairs: _Pairs, slope: sparse.csr_array, dual: Numbers) -> None:
+        """Keep which pair presses most on each leaf."""
+        press = slope.multiply(dual[:, None]).tocoo()
+        order = np.lexsort((press.data, press.col))
+        col = press.col[order]
+        last = np.flatnonzero(np.append(np.diff(col) != 0, True)) if len(col) else np.zeros(0, np.int64)
+        at = order[last]
+        at = at[press.data[at] > 0]
+        for kept, whose in zip(self.binding, (pairs.target, pairs.helper), strict=True):
+            kept[:] = -1
+            kept[press.col[at]] = whose[press.row[at]]
+
+    def _bound(self, pairs: _Pairs, left: Numbers, z: sparse.csr_array, omega: Numbers) -> float:
+        """Return a lower bound on the smallest cost: Σ (a'z)²/(v - w²) - z'K_g z for any z with Σ z² ≤ price in every leaf."""
+        known = self.known
+        power = pairs.dual / left**2  # multipliers of F from those of 1/F
+        if not (power > 0).any():
+            return float(self.price @ self.least)
+        active = power > 0
+        z, t, g, power = z[active], pairs.target[active], pairs.helper[active], power[active]
+        load = np.asarray(z.power(2).T @ power)
+        # leaf by leaf no more than the price: some z are made smaller where their leaf is asked for too much
+        with np.errstate(divide="ignore"):
+            fit = np.sqrt(np.minimum(1.0, self.price / np.maximum(load, 1e-300)))
+        z = sparse.csr_array(z.multiply(fit[None, :]))
+        through = sparse.csr_array(z @ known.loading)  # pairs × unknowns
+        v = known.variance
+        square = through.power(2) @ v
+        rows = np.repeat(np.arange(len(t)), np.diff(through.indptr))
+        own_side = known.side[through.indices] == np.where(g >= 0, known.side[g], -(10**15))[rows]
+        square -= np.bincount(rows[own_side], through.data[own_side] ** 2 * v[through.indices[own_side]], len(t))
+        hit = through.indices == t[rows]
+        along = np.bincount(rows[hit], through.data[hit] * v[t[rows[hit]]], len(t))
+        worth = power * (along**2 / (v[t] - known.required[t]) - square)
+        # what no pair asks for, a leaf needs by itself: its own noise prices what is left of it
+        used = np.asarray(z.power(2).T @ power)
+        spare = np.maximum(self.price - used, 0.0)
+        return float(worth.sum() + spare @ self.least)
+
+    def _repair(self, omega: Numbers) -> Numbers:
+        """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
+        for turn in range(60):
+            sums, left, helper = self._audit(omega, 1e-8)
+            bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
+            if not len(bad):
+                return omega
+            order = bad[np.argsort(self.of_block[bad], kind="stable")]
+            pairs = _Pairs(order, helper[order], np.zeros(len(order)))
+            found, z = self._z(sums, pairs, 1e-8)
+            found = np.minimum(np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order]))
+            u = 1.0 / (self.spread + omega)
+            rows = np.repeat(np.arange(len(order)), np.diff(z.indptr))
+            slope = (z.data / (found[rows] * u[z.indices])) ** 2
+            inside = np.bincount(rows, slope * u[z.indices], len(order))
+            over = 1.0 / found - 1.0 / self.required[order]
+            share = np.minimum(over / np.maximum(inside, 1e-300) * (1.1 + 0.2 * turn), 0.8)
+            cut = np.zeros(len(omega))
+            big = slope * u[z.indices] >= 0.05 * inside[rows]  # where it helps
+            np.maximum.at(cut, z.indices[big], share[rows[big]])
+            omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
+        raise AssertionError("noise that only rises did not come to protect everybody")

@@ -1,0 +1,227 @@
+"""What every attacker knows of every contributor after publication: the joint audit of random tabular adjustment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.errors import NotApplicable, ParameterError
+from sfumato.tables.rta.attackers import DENSE, conjugate_gradients, sums_of
+from sfumato.tables.rta.knowledge import Knowledge, checked_noise
+from sfumato.tables.rta.priors import Prior
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_SLACK = 1e-9
+_MOST_CELLS, _MOST_UNKNOWNS = 3_000, 6_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairAudit:
+    """For every unknown the smallest posterior variance that any attacker reaches: confidential.
+
+    An unknown is a contributor's total, unless the prior makes contributions to leaves unknowns of their own.
+    """
+
+    contributor: Whole
+    """The contributor of each unknown, by position; shape (unknowns,)."""
+    variance: Numbers
+    """The smallest posterior variance over all attackers, shape (unknowns,)."""
+    attacker: Whole
+    """A contributor who reaches it, by position; -1 for an outsider."""
+    required: Numbers
+    """w²/r: the smallest variance that is allowed, shape (unknowns,); 0 for what is not confidential."""
+    threshold: float
+    outsider: Numbers
+    """The posterior variance for an outsider, shape (unknowns,)."""
+    exact: bool
+    """Whether variances are exact; otherwise they are lower bounds, by a very little, or what the leaves would give."""
+
+    def __repr__(self) -> str:
+        return f"PairAudit({len(self.required):,} unknowns, risk {self.risk:.6g}, allowed {self.threshold:g})"
+
+    @cached_property
+    def ratio(self) -> Numbers:
+        """Posterior over required variance: at least 1 where the promise is kept, infinite where nothing is required."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.required > 0, self.variance / self.required, np.inf)
+
+    @cached_property
+    def certainty(self) -> Numbers:
+        """The relative certainty w²/posterior variance of every unknown, for its best attacker; 0 where w = 0."""
+        with np.errstate(divide="ignore"):
+            return np.where(self.required > 0, self.threshold / np.maximum(self.ratio, 0.0), 0.0)
+
+    @property
+    def risk(self) -> float:
+        """R: the largest relative certainty; at most the threshold where the promise is kept."""
+        return float(self.certainty.max(initial=0.0))
+
+    @property
+    def holds(self) -> bool:
+        """Whether no attacker learns more of anybody than is allowed."""
+        return bool((self.ratio >= 1.0 - _SLACK).all())
+
+    @cached_property
+    def failing(self) -> Whole:
+        """Unknowns of which somebody learns too much, the worst first."""
+        bad = np.flatnonzero(self.ratio < 1.0 - _SLACK)
+        return bad[np.argsort(self.ratio[bad], kind="stable")]
+
+
+def audit_pairs(
+    table: Table,
+    prior: Prior | Knowledge,
+    leaf_variance: Numbers | sparse.csr_array,
+    *,
+    published: NDArray[np.bool_] | None = None,
+    tolerance: float = 1e-8,
+) -> PairAudit:
+    """Audit every pair of attacker and contributor, over all cells and linked tables at once.
+
+    Parameters
+    ----------
+    table, prior
+        What is published, and what attackers know beforehand.
+    leaf_variance
+        The variance of the noise in every leaf, or the covariance matrix of the noise, leaves × leaves.
+    published
+        Which cells are published. If not given, attackers are taken to see all leaves: exact where leaves are cells, safe
+        otherwise, since every cell is a sum of leaves. If given, they see these cells and nothing else: exact, by dense
+        linear algebra, for tables of moderate size.
+    tolerance
+        To which relative precision large blocks of linked leaves are worked out; what it leaves open counts as known.
+    """
+    from sfumato.kernels.noisy_sums import learned
+
+    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    omega = checked_noise(leaf_variance, table.cells.leaves)
+    if published is not None:
+        return _seen_cells(table, known, omega, published)
+    sums = sums_of(known, omega)
+    v = known.variance
+    q, gain, best = learned(sums, known.required > 0, DENSE, tolerance)
+    outsider = np.maximum(v * (1.0 - v * q), 0.0)
+    variance = np.maximum(outsider - gain, 0.0)
+    attacker = np.where(best >= 0, known.contributor[best], -1)
+    exact = int(np.diff(sums.block_start).max(initial=0)) <= DENSE
+    return PairAudit(known.contributor, variance, attacker, known.required, known.threshold, outsider, exact)
+
+
+def _seen_cells(table: Table, known: Knowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]) -> PairAudit:
+    """Audit what is learned from the published cells alone."""
+    published = np.asarray(published, bool)
+    if published.shape != (len(table),):
+        raise ParameterError(f"`published` must say yes or no for each of the {len(table):,} cells.")
+    if published.sum() > _MOST_CELLS or len(known) > _MOST_UNKNOWNS:
+        raise NotApplicable(
+            f"an audit of the published cells alone is for at most {_MOST_CELLS:,} cells and {_MOST_UNKNOWNS:,} contributors. "
+            "Leave `published` out: to audit the leaves is safe for every table."
+        )
+    r = table.cells.incidence[published]
+    noise = sparse.diags_array(omega) if isinstance(omega, np.ndarray) else omega
+    m, s = (r @ known.loading).toarray(), (r @ known.covariance(omega) @ r.T).toarray()
+    root = _root(s)
+    a = (root @ m) * known.variance  # B = a'a = V M'S⁺M V
+    c = np.diag(known.variance) - a.T @ a
+    del noise
+    outsider = np.maximum(np.diag(c).copy(), 0.0)
+    gain, best = np.zeros(len(known)), np.full(len(known), -1, np.int64)
+    for side in np.unique(known.side[known.side >= 0]):
+        own = np.flatnonzero(known.side == side)
+        inverse = np.linalg.pinv(c[np.ix_(own, own)], rcond=1e-12, hermitian=True)
+        here = np.einsum("ij,ik,kj->j", c[own], inverse, c[own])
+        better = (here > gain) & (known.side != side)
+        gain[better], best[better] = here[better], own[0]
+    attacker = np.where(best >= 0, known.contributor[best], -1)
+    return PairAudit(
+        known.contributor, np.maximum(outsider - gain, 0.0), attacker, known.required, known.threshold, outsider, True
+    )
+
+
+def _root(s: Numbers) -> Numbers:
+    """Return A with A'A the generalised inverse of s: cells that are sums of others add nothing."""
+    scale = np.sqrt(np.diag(s))
+    scale = np.where(scale > 0, 1.0 / np.where(scale > 0, scale, 1.0), 0.0)
+    values, vectors = np.linalg.eigh(s * scale[:, None] * scale)
+    kept = values > 1e-11 * max(float(values.max(initial=0.0)), 1e-300)
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T * scale)
+
+
+class Belief(NamedTuple):
+    """What an attacker holds of a number after publication: normal, with this mean and variance."""
+
+    mean: float
+    variance: float
+
+
+def posterior(
+    table: Table,
+    prior: Prior | Knowledge,
+    leaf_variance: Numbers | sparse.csr_array,
+    *,
+    attacker: int | None = None,
+    unknown: int | None = None,
+    cell: int | None = None,
+    leaf: int | None = None,
+    leaves: Numbers | None = None,
+) -> Belief:
+    """Return what one attacker knows after publication of one unknown, or of the true total of a cell or leaf.
+
+    Parameters
+    ----------
+    attacker
+        A contributor, by position, who knows his own and what others under the same control gave; None for an outsider.
+    unknown, cell, leaf
+        What he wants to know: one of the three. An unknown is a contributor, by position, unless contributions are unknowns.
+    leaves
+        The published values of the leaves, for the mean; NaN without them, or without prior means. What an attacker knows
+        is taken to be at its prior mean.
+    """
+    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    omega = checked_noise(leaf_variance, table.cells.leaves)
+    if sum(x is not None for x in (unknown, cell, leaf)) != 1:
+        raise ParameterError("say what the attacker wants to know: one of unknown, cell and leaf.")
+    own = np.zeros(0, np.int64) if attacker is None else _unknowns_of(known, attacker)
+    v = known.variance.copy()
+    v[own] = 0.0
+    weights = np.zeros(len(known))
+    if unknown is not None:
+        weights[unknown] = 1.0
+    elif cell is not None:
+        weights = np.asarray(known.loading.T @ table.cells.incidence[[cell]].toarray().ravel())
+    elif leaf is not None:
+        weights = known.loading[[leaf]].toarray().ravel()
+    a = known.loading @ (v * weights)
+    x = _solved(known.covariance(omega, own), a)
+    mean = float("nan")
+    if known.means is not None and leaves is not None:
+        mean = float(weights @ known.means + x @ (leaves - known.loading @ known.means))
+    return Belief(mean, max(float(weights @ (v * weights) - a @ x), 0.0))
+
+
+def _unknowns_of(known: Knowledge, contributor: int) -> Whole:
+    owners = known.owner[known.contributor == contributor]
+    return np.flatnonzero(np.isin(known.owner, owners))
+
+
+def _solved(s: sparse.csr_array, b: Numbers) -> Numbers:
+    """Return S⁺b, by the part of S that b reaches."""
+    from scipy.sparse.csgraph import connected_components
+
+    part = connected_components(s, directed=False)[1]
+    rows = np.flatnonzero(np.isin(part, part[b != 0]))
+    x = np.zeros(len(b))
+    small = s[rows][:, rows]
+    if len(rows) > 2_000:
+        x[rows] = conjugate_gradients(small, b[rows, None], 1e-13).ravel()
+    elif len(rows):
+        root = _root(small.toarray())
+        x[rows] = root.T @ (root @ b[rows])
+    return x

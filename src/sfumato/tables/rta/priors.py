@@ -1,0 +1,202 @@
+"""What attackers know before a table is published, and how well each contributor must stay protected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from sfumato.errors import DataError, NotApplicable, ParameterError, some
+from sfumato.tables.contributions import Contributions
+from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Unknowns = Literal["contributor", "contribution"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Who attacks, what each attacker knows beforehand, and how much of it must remain unknown.
+
+    Every contributor is an attacker who knows his own contribution exactly and those of the others to within the prior
+    variances; beside them stands an outsider who knows nobody's. Make one with `from_sizes` or `given`.
+
+    Examples
+    --------
+    >>> Prior.from_sizes(prior_cv=0.5, base_cv=0.25)
+    Prior(prior_cv=0.5, base_cv=0.25)
+    """
+
+    prior_cv: float | None = None
+    """ε: to within which share of its size a contribution is known before."""
+    base_cv: float | None = None
+    """η: to within which share of its size it may be known after, at best."""
+    sizes: Numbers | None = None
+    """Shape (contributors,); None for the sizes that the table has, or else the contributors' own values."""
+    variance: Numbers | None = None
+    """Prior variances, shape (contributors,), where they are given; infinite for somebody of whom nothing is known."""
+    base: Numbers | None = None
+    """Base variances w², shape (contributors,); 0 for a contribution that is not confidential."""
+    means: Numbers | None = None
+    """Prior means, shape (contributors,); only posterior means need them."""
+    threshold: float = 1.0
+    """r: the largest relative certainty w²/posterior variance that is allowed."""
+    unknowns: Unknowns = "contributor"
+    attackers: NDArray[np.bool_] | None = None
+    """Which contributors attack, shape (contributors,); None for all of them."""
+    controllers: NDArray[np.int64] | None = None
+    """Under whose control each contributor is, shape (contributors,): those with the same number attack together."""
+
+    @classmethod
+    def from_sizes(cls, prior_cv: float, base_cv: float, sizes: ArrayLike | None = None, **more: Any) -> Prior:
+        """Return priors by size: v = ε²s² and w² = η²s² (RTA paper, section 3.3).
+
+        Parameters
+        ----------
+        prior_cv, base_cv
+            ε and η: nobody may come to know another's contribution better than to the share η of its size, when he knew it
+            to the share ε before.
+        sizes
+            A public measure of every contributor's size. If not given, that of the table; if the table has none, the
+            contributors' own values are taken. Published variances may then disclose them: see `Knowledge.public`.
+        more
+            `threshold`, `unknowns`, `attackers`, `controllers`: see the fields. With ``unknowns="contribution"`` what a
+            contributor gave to each leaf is an unknown of its own, and nobody knows how its total divides among them.
+        """
+        for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
+            if isinstance(cv, bool) or not isinstance(cv, int | float) or not 0 <= cv < math.inf:
+                raise ParameterError(f"{name} must be a number of at least 0; got {cv}.")
+        return _checked(cls(float(prior_cv), float(base_cv), None if sizes is None else _list(sizes, "sizes"), **_arrays(more)))
+
+    @classmethod
+    def given(cls, variance: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, **more: Any) -> Prior:
+        """Return priors with given variances of what is known of each contributor's total, and base variances w².
+
+        Numbers are for all contributors alike. A contributor of known contribution has the variance 0, one of whom nothing
+        is known an infinite one; a contribution that is not confidential has the base variance 0.
+        """
+        v, w = _list(variance, "prior variances", infinite=True), _list(base, "base variances")
+        m = None if means is None else _list(means, "means", negative=True)
+        return _checked(cls(variance=v, base=w, means=m, **_arrays(more)))
+
+    def __repr__(self) -> str:
+        said = f"prior_cv={self.prior_cv:g}, base_cv={self.base_cv:g}" if self.prior_cv is not None and self.base_cv is not None else "given"
+        said += "" if self.threshold == 1 else f", threshold={self.threshold:g}"
+        return f"Prior({said}{'' if self.unknowns == 'contributor' else ', unknowns=contribution'})"
+
+    def with_(self, **changes: Any) -> Prior:
+        """Return a copy with some fields changed."""
+        return _checked(replace(self, **_arrays(changes)))
+
+    def of(self, table: Table) -> Knowledge:
+        """Return what the attackers of a table know: the unknowns, how they enter the leaves, and who knows which.
+
+        One unknown for each contributor, its total: `loading` then holds weight × share of the total in the leaf. Attackers
+        are taken to know the shares, which errs on the safe side: whoever does not know them learns less of the total. A
+        contributor with contributions of both signs stands for the sum of their absolute values.
+        """
+        given = table.contributions
+        if given is None:
+            raise NotApplicable(
+                "random adjustment needs to know who contributed what. Make the table from microdata (Table.of)."
+            )
+        n = len(given)
+        loading, public = _loadings(given), self.variance is not None
+        if self.variance is not None and self.base is not None:
+            v, w = _spread(self.variance, n, "prior variances"), _spread(self.base, n, "base variances")
+        else:
+            s, public = self._sizes(given)
+            v, w = (self.prior_cv or 0.0) ** 2 * s**2, (self.base_cv or 0.0) ** 2 * s**2
+        means = None if self.means is None else _spread(self.means, n, "means")
+        attacks = np.ones(n, bool) if self.attackers is None else _spread(self.attackers, n, "attackers")
+        owner = np.arange(n) if self.controllers is None else _spread(self.controllers, n, "controllers")
+        _, owner = np.unique(owner, return_inverse=True)
+        who = np.arange(n)
+        if self.unknowns == "contribution":
+            loading, share, who = _apart(loading, given)
+            part = share > 0  # no share of an infinite variance is none
+            v, w = np.multiply(v[who], share**2, out=np.zeros(len(share)), where=part), w[who] * share**2
+            owner, attacks = owner[who], attacks[who]
+            means = None if means is None else means[who] * share
+        if (w == 0).all():
+            raise ParameterError("no contributor has a base variance above 0: there is nothing to protect.")
+        return Knowledge(loading, v, w / self.threshold, means, owner.ravel().astype(np.int64), attacks, who, self.threshold, public)
+
+    def _sizes(self, given: Contributions) -> tuple[Numbers, bool]:
+        """Return the sizes, and whether they are public."""
+        if self.sizes is not None:
+            return _spread(self.sizes, len(given), "sizes"), True
+        if given.size is not None:
+            return given.size, True
+        return np.asarray(abs(given.own).sum(axis=0), np.float64).ravel(), False
+
+
+def _loadings(given: Contributions) -> sparse.csr_array:
+    """Return weight × share of the contributor's total, leaves × contributors, with an entry wherever there is a record."""
+    own, grossed = given.own, given.grossed
+    total = given.totals
+    absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()
+    # one sign throughout: the total itself; both signs: the sum of absolute values, so that no share is beyond 1
+    unit = np.where(absolute > np.abs(total) * (1 + 1e-12), absolute, total)
+    leaves = np.bincount(own.indices, minlength=len(given))
+    unit_of = unit[own.indices]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # nothing contributed: any share is as good as another, and equal ones are as safe as any
+        data = np.where(unit_of == 0, 1.0 / leaves[own.indices], grossed.data / unit_of)
+    return sparse.csr_array((data, own.indices.copy(), own.indptr.copy()), shape=own.shape)
+
+
+def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, NDArray[np.int64]]:
+    """Return loadings with one unknown per entry, the share of the contributor's total that each stands for, and its contributor."""
+    own = given.own
+    absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()[own.indices]
+    leaves = np.bincount(own.indices, minlength=len(given))[own.indices]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(absolute == 0, 1.0 / leaves, np.abs(own.data) / absolute)
+        weight = np.where(share == 0, 1.0, loading.data / share)
+    count = len(own.data)
+    apart = sparse.csr_array((weight, np.arange(count), own.indptr.copy()), shape=(own.shape[0], count))
+    return apart, share, own.indices.astype(np.int64)
+
+
+def _list(values: ArrayLike, name: str, infinite: bool = False, negative: bool = False) -> Numbers:
+    try:
+        made = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers, one for each contributor or one for all.") from None
+    allowed = np.isfinite(made) | ((made == np.inf) & infinite)
+    if made.ndim > 1 or not (allowed & ((made >= 0) | negative)).all():
+        words = "finite numbers" if negative else "numbers of at least 0" + ("" if infinite else ", not infinite")
+        raise ParameterError(f"{name} must be {words}, one for each contributor or one for all.")
+    return made
+
+
+def _spread(values: Any, n: int, name: str) -> Any:
+    if values.ndim == 0:
+        return np.full(n, values[()])
+    if values.shape != (n,):
+        raise DataError(f"there are {some(len(values), 'value')} for {name}, but the table has {some(n, 'contributor')}.")
+    return values
+
+
+def _arrays(more: dict[str, Any]) -> dict[str, Any]:
+    """Return further fields with lists made arrays."""
+    made = dict(more)
+    if made.get("attackers") is not None:
+        made["attackers"] = np.asarray(made["attackers"], bool)
+    if made.get("controllers") is not None:
+        made["controllers"] = np.asarray(made["controllers"]).astype(np.int64)
+    return made
+
+
+def _checked(prior: Prior) -> Prior:
+    if isinstance(prior.threshold, bool) or not 0 < prior.threshold < math.inf:
+        raise ParameterError(f"threshold must be a number above 0; got {prior.threshold}.")
+    if prior.unknowns not in ("contributor", "contribution"):
+        raise ParameterError(f"unknowns must be 'contributor' or 'contribution'; got '{prior.unknowns}'.")
+    return prior

@@ -1,0 +1,172 @@
+"""What is published of adjusted leaves: cells, their variances in one of four forms, and what was verified."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.contract import Guarantee
+from sfumato.contract.score import digits as words_of
+from sfumato.errors import NotApplicable, listing
+from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rta import bands
+from sfumato.tables.rta.digits import round_up, unit, values_of
+from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.leaf_noise import leaf_name
+from sfumato.tables.rta.posterior_audit import PairAudit
+from sfumato.tables.rta.record import Record
+from sfumato.tables.table import Table
+
+if TYPE_CHECKING:
+    from sfumato.tables.rta.rta import RTA
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_LOOSEST = 64.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjusted:
+    """Adjusted leaves, ready to be summed: confidential as long as the audit has not been looked at."""
+
+    units: Whole
+    """Each leaf in units of the last digit published, shape (leaves,)."""
+    decimals: int
+    covariance: sparse.csr_array
+    """Of the noise in the leaves, leaves × leaves."""
+    audit: PairAudit
+    raised: int = 0
+    """How many leaves were raised to zero."""
+
+
+def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> PublishedTable:
+    """Return the table of adjusted leaves; refused where its variances would disclose a contribution."""
+    cells, step = table.cells, unit(adjusted.decimals)
+    exact_sums = np.asarray(cells.incidence.astype(np.int64) @ adjusted.units, np.int64)
+    values = values_of(exact_sums, adjusted.decimals)
+    leaf_variance = np.maximum(adjusted.covariance.diagonal(), 0.0)
+    noise = np.maximum(
+        np.asarray((cells.incidence @ adjusted.covariance).multiply(cells.incidence).sum(axis=1)).ravel(), 0.0
+    )
+    noise[cells.sums((leaf_variance > 0).astype(np.float64)) == 0] = 0.0
+    off = np.abs(table.totals / step - np.rint(table.totals / step)) > 1e-6
+    rounding = cells.sums((off | (leaf_variance > 0)) * step**2 / 12)
+    told = noise + rounding
+    variance, quality = None, None
+    if how == "exact":
+        check_exact(table, known, leaf_variance)
+        variance = round_up(told)
+    elif how == "bands":
+        check_bands(rta, table, known, values, told, leaf_variance)
+        quality = bands.letters(values, told, rta.cutpoints)
+    elif how == "bounds":
+        most = bands.bounds(
+            values_of(adjusted.units, adjusted.decimals),
+            leaf_variance,
+            table,
+            bound_factor(known, table, leaf_variance),
+        )
+        quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
+    changed = noise > 0
+    slack = cells.sums(off * step / 2)
+    moved = np.abs(values - table.value) > 1e-9 * np.maximum(np.abs(table.value), step)
+    record = Record(
+        cells, table.totals, adjusted.units, adjusted.decimals, adjusted.covariance, table.variable, rta.period
+    )
+    return PublishedTable(
+        cells, values, np.where(changed | moved, Status.CHANGED, Status.SHOWN).astype(np.int8),
+        np.where(changed, -np.inf, values - slack), np.where(changed, np.inf, values + slack), variance, quality, leaf_variance,
+        table.variable, table.unit, adjusted.decimals, table, rta, _guarantees(rta, table, adjusted, how, step), record=record,
+    )  # fmt: skip
+
+
+def check_exact(table: Table, known: Knowledge, leaf_variance: Numbers) -> None:
+    """Refuse to publish variances from which contributions can be worked out."""
+    if known.public or not (leaf_variance > 0).any():
+        return
+    open_leaves = np.flatnonzero(bands.worked_out(table.cells) & (leaf_variance > 0))
+    where = listing([leaf_name(table, int(leaf)) for leaf in open_leaves], 3) if len(open_leaves) else "the margins"
+    raise NotApplicable(
+        "exact variances would disclose contributions: they come from the contributors' own values, and whoever reads one works "
+        f"out the largest contribution, as in {where}. Give the table a public size measure (size=...), or publish "
+        "variances='bounds' or 'none'."
+    )
+
+
+def check_bands(
+    rta: RTA, table: Table, known: Knowledge, values: Numbers, told: Numbers, leaf_variance: Numbers
+) -> None:
+    """Refuse quality bands that say too precisely how large the noise is, where that comes from the values themselves."""
+    if known.public:
+        return
+    least, most = bands.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
+    base_cv = rta.base_cv / math.sqrt(known.threshold) / bands.KEPT
+    kept = bands.sd_kept(known.loading, known.variance, known.required, base_cv, leaf_variance, least, most)
+    bad = np.flatnonzero(kept < bands.KEPT)
+    if len(bad):
+        named = listing([leaf_name(table, int(leaf)) for leaf in bad[np.argsort(kept[bad])]], 3)
+        raise NotApplicable(
+            f"quality bands with these cutpoints would say too much of contributions in {named}: the variances come from the "
+            "contributors' own values. Give the table a public size measure (size=...), take fewer cutpoints, or publish "
+            "variances='bounds' or 'none'."
+        )
+
+
+def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> float:
+    """Return c such that no leaf has a larger variance than c times its squared total (plus 1 for whole numbers).
+
+    k = vw²/((v - w²)d²) is the same for everybody if variances come from values; it is doubled until it holds for all leaves.
+    """
+    given = table.contributions
+    own = np.abs(given.totals)[known.contributor] if given is not None else np.zeros(len(known))
+    good = (known.required > 0) & (own > 0) & (known.variance > known.required)
+    v, w = known.variance[good], known.required[good]
+    noisy = leaf_variance > 0
+    if not noisy.any() or not good.any():
+        return 0.0
+    k = float(np.median(v * w / (v - w) / own[good] ** 2))
+    with np.errstate(divide="ignore"):
+        over = float((np.maximum(leaf_variance - table.integer, 0.0)[noisy] / (k * table.totals[noisy] ** 2)).max())
+    factor = 2.0 ** math.ceil(math.log2(over)) if 1 + 1e-3 < over < math.inf else 1.0
+    if over > _LOOSEST:
+        raise NotApplicable(
+            "no bound on the variances can be read off the published values: some contributions cancel in their cells. Publish "
+            "variances='none', or give the table a public size measure (size=...)."
+        )
+    return k * factor * (1 + 1e-3)
+
+
+def _guarantees(rta: RTA, table: Table, adjusted: Adjusted, how: str, step: float) -> tuple[Guarantee, ...]:
+    audit = adjusted.audit
+    who = "nobody outside" if rta.attackers == "outsider" else "no contributor, and nobody outside,"
+    said = [
+        Guarantee(
+            rta.name,
+            f"{who} comes to know a contribution better than is allowed: a relative certainty of at most {rta.threshold:g}, for "
+            "normal priors",
+            f"all pairs of attacker and contributor over {len(table):,} cells jointly: {audit.risk:.6g} at most",
+        ),
+        Guarantee(
+            rta.name, "all cells add up to the last digit published",
+            f"every cell is the sum of its leaves in whole units of {words_of(step, 6)}",
+        ),
+        Guarantee(
+            rta.name, "rounding" + (", and raising to zero," if table.nonnegative else "") + " lowers no protection",
+            "by construction: both look at adjusted values alone, so that the law of total variance applies",
+        ),
+    ]  # fmt: skip
+    ways = {
+        "exact": ("variances are published exactly, rounded up", "they come from public sizes, or no leaf has noise"),
+        "bands": ("variances are published as quality bands", "what a band says of any contribution was checked"),
+        "bounds": (
+            "quality bands come from bounds on the variances",
+            "by construction: a function of published values alone",
+        ),
+        "none": ("variances are not published", "by construction"),
+    }
+    return (*said, Guarantee(rta.name, *ways[how]))

@@ -1,0 +1,229 @@
+"""Random tabular adjustment of whole tables: noise in the leaves, so that everything published adds up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.contract import Draws, param
+from sfumato.errors import DataError, NotApplicable, ParameterError, listing
+from sfumato.tables.protection import Protection
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.rta import bands
+from sfumato.tables.rta.digits import (
+    for_whole_numbers,
+    not_below_zero,
+    published_decimals,
+    round_up,
+    rounded,
+    rounded_to,
+)
+from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
+from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.later import divide
+from sfumato.tables.rta.leaf_noise import leaf_name, leaf_noise
+from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.publication import Adjusted, publish
+from sfumato.tables.rta.record import Record
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+
+
+class RTA(Protection):
+    """Random tabular adjustment: just as much normal noise as protects every contributor against every other.
+
+    Noise is added to the leaves of the table, the atoms of all its cells and linked tables, so that every cell is the sum of
+    its parts to the last digit. Each leaf gets the least variance under which nobody, knowing his own contribution and those of
+    the others to within `prior_cv`, comes to know another's better than to within `base_cv` of its size (RTA paper, section 3,
+    for one cell). The result is audited: every pair of attacker and contributor, over all cells at once.
+
+    Noise is a function of the secret seed, the leaf's labels, the variable and the period: keep the seed, and use it for all
+    tables of the same data. Tables that come later start from `PublishedTable.record` (`protect_later`).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sfumato import Microdata
+    >>> firms = pd.DataFrame({"region": ["N", "N", "S", "S"], "staff": [40, 30, 15, 10], "turnover": [35.0, 50.0, 12.0, 9.0]})
+    >>> table = Table.of(Microdata(firms), "region", "turnover", size="staff")
+    >>> published = RTA(prior_cv=0.5, base_cv=0.25).protect(table, Draws(1))
+    >>> published.variance.tolist()
+    [152.3, 133.4, 18.84]
+    """
+
+    prior_cv: float = param(
+        0.5, doc="to within which share of its size attackers know a contribution beforehand (ε)", low=0, above=True
+    )
+    base_cv: float = param(
+        0.15, doc="to within which share of its size anybody may know it afterwards, at best (η)", low=0, above=True,
+        usual=(0.05, 0.4),
+    )  # fmt: skip
+    threshold: float = param(1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
+    sizes: str | None = param(
+        None,
+        doc="what the sizes are: 'size', a public measure in the table, or the contributors' own 'values'; the first if there is one",
+        choices=("size", "values"),
+    )
+    attackers: str = param(
+        "contributors", doc="who attacks: 'contributors', who know their own, or an 'outsider' alone",
+        choices=("contributors", "outsider"),
+    )  # fmt: skip
+    variances: str | None = param(
+        None,
+        doc="how variances are published: 'exact', as quality 'bands', as bands of 'bounds' from published values, or 'none'; "
+        "exact where they come from public sizes, otherwise bounds",
+        choices=("exact", "bands", "bounds", "none"),
+    )
+    cutpoints: tuple[float, ...] = param(
+        bands.CUTPOINTS, doc="coefficients of variation that separate quality bands, rising"
+    )
+    decimals: int | None = param(
+        None,
+        doc="digits after the point that are published; as the table has them if not given",
+        low=-12,
+        high=12,
+        integer=True,
+    )
+    period: str = param("", doc="the period of the data: another period has other noise")
+
+    def validate(self) -> None:
+        """Check that there is something to solve."""
+        points = self.cutpoints
+        if not all(isinstance(c, int | float) and 0 < c < math.inf for c in points) or list(points) != sorted(
+            set(points)
+        ):
+            raise ParameterError(f"cutpoints of {self.name} must be rising numbers above 0, such as 0.05, 0.1, 0.25.")
+        if len(points) > 25:
+            raise ParameterError(f"cutpoints of {self.name}: at most 25, since bands have letters.")
+        if not isinstance(self.period, str):
+            raise ParameterError(f"period of {self.name} must be a text, such as '2024'.")
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
+
+    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+        """Return the adjusted table with its variances, audited; refused where nothing can protect a contributor."""
+        return self.protect_with(table, self.prior(table), draws)
+
+    def protect_with(self, table: Table, prior: Prior, draws: Draws) -> PublishedTable:
+        """Protect a table under priors of your own (see `Prior.given`) in place of coefficients of variation."""
+        known = self._known(table, prior)
+        how = self._how(known)
+        variance = round_up(leaf_noise(table, known).variance)
+        audit = _held(audit_pairs(table, known, variance), table, known)
+        ids = leaf_ids(table.cells)
+        values = table.totals + brownian(variance, ids, leaf_draws(draws, table.variable, self.period))
+        decimals = published_decimals(table, self.decimals)
+        if table.nonnegative:
+            values = not_below_zero(values, variance)
+        adjusted = Adjusted(rounded(values, decimals), decimals, sparse.csr_array(sparse.diags_array(variance)), audit)
+        return publish(self, table, known, adjusted, how)
+
+    def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
+        """Protect a table of data of which another one is published already; `record` says what.
+
+        The table must hold the published cells too (ask for both in one formula). They keep their values; all others are
+        drawn given these, and the audit is that of both publications together. Refused where the first leaves no room.
+        """
+        if (record.variable, record.period) != (table.variable, self.period):
+            raise ParameterError(
+                "the record is of another variable or period: its noise has nothing to do with this table."
+            )
+        decimals = published_decimals(table, record.decimals if self.decimals is None else self.decimals)
+        if decimals < record.decimals:
+            raise ParameterError(
+                f"cells are published with {record.decimals} digits after the point already; a later table needs as many."
+            )
+        known = self._known(table, self.prior(table) if prior is None else prior)
+        how = self._how(known)
+
+        def exposed(covariance: sparse.csr_array) -> NDArray[np.bool_]:
+            failing = audit_pairs(table, known, covariance).failing
+            at = np.zeros(table.cells.leaves, bool)
+            at[known.by_unknown[:, failing].indices] = True
+            return at
+
+        needed = round_up(leaf_noise(table, known).variance)
+        division = divide(record, table, needed, known.spread, exposed)
+        values = table.totals + division.draw(table, draws, self.period)
+        units = np.zeros(len(values), np.int64)
+        loose = ~division.inside
+        if table.nonnegative:
+            values[loose] = not_below_zero(values[loose], division.variance[loose])
+            values[division.inside] = _apart(
+                values[division.inside], division.variance[division.inside], division.group[division.inside]
+            )
+        units[loose] = rounded(values[loose], decimals)
+        sums = record.units * 10 ** (decimals - record.decimals)
+        units[division.inside] = rounded_to(values[division.inside], decimals, division.group[division.inside], sums)
+        covariance = division.covariance()
+        audit = _held(audit_pairs(table, known, covariance), table, known)
+        return publish(self, table, known, Adjusted(units, decimals, covariance, audit), how)
+
+    def prior(self, table: Table) -> Prior:
+        """Return what attackers are taken to know."""
+        given = table.contributions
+        sizes = None
+        if given is not None:
+            if self.sizes == "size" and given.size is None:
+                raise DataError(
+                    "the table has no size measure. Name its column when the table is made (size=...), or take sizes='values'."
+                )
+            if self.sizes == "values" and given.size is not None:
+                sizes = np.asarray(abs(given.own).sum(axis=0), np.float64).ravel()
+        nobody = None if given is None or self.attackers == "contributors" else np.zeros(len(given), bool)
+        return Prior.from_sizes(self.prior_cv, self.base_cv, sizes, threshold=self.threshold, attackers=nobody)
+
+    def _known(self, table: Table, prior: Prior) -> Knowledge:
+        known = prior.of(table)
+        public = known.public and self.sizes != "values" and not _are_values(known, table)
+        required = known.required
+        if self.variances == "bands" and not public:
+            required = required / bands.KEPT**2  # what reading a band may cost is given back beforehand
+        if table.integer and prior.unknowns == "contributor":
+            # where the prior leaves little doubt between neighbouring whole numbers, noise cannot make it more
+            raised = for_whole_numbers(required, 1.0)
+            required = np.where(2 * raised <= known.variance, raised, required)
+        return replace(known, required=required, public=public)
+
+    def _how(self, known: Knowledge) -> str:
+        return self.variances or ("exact" if known.public else "bounds")
+
+
+def _are_values(known: Knowledge, table: Table) -> bool:
+    """Whether prior variances are those of the contributors' own values, whatever column they were read from."""
+    given = table.contributions
+    if given is None:
+        return False
+    own = np.abs(given.totals)[known.contributor]
+    some = (own > 0) & (known.required > 0)
+    ratio = np.sqrt(known.variance[some]) / own[some]
+    return bool(some.sum() > 2 and ratio.max() <= ratio.min() * (1 + 1e-6))
+
+
+def _apart(values: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
+    """Return values not below zero, each group with its own sum."""
+    found = values.copy()
+    for g in np.unique(group[values < 0]):
+        members = np.flatnonzero(group == g)
+        found[members] = not_below_zero(values[members], variance[members])
+    return found
+
+
+def _held(audit: PairAudit, table: Table, known: Knowledge) -> PairAudit:
+    """Return the audit; refused if it failed, which rounding variances up should have prevented."""
+    if audit.holds:
+        return audit
+    leaves = known.by_unknown[:, audit.failing[:20]].indices
+    named = listing([leaf_name(table, int(leaf)) for leaf in dict.fromkeys(leaves.tolist())], 3)
+    raise NotApplicable(
+        f"the audit found that somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "
+        f"where {audit.threshold:g} is allowed. Take a smaller base_cv, or make the table coarser there."
+    )

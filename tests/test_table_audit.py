@@ -1,0 +1,371 @@
+"""Audits of published tables against attackers by brute force: enumeration, exact elimination, and SciPy's linear programs."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linprog
+
+from sfumato import Microdata
+from sfumato.datasets import business
+from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.tables import PublishedTable, Status, Table
+from sfumato.tables.audit import Audit, audit
+from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.rule import Sensitivity, SensitivityRule
+
+FORMULAS = ("a * b", "a * b + c * b", "a * b * c - a:b:c", "a * b * c")
+
+
+def random_table(seed: int, formula: str, whole: bool = True, most: int = 9) -> Table:
+    g = np.random.default_rng(seed)
+    n = 24
+    frame = pd.DataFrame({
+        "a": g.choice(["a1", "a2", "a3"], n), "b": g.choice(["b1", "b2", "b3"], n), "c": g.choice(["c1", "c2"], n),
+        "v": g.integers(0, most, n).astype(float) if whole else np.round(g.lognormal(2, 1, n), 2),
+    })  # fmt: skip
+    return Table.of(Microdata(frame), formula, "v")
+
+
+def hide(table: Table, hidden: np.ndarray, bounds: tuple[float, float] = (0.0, np.inf)) -> PublishedTable:
+    shown = PublishedTable.shown(table)
+    return shown.with_(
+        values=np.where(hidden, np.nan, shown.values),
+        status=np.where(hidden, Status.PRIMARY, Status.SHOWN).astype(np.int8),
+        low=np.where(hidden, bounds[0], shown.low),
+        high=np.where(hidden, bounds[1], shown.high),
+    )
+
+
+def some_hidden(table: Table, seed: int, share: float = 0.35) -> np.ndarray:
+    return np.random.default_rng(seed + 1000).random(len(table)) < share
+
+
+def dense_interval(published: PublishedTable, cell: int) -> tuple[float, float]:
+    """The attacker by SciPy, on dense matrices."""
+    rows = published.cells.incidence.toarray()
+    upper, lower = np.isfinite(published.high), np.isfinite(published.low)
+    a = np.vstack([rows[upper], -rows[lower]])
+    b = np.concatenate([published.high[upper], -published.low[lower]])
+    ends = []
+    for sign in (1, -1):
+        found = linprog(sign * rows[cell], A_ub=a, b_ub=b, bounds=(0, None), method="highs")
+        ends.append(sign * found.fun if found.status == 0 else -sign * np.inf)
+    return ends[0], ends[1]
+
+
+def spanned(rows: list[list[int]], target: list[int]) -> bool:
+    """Whether the target is a combination of the rows, by elimination with fractions."""
+    basis: list[list[Fraction]] = []
+    for row in [*rows, target]:
+        left = [Fraction(x) for x in row]
+        for b in basis:
+            pivot = next(i for i, x in enumerate(b) if x)
+            left = [x - left[pivot] / b[pivot] * y for x, y in zip(left, b, strict=True)]
+        if any(left):
+            if row is target:
+                return False
+            basis.append(left)
+    return True
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("seed", range(4))
+def test_intervals_and_disclosed_cells_are_those_of_an_attacker_by_scipy(formula: str, seed: int) -> None:
+    table = random_table(seed, formula, whole=False)
+    published = hide(table, some_hidden(table, seed))
+    found = audit(published, insiders="none")
+    for cell in np.flatnonzero(published.suppressed):
+        low, high = dense_interval(published, cell)
+        assert found.low[cell] == pytest.approx(low, abs=1e-5)
+        assert found.high[cell] == pytest.approx(high, abs=1e-5)
+        assert found.exact[cell] == (high - low < 1e-5)
+        assert found.near[cell] == (1e-5 <= high - low <= 0.1 * table.value[cell])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_numbers_give_the_cells_that_enumeration_of_all_tables_gives(seed: int) -> None:
+    g = np.random.default_rng(seed)
+    counts = g.integers(0, 4, (2, 3))
+    rows = [
+        {"a": f"a{i}", "b": f"b{j}"} for i in range(2) for j in range(3) for _ in range(counts[i, j])
+    ]
+    table = Table.of(Microdata(pd.DataFrame([*rows, {"a": "a0", "b": "b0"}])), "a * b", empty=True)
+    published = hide(table, g.random(len(table)) < 0.45)
+    found = audit(published, insiders="none")
+    hidden = published.suppressed
+    leaves = np.array(list(itertools.product(range(int(table.value.max()) + 1), repeat=table.cells.leaves)))
+    possible = leaves @ table.cells.incidence.toarray().T
+    possible = possible[(possible[:, ~hidden] == table.value[~hidden]).all(axis=1)]
+    assert len(possible)
+    unbounded = np.isinf(found.high)
+    assert (found.exact[hidden & ~unbounded] == (np.ptp(possible, axis=0) == 0)[hidden & ~unbounded]).all()
+    assert found.low[hidden & ~unbounded] == pytest.approx(possible.min(axis=0)[hidden & ~unbounded])
+    assert found.high[hidden & ~unbounded] == pytest.approx(possible.max(axis=0)[hidden & ~unbounded])
+    assert not found.exact[unbounded].any()
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("seed", range(4))
+def test_every_exact_disclosure_comes_with_an_equation_that_holds_for_any_leaves(formula: str, seed: int) -> None:
+    table = random_table(seed, formula, whole=False)
+    published = hide(table, some_hidden(table, seed, 0.25))
+    found = audit(published, insiders="none")
+    rows = table.cells.incidence.toarray().astype(int)
+    shown = np.flatnonzero(~published.suppressed)
+    by_equation = 0
+    for cell in np.flatnonzero(found.exact):
+        proof = found.explain(int(cell))
+        if not spanned([rows[i].tolist() for i in shown], rows[cell].tolist()):
+            assert [p.sign for p in proof] == ["≥", "≤"]
+            continue
+        (equation,) = proof
+        by_equation += 1
+        assert equation.sign == "="
+        assert set(equation.coefficients) <= set(shown.tolist())
+        total = sum((times * rows[i] for i, times in equation.coefficients.items()), np.zeros(rows.shape[1]))
+        assert (total == rows[cell]).all()  # so it holds whatever the leaves are
+        assert equation.bound == pytest.approx(table.value[cell], abs=1e-9 * table.value.max())
+        assert equation.words.startswith(f"[{table.cells.name(int(cell))}] = ")
+    assert by_equation == sum(
+        spanned([rows[i].tolist() for i in shown], rows[c].tolist()) for c in np.flatnonzero(published.suppressed)
+    )
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_bounds_are_proved_by_combinations_that_arithmetic_confirms(seed: int) -> None:
+    table = random_table(seed, "a * b", whole=False)
+    published = hide(table, some_hidden(table, seed, 0.5))
+    found = audit(published, insiders="none")
+    known = Knowledge.of(published)
+    g = np.random.default_rng(seed)
+    proved = 0
+    for cell in np.flatnonzero(published.suppressed & ~found.exact):
+        for proof in found.explain(int(cell)):
+            end = found.low[cell] if proof.sign == "≥" else found.high[cell]
+            assert proof.follows(known) == pytest.approx(end, abs=1e-5)
+            # the inequality between cells holds for all leaves that are not negative, not only for the true ones
+            for leaves in g.exponential(10.0, (20, table.cells.leaves)):
+                values = table.cells.sums(leaves)
+                side = sum(float(t) * values[i] for i, t in proof.coefficients.items())
+                assert values[cell] >= side - 1e-9 if proof.sign == "≥" else values[cell] <= side + 1e-9
+            proved += 1
+    assert proved
+
+
+def firms() -> Table:
+    """Three regions, three sectors, one figure each."""
+    values = {"N": (20, 50, 10), "M": (8, 19, 22), "S": (17, 32, 12)}
+    rows = [(r, s, v) for r, vs in values.items() for s, v in zip("xyz", vs, strict=True)]
+    return Table.of(Microdata(pd.DataFrame(rows, columns=["region", "sector", "v"])), "region * sector", "v")
+
+
+def test_a_textbook_pattern_has_the_textbook_intervals() -> None:
+    """A pattern of four cells in two rows and columns: each is off by at most the smallest step either way."""
+    table = firms()
+    hidden = np.zeros(len(table), bool)
+    for r, s in (("N", "x"), ("N", "z"), ("S", "x"), ("S", "z")):
+        hidden[table.cells.find(region=r, sector=s)] = True
+    found = audit(hide(table, hidden), insiders="none")
+    # N,x = 20 + t, N,z = 10 - t, S,x = 17 - t, S,z = 12 + t, all at least 0: t from -12 to 10
+    cell = table.cells.find(region="N", sector="x")
+    assert (found.low[cell], found.high[cell]) == (pytest.approx(8), pytest.approx(30))
+    assert found.safe
+    assert found.counts["protected"] == 4
+
+
+def close_the_rows(table: Table, primary: np.ndarray) -> np.ndarray:
+    """The naive way: in every row and column with one suppression, suppress the smallest other cell; once."""
+    hidden = primary.copy()
+    labels = table.cells.labels
+    inner = (labels != "Total").all(axis=1)
+    for dimension in (0, 1):
+        for label in dict.fromkeys(labels[inner, dimension]):
+            line = np.flatnonzero(inner & (labels[:, dimension] == label))
+            if hidden[line].sum() == 1 and len(line) > 1:
+                others = line[~hidden[line]]
+                hidden[others[np.argmin(table.value[others])]] = True
+    return hidden
+
+
+def test_closing_rows_and_columns_once_is_broken_and_the_audit_says_where_and_how() -> None:
+    broken = 0
+    for seed in range(8):
+        data = business(400, regions=8, sectors=8, hierarchies=False, seed=seed)
+        table = Table.of(data, "region * sector", "turnover")
+        primary = (table.largest(1).contributors == 1) & (table.cells.sizes == 1)
+        published = hide(table, close_the_rows(table, primary))
+        found = audit(published.with_(status=np.where(primary, 1, np.where(published.suppressed, 2, 0)).astype(np.int8)))
+        broken += found.counts["exactly disclosed"]
+        for proof in found.certificates:
+            value = sum(float(t) * table.value[i] for i, t in proof.coefficients.items())
+            if proof.sign == "=":
+                assert value == pytest.approx(table.value[proof.cell])
+    assert broken > 0
+
+
+def test_a_priori_bounds_and_what_a_reader_knows_besides_narrow_the_intervals() -> None:
+    table = firms()
+    hidden = np.zeros(len(table), bool)
+    square = [table.cells.find(region=r, sector=s) for r in "NS" for s in "xz"]
+    hidden[square] = True
+    shown = PublishedTable.shown(table)
+    loose = hide(table, hidden)
+    half = loose.with_(low=np.where(hidden, 0.5 * shown.low, shown.low), high=np.where(hidden, 1.5 * shown.high, shown.high))
+    found = audit(half, insiders="none")
+    # t is at most 5 (N,z up from 10 - 5), and at least -5 (N,z at most 15): see the textbook pattern
+    assert found.low[square[0]] == pytest.approx(15)
+    assert found.high[square[0]] == pytest.approx(25)
+    told = audit(loose, known={square[3]: (11.0, 13.0)}, insiders="none")
+    assert told.high[square[0]] - told.low[square[0]] == pytest.approx(2)
+    assert told.near[square[0]]
+    exact = audit(loose, known={square[3]: 12.0}, insiders="none")
+    assert exact.exact[square[:3]].all()
+    assert not exact.examined[square[3]]
+    with pytest.raises(ParameterError, match="there is no cell 99"):
+        audit(loose, known={99: 1.0})
+
+
+def test_rounded_tables_disclose_where_the_intervals_close() -> None:
+    """Counts rounded to base 3: a total of 0 ± 2 with three cells that are 2 at least cannot be."""
+    frame = pd.DataFrame({"a": ["p", "q", "Total"], "v": [3, 3, 9]})
+    table = PublishedTable.from_frame(frame, ["a"], "v", within=2)
+    found = audit(table, integer=True)
+    # p and q are 1..5, the total 7..11: p is at least 2 and the total at most 10
+    assert found.low.tolist() == [2, 2, 7]
+    assert found.high.tolist() == [5, 5, 10]
+    assert found.safe
+    tight = PublishedTable.from_frame(frame.assign(v=[3, 3, 12]), ["a"], "v", within=2)
+    found = audit(tight, integer=True)
+    assert found.exact.all()
+    assert found.low.tolist() == [5, 5, 10]
+    assert "rounded" not in str(found)
+
+
+class Fixed(SensitivityRule):
+    """Every finest cell is unsafe, and must be uncertain by half its value."""
+
+    def assess(self, table: Table) -> Sensitivity:
+        unsafe = table.cells.sizes == 1
+        return Sensitivity.of(unsafe, 0.5 * table.value, 0.5 * table.value, "made for a test")
+
+    def label(self) -> str:
+        return "half of the value"
+
+
+def test_with_rules_an_interval_must_reach_as_far_as_their_levels_and_nothing_unsafe_may_be_shown() -> None:
+    table = firms()
+    hidden = np.zeros(len(table), bool)
+    square = [table.cells.find(region=r, sector=s) for r in "NS" for s in "xz"]
+    hidden[square] = True
+    found = audit(hide(table, hidden), rules=Fixed(), insiders="none")
+    # t from -12 to 10: N,x 20 and S,x 17 reach 10 and 8.5 both ways; N,z 10 and S,z 12 too
+    assert not found.near.any()
+    shown = table.cells.find(region="M", sector="y")
+    assert found.exact[shown]
+    assert found.counts["exactly disclosed"] == 5
+    assert "it is shown, although a rule calls it unsafe" in str(found)
+    narrow = hide(table, hidden).with_(high=np.where(hidden, 1.4 * table.value, table.value))
+    assert set(np.flatnonzero(audit(narrow, rules=[Fixed()], insiders="none").near)) == set(square)
+    custodian = found.frame(custodian=True)
+    assert custodian.required_upper[square[0]] == pytest.approx(10)
+    assert "value" not in found.frame()
+
+
+def test_who_is_alone_in_a_cell_works_out_others_exactly_when_linear_programs_say_so() -> None:
+    checked = 0
+    for seed in range(6):
+        g = np.random.default_rng(seed)
+        n = 14
+        frame = pd.DataFrame({
+            "a": g.choice(list("pqr"), n), "b": g.choice(list("xyz"), n), "who": g.integers(0, 9, n), "v": g.integers(1, 50, n),
+        })  # fmt: skip
+        table = Table.of(Microdata(frame), "a * b", "v", contributor="who")
+        published = hide(table, (table.cells.sizes == 1) & (g.random(len(table)) < 0.8))
+        found = audit(published, nonnegative=False)
+        assert table.contributions is not None
+        own = table.contributions.own.toarray()
+        leaf_cells = table.cells.of_leaf
+        rows = table.cells.incidence.toarray()
+        expected = set()
+        for who in range(own.shape[1]):
+            alone = [i for i in range(own.shape[0]) if (table.contributions.own[[i]].indices == who).all()]
+            alone = [i for i in alone if published.suppressed[leaf_cells[i]]]
+            if not alone:
+                continue
+            known = [*rows[~published.suppressed].astype(int).tolist(), *np.eye(own.shape[0], dtype=int)[alone].tolist()]
+            for cell in np.flatnonzero(published.suppressed & ~found.exact):
+                everybody = set(np.flatnonzero((rows[cell][:, None] * own).sum(axis=0)))
+                if everybody != {who} and spanned(known, rows[cell].astype(int).tolist()):
+                    expected.add((who, int(cell)))
+        assert {(i.contributor, i.cell) for i in found.insiders} == expected
+        checked += len(expected)
+    assert checked
+
+
+def test_any_contributor_by_bounds_finds_at_least_what_equations_find() -> None:
+    frame = pd.DataFrame({
+        "a": ["p", "p", "q", "q", "q"], "b": ["x", "y", "x", "y", "y"], "who": [1, 2, 3, 4, 5], "v": [10.0, 20, 30, 39, 1],
+    })  # fmt: skip
+    table = Table.of(Microdata(frame), "a * b", "v", contributor="who")
+    published = hide(table, table.cells.sizes == 1)
+    equations = audit(published)
+    # everybody who is alone in one of the four knows all four: they differ by one number
+    assert {i.cell for i in equations.insiders} == set(np.flatnonzero(published.suppressed))
+    assert not equations.safe
+    bounds = audit(published, insiders="bounds")
+    pairs = {(i.contributor, i.cell) for i in bounds.insiders}
+    assert {(i.contributor, i.cell) for i in equations.insiders} <= pairs
+    assert "whoever is alone in [a p, b x]" in str(equations)
+    assert audit(published, insiders="none").safe
+
+
+def test_a_table_that_cannot_be_true_is_told_with_the_cells_to_look_at() -> None:
+    frame = pd.DataFrame({"a": ["p", "q", "r", "Total"], "v": [3, "x", 4, 5]})
+    with pytest.raises(DataError, match=r"cannot all be right: \[a p\], \[a r\], \[the grand total\]"):
+        audit(PublishedTable.from_frame(frame, ["a"], "v"))
+    assert audit(PublishedTable.from_frame(frame, ["a"], "v", within=1)).counts["not shown"] == 4
+
+
+def test_wrong_parameters_and_questions_that_need_the_original_are_refused() -> None:
+    published = hide(firms(), firms().cells.sizes == 1)
+    with pytest.raises(ParameterError, match="tolerance"):
+        audit(published, tolerance=-1)
+    with pytest.raises(ParameterError, match="insiders must be"):
+        audit(published, insiders="all")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="cells must be positions"):
+        audit(published, cells=[1000])
+    with pytest.raises(NotApplicable, match="a sensitivity rule needs the table"):
+        audit(published.with_(original=None), rules=Fixed())
+    with pytest.raises(NotApplicable, match="custodian's frame needs the table"):
+        audit(published.with_(original=None)).frame(custodian=True)
+
+
+def test_the_page_the_section_and_the_frame_hold_no_true_value() -> None:
+    table = firms()
+    table = table.with_(totals=table.totals + 1234567)
+    hidden = np.zeros(len(table), bool)
+    hidden[table.cells.find(region="N", sector="x")] = True
+    found = audit(hide(table, hidden))
+    assert not found.safe
+    assert found.worst == table.cells.find(region="N", sector="x")
+    section = found.section()
+    text = str(found) + str(section.sentences) + "".join(str(t) for t in section.content) + str(found.to_dict())
+    assert "12345" not in text
+    assert section.sentences[0] == "Not safe: 1 cell is exactly disclosed."
+    assert found.to_dict()["disclosed"][0]["region"] == "N"
+    assert repr(found) == "Audit(Not safe: 1 cell is exactly disclosed.)"
+    assert (found.frame().verdict == "exactly disclosed").sum() == 1
+    assert isinstance(found, Audit)
+
+
+def test_only_the_cells_asked_for_are_looked_at() -> None:
+    table = firms()
+    published = hide(table, table.cells.sizes == 1)
+    found = audit(published, cells=[table.cells.find(region="N", sector="x")], insiders="none")
+    assert found.examined.sum() == 1
+    assert (found.verdicts == "not examined").sum() == 8
