@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,6 +109,6 @@ def test_the_same_seed_gives_the_same_file_and_the_schema_survives_toml() -> Non
 
 
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"regions": 0}, {"sectors": 0}])
-def test_a_survey_of_nothing_is_refused(wrong: dict[str, int]) -> None:
+def test_a_survey_of_nothing_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match="at least one enterprise"):
         business(**wrong)

@@ -20,6 +20,7 @@ from sfumato.cli.report import report
 from sfumato.cli.risk import risk
 from sfumato.cli.schema import schema
 from sfumato.cli.search import search_
+from sfumato.cli.table import table
 from sfumato.cli.utility import utility
 from sfumato.version import VERSION
 
@@ -35,7 +36,7 @@ app = typer.Typer(
 )
 _PANELS = (
     ("Start here", (("demo", demo), ("schema", schema))),
-    ("Protect", (("mask", mask),)),
+    ("Protect", (("mask", mask), ("table", table))),
     (
         "Measure and decide",
         (("risk", risk), ("utility", utility), ("map", map_), ("search", search_), ("report", report)),

@@ -74,6 +74,30 @@ def show_masks(screen: Screen, name: str | None) -> None:
     screen.say("The parameters of one, such as mdav: sfumato mask --list --mask mdav")
 
 
+def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
+    """Print every protection of tables and every sensitivity rule in a line, or one with its parameters."""
+    from sfumato.contract import find, registered
+
+    if method is not None or rule is not None:
+        family, name = ("protection", method) if method is not None else ("rule", rule)
+        show(screen, {str(name): find(family, str(name))}, f"{family}s")
+        return
+    known = {family: registered(family) for family in ("protection", "rule")}
+    if screen.as_json:
+        described = {
+            f"{family}s": [_described(n, cls) for n, cls in sorted(classes.items())] for family, classes in known.items()
+        }
+        screen.answer(described)
+        return
+    width = max(len(n) for classes in known.values() for n in classes)
+    for heading, family in (("Methods", "protection"), ("Rules: which cells are unsafe", "rule")):
+        screen.say(heading, strong=True)
+        for n, cls in sorted(known[family].items()):
+            screen.say(f"  {n:<{width}}  {_summary(cls)}")
+        screen.say()
+    screen.say("The parameters of one: sfumato table --list --method rta, or --rule p_percent")
+
+
 KINDS = {
     "Records": "remove_identifiers sample stratified_sample weighted_sample suppress_records suppress_extremes "
     "suppress_small_areas add_simulated_records random_order pseudonyms",

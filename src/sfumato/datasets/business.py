@@ -39,7 +39,7 @@ def business(
 
     The survey takes all medium and large enterprises (weight 1) and a sample of the small ones, by stratum (size class and group
     of regions); the weight is the number of enterprises in the stratum for each one drawn. A holding may have signed a `waiver`
-    (its figures may be published), or have made a `request` to be protected.
+    (its figures may be found out), or have made a `request` to be protected (1 or 2, for the request rule; 0 for none).
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def business(
     size = np.searchsorted(_BOUNDS, employees, side="right")
     stratum = len(SIZE_CLASSES) * of_region[region] + size
     kind = np.where(employees >= _BOUNDS[1], 0, np.where(employees < 5, 2 - (g.random(n) < 0.3), g.integers(0, 3, n)))
-    waiver, request = g.random((2, n)) < np.array([[0.02], [0.01]])
+    waiver, request = g.random(n) < 0.02, g.choice(3, n, p=[0.985, 0.01, 0.005])
     region_codes, sector_codes = _codes(regions, REGION_GROUPS), _codes(sectors, SECTOR_GROUPS)
     yes_no = ["no", "yes"]
     columns = {
@@ -84,7 +84,7 @@ def business(
         "employees": Column.from_numbers(employees, integer=True),
         "turnover": Column.from_numbers(turnover, integer=True),
         "waiver": Column.from_codes(waiver[holding].astype(np.int64), yes_no),
-        "request": Column.from_codes((request & ~waiver)[holding].astype(np.int64), yes_no),
+        "request": Column.from_numbers(np.where(waiver, 0, request)[holding], integer=True),
         "stratum": Column.from_codes(stratum, [f"{r}-{s}" for r in REGION_GROUPS for s in SIZE_CLASSES]),
         "weight": Column.from_numbers(_weights(g, stratum, size)),
     }
@@ -120,7 +120,8 @@ def _places(g: np.random.Generator, n: int, regions: int, sectors: int) -> tuple
 
 def _employees(g: np.random.Generator, n: int) -> Whole:
     tail = np.where(g.random(n) < 0.05, (1 - g.random(n)) ** (-1 / 0.9), 1.0)
-    return np.minimum(np.ceil(np.exp(2.0 + 1.3 * g.standard_normal(n)) * tail), 200_000).astype(np.int64)
+    size = np.ceil(np.exp(2.0 + 1.3 * g.standard_normal(n)) * tail)
+    return np.asarray(np.minimum(size, 200_000), np.int64)
 
 
 def _holdings(g: np.random.Generator, employees: Whole, region: Whole) -> tuple[Whole, Whole]:
@@ -172,8 +173,8 @@ def business_schema(regions: int = 12, sectors: int = 10, hierarchies: bool = Tr
             Attribute("kind", Role.KEY, plain, label="legal form"),
             Attribute("employees", Role.KEY, integer=True, bounds=(1, None), unit="persons"),
             Attribute("turnover", Role.CONFIDENTIAL, integer=True, bounds=(0, None), unit="thousand euros"),
-            Attribute("waiver", Role.OTHER, plain, label="the holding allows its figures to be published"),
-            Attribute("request", Role.OTHER, plain, label="the holding asked to be protected"),
+            Attribute("waiver", Role.OTHER, plain, label="the holding allows its figures to be found out"),
+            Attribute("request", Role.OTHER, integer=True, bounds=(0, 2), label="the holding's request to be protected"),
             Attribute("stratum", Role.STRATUM, plain, label="group of regions and size class"),
             Attribute("weight", Role.WEIGHT, bounds=(1, None), label="enterprises in the stratum for each one drawn"),
         )

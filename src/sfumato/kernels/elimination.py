@@ -174,3 +174,49 @@ def null_space(start: Whole, columns: Whole, width: int) -> Numbers:
             for c in range(width - known):
                 basis[at, c] -= pool[t] * basis[pool_at[t], c]
     return basis
+
+
+@numba.njit(cache=True, nogil=True)
+def independent_rows(start: Whole, columns: Whole, width: int) -> Flags:
+    """Return which rows (0/1) are no linear combination of those before them, shape (rows,)."""
+    rows = len(start) - 1
+    kept = np.zeros(rows, np.bool_)
+    users = np.zeros(width, np.int64)
+    for t in range(len(columns)):
+        users[columns[t]] += 1
+    first, size, known = np.zeros(width + 1, np.int64), 0, 0
+    pool_at, pool = np.zeros(1024, np.int64), np.zeros(1024, np.int64)
+    row, support = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    for i in range(rows):
+        row[:] = 0
+        for t in range(start[i], start[i + 1]):
+            row[columns[t]] = 1
+        for k in range(known):
+            factor = row[pool_at[first[k]]]
+            if factor:
+                for t in range(first[k], first[k + 1]):
+                    row[pool_at[t]] = (row[pool_at[t]] + (_PRIME - factor) * pool[t]) % _PRIME
+        found, best = 0, -1
+        for j in range(width):
+            if row[j]:
+                support[found] = j
+                found += 1
+                if best < 0 or users[j] < users[best]:
+                    best = j
+        if not found:
+            continue
+        kept[i] = True
+        inverse = _inverse(row[best])
+        if size + found > len(pool):
+            more = max(len(pool), found)
+            pool_at = np.concatenate((pool_at, np.zeros(more, np.int64)))
+            pool = np.concatenate((pool, np.zeros(more, np.int64)))
+        pool_at[size], pool[size] = best, 1
+        size += 1
+        for s in range(found):
+            if support[s] != best:
+                pool_at[size], pool[size] = support[s], row[support[s]] * inverse % _PRIME
+                size += 1
+        known += 1
+        first[known] = size
+    return kept

@@ -12,8 +12,8 @@ from sfumato.kernels.noisy_sums import _KNOWN, Sums, _column, _dot, _inverse, _s
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-MOST = 200
-"""At most so many sums are looked at for each pair."""
+_MORE = 100
+"""At most so many sums are looked at for each pair, beside those that its unknowns are in."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -30,7 +30,7 @@ def _add(sums, known, share, x, touched, count, total, listed, marked, listing):
 
 
 @numba.njit(cache=True, nogil=True)
-def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least, left, start, out_row, out_value):  # type: ignore[no-untyped-def]
+def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least, most, left, start, out_row, out_value):  # type: ignore[no-untyped-def]
     rows = sums.diagonal.size
     x, r, total = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     touched, queue, listing = np.empty(rows, np.int64), np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
@@ -117,12 +117,12 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
         largest = 0.0
         for i in range(listed):
             row = listing[i]
-            largest = max(largest, (total[row] * sums.diagonal[row]) ** 2)
+            largest = max(largest, total[row] * total[row] * sums.diagonal[row])
         start[pair] = size
         kept = 0
         for i in range(listed):
             row = listing[i]
-            if kept < MOST and (total[row] * sums.diagonal[row]) ** 2 > least * largest:
+            if kept < most[pair] and total[row] * total[row] * sums.diagonal[row] > least * largest:
                 out_row[size], out_value[size] = row, v[h] * total[row]
                 size += 1
                 kept += 1
@@ -133,7 +133,7 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
 
 
 def gradients(
-    sums: Sums, block_of: Whole, target: Whole, helper: Whole, group_of: Whole, dense: int, tolerance: float, least: float = 1e-6
+    sums: Sums, block_of: Whole, target: Whole, helper: Whole, group_of: Whole, dense: int, tolerance: float, least: float = 1e-7
 ) -> tuple[Numbers, Whole, Whole, Numbers]:
     """Return for pairs (target, helper) the posterior variance of the target for whoever knows the helper, and z by rows.
 
@@ -143,12 +143,13 @@ def gradients(
     """
     pairs = len(target)
     left, start = np.zeros(pairs), np.zeros(pairs + 1, np.int64)
-    sizes = np.diff(sums.block_start)[block_of[target]]
-    room = int(np.minimum(sizes, MOST).sum())
+    own = np.append(np.diff(sums.unknown_start), 0)
+    most = np.minimum(np.diff(sums.block_start)[block_of[target]], own[target] + own[helper] + _MORE)
+    room = int(most.sum())
     rows, values = np.empty(room, np.int64), np.empty(room)
     size = _gradients(
-        sums, block_of, target, helper, group_of, dense, tolerance, least, left, start, rows, values
-    )  # fmt: skip
+        sums, block_of, target, helper, group_of, dense, tolerance, least, most, left, start, rows, values
+    )
     return left, start, rows[:size], values[:size]
 
 

@@ -56,6 +56,8 @@ class Sums(NamedTuple):
     """Shape (rows, k): what the k unknowns that are set apart take off; see `learned`."""
     unknown_apart: Numbers
     """Shape (unknowns, k)."""
+    reach: Numbers
+    """A bound on m'S⁻¹m without the unknowns that are set apart: 1/v for all others."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -258,7 +260,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                 for i in range(found):
                     u = met[i]
                     if wanted[u] and v[u] > 0:
-                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(error / v[u])
+                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(error * sums.reach[u])
                         worth, by = first, who
                         if u == who or sums.side[u] == sums.side[who]:
                             worth, by = second, -2
@@ -297,7 +299,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                     for j in range(found):
                         h = met[j]
                         if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
-                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(error / v[h])
+                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(error * sums.reach[h])
                             here = v[h] * v[h] * seen_of * seen_of * worth
                             if here > gain[h]:
                                 gain[h], best[h] = here, u
@@ -322,9 +324,10 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                         c[i, j] = (c[i, j] + c[j, i]) / 2 * scale[i] * scale[j] if j > i else c[j, i]
                     c[i, i] = 1.0
                 c = _symmetric_inverse(c) * scale * scale.reshape(-1, 1)
+                open_end = 0.0  # twice, since c is not exact either
                 for i in range(k):
-                    u = sums.group_unknown[start + i]
-                    spill = max(spill, k * errors[i] * v[u] * v[u] * c[i, i])
+                    open_end += 2.0 * v[sums.group_unknown[start + i]] * np.sqrt(errors[i] * max(c[i, i], 0.0))
+                spill = max(spill, open_end * open_end)
                 for h in range(unknowns):
                     if not wanted[h] or sums.side[h] == sums.side[sums.group_unknown[start]] or v[h] == 0:
                         continue
@@ -339,7 +342,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                         for j in range(k):
                             uj = sums.group_unknown[start + j]
                             here += a * c[i, j] * v[uj] * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
-                    here *= v[h] * v[h]
+                    here = v[h] * v[h] * (np.sqrt(max(here, 0.0)) + open_end * np.sqrt(sums.reach[h])) ** 2
                     if here > gain[h]:
                         gain[h], best[h] = here, sums.group_unknown[start]
     return spill
@@ -358,25 +361,40 @@ def _second(sums, row, who, worth, q):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _far(sums, wanted, order, strength, gauge, gain, best):  # type: ignore[no-untyped-def]
-    """Raise gains by what unknowns that are set apart carry from far away: `order` sorts attackers, the strongest first."""
+def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: ignore[no-untyped-def]
+    """Raise gains by what unknowns that are set apart carry to where relaxing did not come; `order` has the strongest first."""
     v, apart = sums.variance, sums.unknown_apart
-    for h in range(v.size):
-        if not wanted[h] or v[h] == 0.0:
+    rows, unknowns = sums.diagonal.size, v.size
+    x, r = np.zeros(rows), np.zeros(rows)
+    touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    seen, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    acc, met = np.zeros(unknowns), np.empty(unknowns, np.int64)
+    for h in range(unknowns):
+        if not wanted[h] or v[h] == 0.0 or order.size == 0:
             continue
         own = v[h] * v[h] * _dot(apart[h], apart[h])
-        if own == 0.0:
+        if own * strength[order[0]] <= gain[h]:
             continue
+        start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
+        count, _, _ = _relax(
+            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
+        )
+        found = _spread(sums, x, touched, count, acc, met)
         for i in range(order.size):
             g = order[i]
             if own * strength[g] <= gain[h]:
                 break
-            if sums.side[g] == sums.side[h]:
+            if acc[g] != 0.0 or sums.side[g] == sums.side[h]:  # near: looked at already
                 continue
             seen_of = _dot(apart[g], apart[h])
             here = v[h] * v[h] * seen_of * seen_of * gauge[g]
             if here > gain[h]:
                 gain[h], best[h] = here, g
+        for i in range(found):
+            acc[met[i]] = 0.0
+        for i in range(count):
+            x[touched[i]] = 0.0
+            seen[touched[i]] = False
     return 0
 
 
@@ -392,12 +410,12 @@ def learned(sums: Sums, wanted: NDArray[np.bool_], dense: int = 200, tolerance: 
     gauge, known = np.zeros(n), np.zeros(n, bool)
     spill = _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known)
     if spill > 0.0:
-        gain = np.maximum(gain, sums.variance * spill)
+        gain = np.maximum(gain, sums.variance**2 * sums.reach * spill)
     if sums.unknown_apart.shape[1]:
         strength = gauge * (sums.unknown_apart**2).sum(axis=1)
         order = np.flatnonzero(strength > 0)
         order = order[np.argsort(-strength[order], kind="stable")]
-        _far(sums, wanted, order, strength, gauge, gain, best)
+        _far(sums, wanted, order, strength, gauge, tolerance, gain, best)
     return q, gain, best
 
 

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
+OUTSIDE = 1e4
+"""What an error costs for each unit by which it is outside its limits."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -20,11 +22,16 @@ def choose_values(
     step: Numbers,
     up: NDArray[np.bool_],
     error: Numbers,
-    weight: Numbers,
+    square: Numbers,
+    absolute: Numbers,
+    limits: Numbers,
     near: int,
     rounds: int,
 ) -> int:
-    """Lower Σ weight · error² by flipping parts between their two values, one or two at a time; return the rounds taken.
+    """Lower a cost of errors by flipping parts between their two values, one or two at a time; return the rounds taken.
+
+    The cost is Σ square · error² + absolute · |error|, and for errors outside their limits, shape (2, sums), OUTSIDE times by
+    how much in addition.
 
     `step` is by how much a part's upper value is above its lower one; `up` says which it has, `error` the errors of the sums
     that this gives, and both are changed in place. The sums of part i are sums[sum_ptr[i]:sum_ptr[i + 1]], the parts of sum c
@@ -36,15 +43,15 @@ def choose_values(
     for done in range(rounds):
         changed = False
         for i in order:
-            if _change(sum_ptr, sums, step, up, error, weight, i) < -1e-9 * step[i] * step[i]:
+            if _change(sum_ptr, sums, step, up, error, square, absolute, limits, i) < -1e-9 * step[i]:
                 _flip(sum_ptr, sums, step, up, error, i)
                 changed = True
         if changed:
             continue  # single flips are cheap: exhaust them before looking at pairs
         for i in order:
-            first = _change(sum_ptr, sums, step, up, error, weight, i)
+            first = _change(sum_ptr, sums, step, up, error, square, absolute, limits, i)
             _flip(sum_ptr, sums, step, up, error, i)
-            best, partner = -1e-9 * step[i] * step[i], -1
+            best, partner = -1e-9 * step[i], -1
             seen[i] = i
             for s in range(sum_ptr[i], sum_ptr[i + 1]):
                 c = sums[s]
@@ -55,7 +62,7 @@ def choose_values(
                     if seen[j] == i:
                         continue
                     seen[j] = i
-                    both = first + _change(sum_ptr, sums, step, up, error, weight, j)
+                    both = first + _change(sum_ptr, sums, step, up, error, square, absolute, limits, j)
                     if both < best:
                         best, partner = both, j
             if partner >= 0:
@@ -71,14 +78,24 @@ def choose_values(
 
 @numba.njit(cache=True, nogil=True)
 def _change(
-    sum_ptr: Whole, sums: Whole, step: Numbers, up: NDArray[np.bool_], error: Numbers, weight: Numbers, i: int
+    sum_ptr: Whole,
+    sums: Whole,
+    step: Numbers,
+    up: NDArray[np.bool_],
+    error: Numbers,
+    square: Numbers,
+    absolute: Numbers,
+    limits: Numbers,
+    i: int,
 ) -> float:
     move = -step[i] if up[i] else step[i]
     total = 0.0
     for s in range(sum_ptr[i], sum_ptr[i + 1]):
         c = sums[s]
-        total += weight[c] * (2.0 * error[c] + move)
-    return move * total
+        old, new = error[c], error[c] + move
+        total += square[c] * move * (2.0 * old + move) + absolute[c] * (abs(new) - abs(old))
+        total += OUTSIDE * (max(limits[0, c] - new, new - limits[1, c], 0.0) - max(limits[0, c] - old, old - limits[1, c], 0.0))
+    return total
 
 
 @numba.njit(cache=True, nogil=True)

@@ -30,6 +30,8 @@ from sfumato.reports.public_sections import (
 from sfumato.reports.report import Report, Version
 from sfumato.reports.search_sections import choice_section, frontier_section, tried_section
 from sfumato.reports.sections import data_section, recipe_section
+from sfumato.reports.table_report import table_sections
+from sfumato.tables import PublishedTable
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def board_report(
     checks: Sequence[Check] = (),
     by: Sequence[str] = (),
     snooper: Snooper | Mapping[str, Snooper] | None = None,
+    tables: Sequence[PublishedTable] = (),
     publishable: bool = False,
     progress: Progress | None = None,
 ) -> BoardReport:
@@ -80,6 +83,8 @@ def board_report(
         Columns whose subgroups are looked at.
     snooper
         What the attacker knows, or several by name. If not given, those of the search.
+    tables
+        Protected tables that are published from the same data. See `table_report` for a report on tables alone.
     publishable
         Whether to make the publishable version.
     progress
@@ -123,7 +128,8 @@ def board_report(
             "search": None if view is None else view.facts,
             "snoopers": {name or "the snooper": s.describe() for name, s in scenarios.items()},
         }
-    sections = [s for s in sections if s.sentences or s.content]
+    about_tables = [section for one in tables for section in table_sections(one, publishable)]
+    sections = [s for s in (*sections[:-1], *about_tables, *sections[-1:]) if s.sentences or s.content]
     subtitle = "About a release of data" if publishable else "Report to the disclosure review board"
     version: Version = "publishable" if publishable else "confidential"
     return BoardReport(title, sections, subtitle, (), version, facts, checked)

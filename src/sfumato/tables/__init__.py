@@ -1,6 +1,5 @@
 """Tables: sensitivity rules, random tabular adjustment, suppression, rounding, cell keys, and the attacker's audit."""
 
-from sfumato.tables.audit import Audit, Certificate, audit
 from sfumato.tables.a_priori import APriori
 from sfumato.tables.argus import (
     ArgusMetadata,
@@ -12,10 +11,22 @@ from sfumato.tables.argus import (
     read_argus_microdata,
     read_argus_table,
 )
+from sfumato.tables.audit import Audit, Certificate, audit
+from sfumato.tables.cell_keys import CellKey, PerturbationTable
 from sfumato.tables.cells import Cells
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.largest import Largest
 from sfumato.tables.measure import TableMeasure
+from sfumato.tables.measures import (
+    AnalystCertainty,
+    CellCertainty,
+    IntervalLengths,
+    KnownClosely,
+    PublishedValue,
+    RelativeCertainty,
+    TableAccuracy,
+    TableDistance,
+)
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rta.record import Record
@@ -35,10 +46,14 @@ from sfumato.tables.rules import (
     rules_of,
 )
 from sfumato.tables.table import Table
+from sfumato.tables.table_map import TableChoice, TableMap, table_map
 
 __all__ = [
-    "NK", "PQ", "PTN", "APriori", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit", "Cells", "Certificate", "Contributions", "Largest", "MinimumContributors", "MinimumFrequency", "PPercent",
-    "Protection", "PublishedTable", "Record", "Request", "Sensitivity", "SensitivityRule", "Status", "Table", "TableMeasure",
-    "Together", "ZeroCells", "audit", "parse_rule", "read_argus_a_priori", "read_argus_hierarchy",
-    "read_argus_metadata", "read_argus_microdata", "read_argus_table", "rules_of",
+    "NK", "PQ", "PTN", "RTA", "APriori", "AnalystCertainty", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit",
+    "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "IntervalLengths", "KnownClosely", "Largest",
+    "MinimumContributors", "MinimumFrequency", "PPercent", "PerturbationTable", "Protection", "PublishedTable",
+    "PublishedValue", "Record", "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "Status", "Table",
+    "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells", "audit",
+    "parse_rule", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata", "read_argus_microdata",
+    "read_argus_table", "rules_of", "table_map",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, did_you_mean, listing
+from sfumato.errors import DataError, ParameterError, did_you_mean, listing, some
 from sfumato.tables.cells import Cells
 
 Numbers = NDArray[np.float64]
@@ -26,7 +26,7 @@ class APriori:
     --------
     >>> wanted = APriori(statuses={("North", "coal"): "unsafe", ("North", "Total"): "protected"}, costs={("South", "coal"): 5.0})
     >>> wanted
-    APriori(2 statuses, 1 costs)
+    APriori(2 statuses, 1 cost)
     """
 
     statuses: Mapping[Labels, Literal["safe", "unsafe", "protected"]] = field(default_factory=dict)
@@ -61,8 +61,9 @@ class APriori:
                 raise ParameterError(f"the bounds of {', '.join(cell)} are the wrong way round: lower is above upper.")
 
     def __repr__(self) -> str:
-        counts = [f"{len(getattr(self, f.name))} {f.name}" for f in fields(self) if getattr(self, f.name)]
-        return f"APriori({', '.join(counts) or 'nothing'})"
+        words = ("status", "cost", "lower bound", "upper bound", "lower level", "upper level")
+        counts = [len(getattr(self, f.name)) for f in fields(self)]
+        return f"APriori({', '.join(_several(n, w) for n, w in zip(counts, words, strict=True) if n) or 'nothing'})"
 
     def __or__(self, other: APriori) -> APriori:
         """Return what both say; where they differ, the second counts."""
@@ -74,7 +75,9 @@ class APriori:
         Refused where a cell is not in the table: what was wanted of it would be lost.
         """
         given: Mapping[Labels, Any] = getattr(self, name)
-        found: NDArray[Any] = np.full(len(cells), "" if name == "statuses" else default, object if name == "statuses" else float)
+        found: NDArray[Any] = np.full(
+            len(cells), "" if name == "statuses" else default, object if name == "statuses" else float
+        )
         place = {tuple(row): i for i, row in enumerate(cells.labels.tolist())} if given else {}
         for labels, value in given.items():
             key = tuple(str(x) for x in labels)
@@ -85,3 +88,7 @@ class APriori:
                 )
             found[place[key]] = value
         return found
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} statuses" if noun == "status" and count != 1 else some(count, noun)

@@ -68,7 +68,7 @@ class Sums:
         that was not given is the sum of its leaves, and may be off by a half for each of them.
         """
         error = np.where(given, half, half * self.cells.sizes)
-        wrong: list[str] = []
+        wrong: dict[int, list[str]] = {}
         for i, tree in enumerate(self.trees):
             child = np.flatnonzero(self.above[i] >= 0)
             parent = self.above[i][child]
@@ -76,23 +76,20 @@ class Sums:
                 np.bincount(parent, v[child], len(self.cells))
                 for v in (values, error, np.abs(values), np.ones(len(values)), self.cells.sizes)
             )
-            # only where the cells below have all leaves between them: a margin may be broken down in other places only
-            whole = leaves == self.cells.sizes
+            # only where the cells below have all leaves between them: a margin may be broken down in other places only;
+            # and only margins that were given: one that was not is the sum of its leaves, as the cells below it must be
+            whole = given & (leaves == self.cells.sizes)
             room = slack + error + 1e-9 * (size + np.abs(values))
-            for cell in np.flatnonzero(whole & (np.abs(values - total) > room)):
-                label = self.cells.labels[cell, i]
-                gone = tree.known.get(label, 0) - int(parts[cell])
-                wrong.append(
-                    f"{self.cells.name(cell)} (over {tree.name}"
-                    + (f", where {some(gone, 'label')} of the hierarchy {'is' if gone == 1 else 'are'} absent" if gone > 0 else "")
-                    + ")"
-                )
+            for cell in np.flatnonzero(whole & (np.abs(values - total) > room)).tolist():
+                gone = tree.known.get(self.cells.labels[cell, i], 0) - int(parts[cell])
+                absent = f", where {some(gone, 'label')} of the hierarchy {'is' if gone == 1 else 'are'} absent"
+                wrong.setdefault(cell, []).append(f"over {tree.name}{absent if gone > 0 else ''}")
         if wrong:  # by how much is not said: it may be what a single contributor gave
+            names = [f"{self.cells.name(cell)} ({'; '.join(over)})" for cell, over in wrong.items()]
             raise DataError(
-                f"{what} not add up: {some(len(wrong), 'cell')} {'is' if len(wrong) == 1 else 'are'} not the sum of the cells "
-                f"below: {listing(wrong, 6)}. Correct the cells; a cell that is not in the table counts as empty. "
-                "If they were rounded, say to how many digits (decimals=...); to replace all margins by sums, use "
-                "margins='compute'."
+                f"{what} not add up: {some(len(names), 'cell')} {'is' if len(names) == 1 else 'are'} not the sum of the cells "
+                f"below: {listing(names, 6)}. Correct the cells; a cell that is not in the table counts as empty. If they were "
+                "rounded, say to how many digits (decimals=...); to replace all margins by sums, use margins='compute'."
             )
 
     def check_larger(self, values: Numbers, room: Numbers, what: str) -> None:
@@ -100,7 +97,9 @@ class Sums:
         wrong: dict[int, None] = {}
         for above in self.above:
             child = np.flatnonzero(above >= 0)
-            less = values[above[child]] < values[child] - room[above[child]] - room[child] - 1e-9 * np.abs(values[child])
+            less = values[above[child]] < values[child] - room[above[child]] - room[child] - 1e-9 * np.abs(
+                values[child]
+            )
             wrong.update(dict.fromkeys(above[child[less]].tolist()))
         if wrong:
             raise DataError(

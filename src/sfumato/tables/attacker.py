@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
+_NOTHING = "no table satisfies what is published with these bounds."
+
 
 class Attacker:
     """Somebody who knows bounds of every cell and of every leaf, that the table adds up, and arithmetic.
@@ -76,7 +78,7 @@ class Attacker:
             self._reduced = reduce_rows(cells.incidence, low - at, high - at, *bounds)
         except Contradiction as found:
             where = f" {cells.name(found.row)} shows it." if found.row >= 0 else ""
-            raise DataError(f"no table satisfies what is published with these bounds.{where}") from None
+            raise DataError(_NOTHING + where) from None
         self._programs: dict[int, tuple[LinearProgram, Whole]] = {}
         self._place = np.zeros(cells.leaves, np.int64)
 
@@ -128,14 +130,31 @@ class Attacker:
         if part not in self._programs:
             r = self._reduced
             columns, at = np.flatnonzero(r.part == part), np.flatnonzero(r.row_part == part)
+            rows = sparse.csr_array(r.rows[at][:, columns])
+            low, high = r.row_low[at], r.row_high[at]
+            kept = _not_implied(rows, low == high)
             try:
                 program = LinearProgram(
-                    sparse.csr_array(r.rows[at][:, columns]), r.row_low[at], r.row_high[at], r.low[columns], r.high[columns]
+                    sparse.csr_array(rows[kept]), low[kept], high[kept], r.low[columns], r.high[columns]
                 )
             except Infeasible:
-                raise DataError("no table satisfies what is published with these bounds.") from None
+                raise DataError(_NOTHING) from None
+            rest = rows @ program.point
+            if (np.maximum(low - rest, rest - high) > 1e-7 * program.largest_bound).any():
+                raise DataError(_NOTHING)
             self._programs[part] = program, columns
         return self._programs[part]
+
+
+def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
+    """Return the rows that are needed: of equations, those that are no combination of shorter ones."""
+    from sfumato.kernels.elimination import independent_rows
+
+    equations = np.flatnonzero(equal)
+    equations = equations[np.argsort(np.diff(rows.indptr)[equations], kind="stable")]
+    picked = sparse.csr_array(rows[equations])
+    kept = independent_rows(picked.indptr.astype(np.int64), picked.indices.astype(np.int64), rows.shape[1])
+    return np.sort(np.concatenate([np.flatnonzero(~equal), equations[kept]]))
 
 
 def _solve(program: LinearProgram, asked: sparse.csr_array, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:

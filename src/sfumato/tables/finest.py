@@ -88,7 +88,10 @@ def crossed(parts: Sequence[Whole], trees: Sequence[Tree]) -> Whole:
     for other in parts[1:]:
         shared = [i for i in range(len(trees)) if (found[:, i] >= 0).all() and (other[:, i] >= 0).all()]
         # labels with a part in common are under the same label of the first level
-        tops = [np.column_stack([np.zeros(len(x), np.int64), *(trees[i].paths[x[:, i], -1] for i in shared)]) for x in (found, other)]
+        tops = [
+            np.column_stack([np.zeros(len(x), np.int64), *(trees[i].paths[x[:, i], -1] for i in shared)])
+            for x in (found, other)
+        ]
         _, group = np.unique(np.concatenate(tops), axis=0, return_inverse=True)
         group = group.ravel()
         left, right = _by_group(group[: len(found)]), _by_group(group[len(found) :])

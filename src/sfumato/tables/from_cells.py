@@ -13,7 +13,7 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.tables.additivity import Sums, positions
 from sfumato.tables.cells import Cells, make_cells
 from sfumato.tables.finest import crossed, cut, finest, inside, overlapping, spread
-from sfumato.tables.given_cells import GivenCells, named, read_cells
+from sfumato.tables.given_cells import Columns, GivenCells, TotalLabels, listed, read_cells
 from sfumato.tables.given_largest import given_largest
 from sfumato.tables.tree import Nested
 
@@ -32,7 +32,7 @@ def from_cells(
     count: str | None,
     contributors: str | None,
     top: Sequence[str],
-    total: str | Mapping[str, str | None] | None,
+    total: TotalLabels,
     margins: str,
     decimals: int | None,
     nonnegative: bool,
@@ -48,13 +48,13 @@ def from_cells(
     if decimals is not None and (isinstance(decimals, bool) or not isinstance(decimals, int)):
         raise ParameterError("decimals must be a whole number: how many digits after the point the values have.")
     half = 0.0 if decimals is None else 0.5 * 10.0**-decimals
-    given = read_cells(frames, dimensions, value, count, contributors, top, total, nonnegative, half)
+    columns = Columns(value, count, contributors, tuple(listed(top)))
+    given = read_cells(frames, dimensions, columns, total, nonnegative, half)
     cells, sums, leaf_of, parts = _cells(given)
     position = sums.find(given.codes)
     order = _Finest(leaf_of, parts, cells.leaves)
-    counts = None if given.counts is None else order.leaves(given.counts)
-    totals = counts if value is None else order.leaves(given.values)
-    assert totals is not None  # one of the two columns was named
+    totals = order.leaves(given.values)
+    counts = None if given.counts is None else totals if value is None else order.leaves(given.counts)
     if margins != "compute":
         is_given = np.zeros(len(cells), bool)
         is_given[position] = True
@@ -91,9 +91,9 @@ class _Finest:
         if (values < 0).any():
             raise DataError("linked tables with values below zero cannot be read as cells. Make them from microdata.")
         members = []
-        for _, inside in self._parts:
+        for _, lies_in in self._parts:
             member = np.full(self._leaves, -1, np.int64)
-            member[self._leaf_of] = inside
+            member[self._leaf_of] = lies_in
             members.append(member)
         return spread(members, [values[rows] for rows, _ in self._parts], self._leaves)
 
@@ -104,10 +104,10 @@ def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Who
     finest_of: list[Whole] = []
     for rows, used in given.tables:
         some_trees = [trees[i] for i in used]
-        own = given.codes[np.ix_(rows, used)]
+        own = given.codes[rows][:, used]
         bare = np.flatnonzero(finest(own, some_trees))
         if (pair := overlapping(own[bare], some_trees)) is not None:
-            one, other = (named(given, int(rows[bare[p]])) for p in pair)
+            one, other = (given.name(int(rows[bare[p]])) for p in pair)
             raise DataError(
                 f"the table gives {one} and {other}, which overlap, but not the cells inside them. Give the cells of all "
                 "dimensions crossed; or leave out the margins that are not broken down, and give them as a table of their own "
@@ -139,7 +139,7 @@ def _without_cut(cells: Cells, leaves: Whole, given: GivenCells) -> Cells:
         if tuple(place[cell].tolist()) in own:
             whole = own[tuple(leaves[broken[cell]].tolist())]
             raise DataError(
-                f"the table gives {cells.name(int(cell))} and {named(given, whole)}, which overlap, but not the cells inside "
+                f"the table gives {cells.name(int(cell))} and {given.name(whole)}, which overlap, but not the cells inside "
                 "both. Give these, or leave one of the two out."
             )
     kept = broken < 0

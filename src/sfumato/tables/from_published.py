@@ -18,8 +18,8 @@ from sfumato.tables.cells import Cells
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.finest import crossed, cut, finest, overlapping
 from sfumato.tables.given_cells import name_of
-from sfumato.tables.published_marks import changed_by, figures, hidden_by
 from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.published_marks import changed_by, figures, hidden_by
 from sfumato.tables.total_label import find_total
 from sfumato.tables.tree import Nested, Tree, hierarchy_of
 
@@ -136,7 +136,9 @@ def _plain(value: Any) -> Any:
 
 
 def _labels(
-    columns: Mapping[str, list[Any]], nested: Mapping[str, Hierarchy | None], total: str | Mapping[str, str | None] | None
+    columns: Mapping[str, list[Any]],
+    nested: Mapping[str, Hierarchy | None],
+    total: str | Mapping[str, str | None] | None,
 ) -> NDArray[np.object_]:
     """Return the labels as text, shape (rows, dimensions), with "Total" for a margin."""
     texts = {n: [None if v is None else label_of(v).strip() for v in columns[n]] for n in nested}

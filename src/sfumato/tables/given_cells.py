@@ -9,15 +9,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, listing, some, unknown_name
+from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.microdata import Batch, Microdata, check_numeric, missing_of
 from sfumato.schema.hierarchy.base import label_of
+from sfumato.tables.cell_checks import CellChecks, name_of
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.total_label import find_total, suspect_total
 from sfumato.tables.tree import Nested, Tree, hierarchy_of
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
+TotalLabels = str | Mapping[str, str | None] | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns say how much is in a cell."""
+
+    value: str | None
+    count: str | None
+    contributors: str | None
+    top: tuple[str, ...]
+
+    @property
+    def numbers(self) -> list[str]:
+        """All of them."""
+        return list(dict.fromkeys(n for n in (self.value, self.count, self.contributors, *self.top) if n))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,181 +44,123 @@ class GivenCells:
     trees: tuple[Tree, ...]
     codes: Whole
     """The position of each label in its tree, -1 for the total; shape (cells, dimensions)."""
+    tables: tuple[tuple[Whole, list[int]], ...]
+    """For each table its cells, and the dimensions that it is broken down by."""
     values: Numbers
     counts: Numbers | None
     contributors: Numbers | None
     top: Numbers
     """The largest contributions, largest first; shape (cells, n)."""
-    tables: tuple[tuple[Whole, list[int]], ...]
-    """For each table its cells, and the dimensions that it is broken down by."""
     integer: bool
     nonnegative: bool
     rounding: float
     """By how much rounding may have moved a value and its contributions, each."""
 
+    def name(self, cell: int) -> str:
+        """Return a cell's labels in words."""
+        labels = [t.labels[c] if c >= 0 else TOTAL for t, c in zip(self.trees, self.codes[cell], strict=True)]
+        return name_of(labels, [t.name for t in self.trees])
+
 
 def read_cells(
     frames: Any,
     dimensions: Sequence[str] | Mapping[str, Nested],
-    value: str | None,
-    count: str | None,
-    contributors: str | None,
-    top: Sequence[str],
-    total: str | Mapping[str, str | None] | None,
+    columns: Columns,
+    total: TotalLabels,
     nonnegative: bool,
-    half: float,
+    rounding: float,
 ) -> GivenCells:
     """Read the columns of one frame or of several linked ones, and place their labels."""
-    nested: dict[str, Nested] = dict(dimensions) if isinstance(dimensions, Mapping) else dict.fromkeys(_listed(dimensions))
+    nested: dict[str, Nested] = (
+        dict(dimensions) if isinstance(dimensions, Mapping) else dict.fromkeys(listed(dimensions))
+    )
     if not nested:
         raise ParameterError("name at least one column of labels (dimensions=...).")
-    top = _listed(top)
-    numbers = [n for n in (value, count, contributors, *top) if n]
-    batches = [_batch(f, nested, numbers) for f in (frames if isinstance(frames, list | tuple) else [frames])]
-    if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
-        raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
-    hierarchies = {n: hierarchy_of(h, n) for n, h in nested.items()}
-    raw = [{n: _labels(b, n) for n in nested if n in b.rows.columns} for b in batches]
-    totals = find_total({n: [x for r in raw for x in r.get(n, [])] for n in nested}, hierarchies, total)
-    tables = [
-        np.column_stack([_with_total(r[n], totals[n]) if n in r else np.full(len(b), TOTAL, object) for n in nested])
-        for r, b in zip(raw, batches, strict=True)
-    ]
-    labels = np.concatenate(tables)
-    if not len(labels):
+    batches = [_batch(f, list(nested), columns) for f in (frames if isinstance(frames, list | tuple) else [frames])]
+    if not batches or not sum(len(b) for b in batches):
         raise DataError("the table has no cells.")
-    trees = tuple(
-        Tree.of(n, [x for x in labels[:, i] if x != TOTAL], hierarchies[n]) for i, n in enumerate(nested)
-    )
+    labels, trees = _labels(batches, nested, total)
     codes = np.column_stack([[t.position[x] for x in labels[:, i]] for i, t in enumerate(trees)]).astype(np.int64)
-    stacked = {n: np.concatenate([b.numbers(n) for b in batches]) for n in numbers}
-    own, first, where = _distinct(codes, np.repeat(np.arange(len(tables)), [len(t) for t in tables]), labels, list(nested))
-    for name, column in stacked.items():
-        _check_numbers(name, column, labels, list(nested), optional=name in top)
-        _check_same(name, column, first, where, labels, list(nested), half if name == value else 0.0)
-    used, start = [], 0
-    for r, t in zip(raw, tables, strict=True):
-        rows = np.unique(where[start : start + len(t)])
-        used.append((rows, [i for i, n in enumerate(nested) if n in r]))
-        start += len(t)
-    for name in (count, contributors):
-        if name:
-            check_whole(name, stacked[name][first], labels[first], list(nested))
-    values = stacked[value or count or ""][first]
-    _check_sign(values, labels[first], list(nested), nonnegative)
-    for i, n in enumerate(nested):
-        if totals[n] is None and hierarchies[n] is None and not (isinstance(total, Mapping) and n in total):
-            suspect_total(n, i, labels[first], values)
+    table = np.repeat(np.arange(len(batches)), [len(b) for b in batches])
+    _, first, cell = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    cell = cell.ravel()
+    number = {n: np.concatenate([b.numbers(n) for b in batches]) for n in columns.numbers}
+
+    check = CellChecks(labels, list(nested))
+    check.once(table, cell)
+    for name, column in number.items():
+        check.known(name, column, optional=name in columns.top)
+        check.agree(name, column, first, cell, rounding if name == columns.value else 0.0)
+        if name in (columns.count, columns.contributors):
+            check.whole(name, column)
+    values = number[columns.value or columns.count or ""]
+    if nonnegative:
+        check.not_negative(values)
+    for i, tree in enumerate(trees):
+        if nested[tree.name] is None and not (isinstance(total, Mapping) and tree.name in total):
+            suspect_total(tree.name, i, labels[first], values[first])
+
+    def at_cells(name: str | None) -> Numbers | None:
+        return None if name is None else number[name][first]
+
     return GivenCells(
-        trees, own, values, stacked[count][first] if count else None, stacked[contributors][first] if contributors else None,
-        _largest_first([stacked[n][first] for n in top], len(own)), tuple(used),
-        value is None or all(b.schema[value].integer for b in batches), nonnegative, half,
-    )  # fmt: skip
-
-
-def named(given: GivenCells, row: int) -> str:
-    """Return a cell's labels in words."""
-    names = [t.name for t in given.trees]
-    return name_of(
-        [t.labels[c] if c >= 0 else TOTAL for t, c in zip(given.trees, given.codes[row], strict=True)], names
+        trees,
+        codes[first],
+        tuple(
+            (np.unique(cell[table == i]), [d for d, n in enumerate(nested) if n in b.rows.columns])
+            for i, b in enumerate(batches)
+        ),
+        values[first],
+        at_cells(columns.count),
+        at_cells(columns.contributors),
+        _largest_first([number[n][first] for n in columns.top], len(first)),
+        columns.value is None or all(b.schema[columns.value].integer for b in batches),
+        nonnegative,
+        rounding,
     )
 
 
-def name_of(labels: Sequence[object], dimensions: Sequence[str]) -> str:
-    """Return labels in words, as `Cells.name` does."""
-    parts = [f"{d} {v}" for d, v in zip(dimensions, labels, strict=True) if v != TOTAL]
-    return ", ".join(parts) or "the grand total"
-
-
-def check_whole(name: str, counts: Numbers, labels: NDArray[np.object_], dimensions: Sequence[str]) -> None:
-    """Refuse numbers of records or contributors that cannot be numbers of anything."""
-    bad = np.flatnonzero((counts < 0) | (counts != np.round(counts)))
-    if len(bad):
-        raise DataError(
-            f"column '{name}' holds numbers of records or contributors, so they must be whole and at least 0; "
-            f"{some(len(bad), 'cell')} {'has' if len(bad) == 1 else 'have'} another: "
-            f"{_names(labels[bad], dimensions)}."
-        )
-
-
-def _listed(names: Sequence[str]) -> list[str]:
+def listed(names: Sequence[str]) -> list[str]:
+    """Return names as a list, also where there is a single one."""
     return [names] if isinstance(names, str) else list(names)
 
 
-def _names(labels: NDArray[np.object_], dimensions: Sequence[str]) -> str:
-    return listing([name_of(row, dimensions) for row in labels], 5)
-
-
-def _batch(frame: Any, dimensions: Mapping[str, Nested], numbers: Sequence[str]) -> Batch:
+def _batch(frame: Any, dimensions: Sequence[str], columns: Columns) -> Batch:
     data = frame if isinstance(frame, Microdata) else Microdata(frame)
-    for name in numbers:
+    for name in columns.numbers:
         check_numeric(data, name)
-    return data.batch([*(n for n in dimensions if n in data.engine.kinds), *dict.fromkeys(numbers)])
+    return data.batch([*(n for n in dimensions if n in data.engine.kinds), *columns.numbers])
 
 
-def _labels(batch: Batch, name: str) -> list[str | None]:
+def _labels(
+    batches: Sequence[Batch], nested: Mapping[str, Nested], total: TotalLabels
+) -> tuple[NDArray[np.object_], tuple[Tree, ...]]:
+    """Return the labels of every row, totals under the name that they have here, and the tree of each dimension."""
+    if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
+        raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
+    hierarchies = {n: hierarchy_of(h, n) for n, h in nested.items()}
+    raw = {n: [_texts(b, n) if n in b.rows.columns else None for b in batches] for n in nested}
+    seen = {n: [x for part in parts if part is not None for x in part] for n, parts in raw.items()}
+    totals = find_total(seen, hierarchies, total)
+    found = np.full((sum(len(b) for b in batches), len(nested)), TOTAL, object)
+    start = 0
+    for k, batch in enumerate(batches):
+        for i, name in enumerate(nested):
+            part = raw[name][k]
+            if part is not None:
+                found[start : start + len(batch), i] = [TOTAL if x in (None, totals[name]) else x for x in part]
+        start += len(batch)
+    trees = [Tree.of(n, [x for x in found[:, i] if x != TOTAL], hierarchies[n]) for i, n in enumerate(nested)]
+    return found, tuple(trees)
+
+
+def _texts(batch: Batch, name: str) -> list[str | None]:
     """Return the labels in a column as text; None where there is none."""
     column = batch.column(name)
     codes, values = column.codes
     gone = missing_of(column, batch.schema[name])
     texts = np.array([*(label_of(v) for v in values), None], object)
-    return list(np.where(gone, None, texts[codes]))
-
-
-def _with_total(labels: Sequence[str | None], total: str | None) -> NDArray[np.object_]:
-    """Return labels with the total's under the name that it has here."""
-    return np.array([TOTAL if x is None or x == total else x for x in labels], object)
-
-
-def _distinct(
-    codes: Whole, table: Whole, labels: NDArray[np.object_], dimensions: Sequence[str]
-) -> tuple[Whole, Whole, Whole]:
-    """Return the different cells, the first row of each, and the cell of each row; refuse twice the same in one table."""
-    _, first, where = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    where = where.ravel()
-    _, at, times = np.unique(np.column_stack([table, where]), axis=0, return_index=True, return_counts=True)
-    if (twice := at[times > 1]).size:
-        raise DataError(
-            f"{some(len(twice), 'cell')} {'stands' if len(twice) == 1 else 'stand'} more than once in the table: "
-            f"{_names(labels[twice], dimensions)}. Keep one row for each cell; are there columns of labels that are not named "
-            "as dimensions?"
-        )
-    return codes[first], first, where
-
-
-def _check_numbers(
-    name: str, column: Numbers, labels: NDArray[np.object_], dimensions: Sequence[str], *, optional: bool
-) -> None:
-    bad = np.flatnonzero(np.isinf(column) | (False if optional else np.isnan(column)))
-    if len(bad):
-        raise DataError(
-            f"{some(len(bad), 'cell')} {'has' if len(bad) == 1 else 'have'} no number in column '{name}': "
-            f"{_names(labels[bad], dimensions)}. A table is protected from its true values: fill them in, or leave out "
-            "the rows of empty cells."
-        )
-
-
-def _check_same(
-    name: str, column: Numbers, first: Whole, where: Whole, labels: NDArray[np.object_], dimensions: Sequence[str], half: float
-) -> None:
-    """Refuse a cell that linked tables give different values for."""
-    expected = column[first][where]
-    bad = np.flatnonzero(np.abs(column - expected) > 2 * half + 1e-9 * np.abs(expected))
-    if len(bad):
-        raise DataError(
-            f"the linked tables disagree in column '{name}' about {some(len(bad), 'cell')} that they share: "
-            f"{_names(labels[bad], dimensions)}. Correct one of them."
-        )
-
-
-def _check_sign(values: Numbers, labels: NDArray[np.object_], dimensions: Sequence[str], nonnegative: bool) -> None:
-    bad = np.flatnonzero(values < 0)
-    if len(bad) and nonnegative:
-        raise DataError(
-            f"{some(len(bad), 'cell')} {'is' if len(bad) == 1 else 'are'} below zero: {_names(labels[bad], dimensions)}. "
-            "Where contributions can be negative (profits, changes), say nonnegative=False: everybody then knows less about "
-            "the cells; else correct them."
-        )
+    return list(texts[np.where(gone, len(values), codes)])
 
 
 def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:

@@ -71,7 +71,11 @@ def _check(given: GivenCells, cells: Cells, position: Whole, number: Numbers) ->
     over = given.top.sum(axis=1) > given.values * (1 + 1e-9) + given.rounding * (1 + given.top.shape[1])
     negative = (given.top < 0).any(axis=1)
     for bad, one, several in (
-        (negative & given.nonnegative, "has a largest contribution below zero", "have a largest contribution below zero"),
+        (
+            negative & given.nonnegative,
+            "has a largest contribution below zero",
+            "have a largest contribution below zero",
+        ),
         (
             over & sure & ~negative & given.nonnegative,
             "is less than its largest contributions together",
@@ -90,7 +94,8 @@ def _check(given: GivenCells, cells: Cells, position: Whole, number: Numbers) ->
     ):
         if np.any(bad):
             names = [cells.name(int(c)) for c in position[bad]]
+            verb = one if len(names) == 1 else several
             raise DataError(
-                f"{some(len(names), 'cell')} {one if len(names) == 1 else several}: {listing(names, 5)}. Check which columns are named as top, count and "
-                "contributors."
+                f"{some(len(names), 'cell')} {verb}: {listing(names, 5)}. Check which columns are named as "
+                "top, count and contributors."
             )

@@ -12,6 +12,14 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
+_ATTEMPTS: tuple[dict[str, str | int], ...] = (
+    {"presolve": "off", "simplex_strategy": 4},
+    {"presolve": "off", "simplex_strategy": 1},
+    {"presolve": "on", "simplex_strategy": 1},
+)
+"""The primal simplex method from the last vertex; where rounding stops it, the dual one from the beginning."""
+
+
 class Infeasible(Exception):
     """Nothing satisfies the bounds."""
 
@@ -30,21 +38,20 @@ class LinearProgram:
         row_high: Numbers,
         low: Numbers,
         high: Numbers,
-        *,
-        scale: float | None = None,
     ) -> None:
         self.columns = int(rows.shape[1])
         finite = np.concatenate([np.abs(b[np.isfinite(b)]) for b in (row_low, row_high, low, high)])
-        largest = float(finite.max(initial=0.0))
+        self.largest_bound = float(finite.max(initial=0.0))
         # tolerances of the solver are absolute: values of about a thousand leave a dozen digits
-        self.scale = scale or (largest / 1e3 if largest > 0 else 1.0)
+        self.scale = self.largest_bound / 1e3 if self.largest_bound > 0 else 1.0
         self._bounds = tuple(b / self.scale for b in (row_low, row_high, low, high))
         self._rows = rows
-        self._solver = self._model()
-        self._solver.run()
-        if not self._solved():
-            raise Infeasible
         self._costs = np.zeros(self.columns)
+        self._solver = self._model()
+        if (point := self._solve()) is None:
+            raise Infeasible
+        self.point = point
+        """A solution: some x that satisfies everything."""
 
     def _model(self):  # type: ignore[no-untyped-def]
         import highspy
@@ -53,8 +60,8 @@ class LinearProgram:
         solver = highspy.Highs()
         solver.silent()
         for option, value in {
-            "presolve": "off", "solver": "simplex", "simplex_strategy": 4, "threads": 1,
-            "primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-9, "random_seed": 0,
+            "solver": "simplex", "threads": 1, "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-9, "random_seed": 0, **_ATTEMPTS[0],
         }.items():  # fmt: skip
             solver.setOptionValue(option, value)
         lp = highspy.HighsLp()
@@ -68,32 +75,39 @@ class LinearProgram:
         solver.passModel(lp)
         return solver
 
-    def _solved(self) -> bool:
+    def _solve(self) -> Numbers | None:
+        """Return a solution, or None where there is none that is finite."""
         import highspy
 
-        status = self._solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kOptimal:
-            return True
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return False
-        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            return False
-        raise SfumatoError(
-            f"the linear program could not be solved ({self._solver.modelStatusToString(status)})."
-        )
+        status = highspy.HighsModelStatus
+        for options in _ATTEMPTS:
+            for option, value in options.items():
+                self._solver.setOptionValue(option, value)
+            if options is not _ATTEMPTS[0]:
+                self._solver.clearSolver()
+            self._solver.run()
+            found = self._solver.getModelStatus()
+            if found == status.kOptimal:
+                x = np.array(self._solver.getSolution().col_value) * self.scale
+                break
+            if found in (status.kInfeasible, status.kUnbounded, status.kUnboundedOrInfeasible):
+                x = None
+                self._solver.clearSolver()
+                break
+        else:
+            raise SfumatoError(f"a linear program could not be solved ({self._solver.modelStatusToString(found)}).")
+        for option, value in _ATTEMPTS[0].items():
+            self._solver.setOptionValue(option, value)
+        return x
 
     def largest(self, at: Whole, costs: Numbers) -> tuple[float, Numbers | None]:
-        """Return the largest value of Σ costs·x over the columns `at`, and an x that has it; infinity and None if there is none."""
+        """Return the largest Σ costs·x over the columns `at`, and an x that has it; infinity and None if there is none."""
         change = np.union1d(np.flatnonzero(self._costs), at).astype(np.int32)
         self._costs[:] = 0.0
         self._costs[at] = -costs
         self._solver.changeColsCost(len(change), change, self._costs[change])
-        self._solver.run()
-        if not self._solved():
-            self._solver.clearSolver()
-            return np.inf, None
-        x = np.array(self._solver.getSolution().col_value) * self.scale
-        return float(costs @ x[at]), x
+        x = self._solve()
+        return (np.inf, None) if x is None else (float(costs @ x[at]), x)
 
     def smallest(self, at: Whole, costs: Numbers) -> tuple[float, Numbers | None]:
         """Return the smallest value of Σ costs·x over the columns `at`, and an x that has it; -infinity and None if none."""

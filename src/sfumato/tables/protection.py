@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from sfumato.contract import Draws, Method
 from sfumato.tables.published import PublishedTable
@@ -15,6 +16,9 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
     To add one, subclass it in a file of its own and write `protect`. It must keep what it promises or refuse; whatever it
     returns adds up, says in `low` and `high` what a reader can be sure of, and carries the guarantees it verified.
     """
+
+    random: ClassVar[bool] = True
+    """Whether it draws random numbers: then there is a seed to be kept secret."""
 
     @abstractmethod
     def protect(self, table: Table, draws: Draws) -> PublishedTable:

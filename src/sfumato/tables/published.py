@@ -16,6 +16,8 @@ from sfumato.errors import DataError, NotApplicable
 from sfumato.tables.cells import Cells
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from sfumato.tables.protection import Protection
@@ -183,3 +185,14 @@ class PublishedTable:
         if self.quality is not None:
             frame["quality"] = self.quality
         return frame
+
+    def write(self, path: str | Path, form: str | None = None, **options: Any) -> Path:
+        """Write what may be published to a file, whole or not at all.
+
+        The ending of the name says in which form: .csv, .xlsx (needs ``pip install 'sfumato[excel]'``), .json (JSON-stat 2.0) or
+        .sdmx.csv (SDMX-CSV 2.0); `form` says so where the name does not. `options` are those of the form: see
+        `sfumato.tables.exports`.
+        """
+        from sfumato.tables.exports import write_table
+
+        return write_table(self, path, form, **options)

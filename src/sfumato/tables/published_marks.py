@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import DataError, listing, some
 
-MARKS = ("", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan")
+MARKS = (
+    "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
+)  # fmt: skip
 """What usually stands for a figure that is not shown. A dash is not among them: in many tables it means none."""
 CHANGED = ("changed", "adjusted", "rounded", "perturbed")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -43,9 +45,9 @@ def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArra
             strange[text] = None
     if strange:
         raise DataError(
-            f"column '{name}' holds {some(len(strange), 'text')} that {'is' if len(strange) == 1 else 'are'} neither a number nor "
-            f"a known mark of suppression: {listing((repr(s) for s in strange), 5)}. Say which marks mean 'not shown' (marks), "
-            "or write numbers with a point for decimals and nothing between thousands."
+            f"column '{name}' holds {some(len(strange), 'text')} that {'is' if len(strange) == 1 else 'are'} neither a number "
+            f"nor a known mark of suppression: {listing((repr(s) for s in strange), 5)}. Say which marks mean 'not shown' "
+            "(marks), or write numbers with a point for decimals and nothing between thousands."
         )
     return found
 

@@ -277,7 +277,7 @@ def table_map(
 
 def _estimate(measure: TableMeasure, observations: Numbers) -> tuple[float, tuple[float, float] | None]:
     """Return a value with its interval; where nothing is random there is nothing to estimate, and the interval is the value."""
-    if len(observations) == 1:
+    if len(observations) == 1 or np.ptp(observations, axis=0).max() <= 1e-9 * np.abs(observations).max():
         value = float(measure.value(observations[0]))
         return value, None if np.isnan(value) else (value, value)
     return measure.estimate(observations)

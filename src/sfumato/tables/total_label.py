@@ -51,7 +51,9 @@ def find_total(
 def suspect_total(name: str, dimension: int, labels: NDArray[np.object_], values: Numbers) -> None:
     """Refuse a label that is the sum of all others of its dimension wherever it occurs: it must be a total."""
     others = np.delete(labels, dimension, axis=1).astype(str)
-    _, group = np.unique(others, axis=0, return_inverse=True) if others.size else (None, np.zeros(len(labels), np.int64))
+    _, group = (
+        np.unique(others, axis=0, return_inverse=True) if others.size else (None, np.zeros(len(labels), np.int64))
+    )
     group = group.ravel()
     both = np.bincount(group, values)
     column = labels[:, dimension]

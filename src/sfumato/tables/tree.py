@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class Tree:
                     "Give it another name."
                 )
             steps = list(dict.fromkeys(path))
-            above.update(zip(steps, steps[1:], strict=False))
+            above.update(pairwise(steps))
         if unknown:
             names = _labels(hierarchy)
             raise DataError(
@@ -147,7 +148,7 @@ def _below(hierarchy: Hierarchy | None) -> dict[str, int]:
     if isinstance(hierarchy, TreeHierarchy):
         for row in hierarchy.rows:
             steps = list(dict.fromkeys([*row[:-1], TOTAL]))
-            for label, up in zip(steps, steps[1:], strict=False):
+            for label, up in pairwise(steps):
                 below.setdefault(up, set()).add(label)
     return {label: len(found) for label, found in below.items()}
 

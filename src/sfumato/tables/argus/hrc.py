@@ -12,7 +12,9 @@ from sfumato.tables.argus.text import read_text
 from sfumato.tables.dimension import TOTAL
 
 
-def read_argus_hierarchy(path: str | Path, *, leader: str = "@", total: str = TOTAL, more: Iterable[str] = ()) -> TreeHierarchy:
+def read_argus_hierarchy(
+    path: str | Path, *, leader: str = "@", total: str = TOTAL, more: Iterable[str] = ()
+) -> TreeHierarchy:
     """Read an .hrc file: a line for each label, after one `leader` for each level that it stands below the first.
 
     Spaces around labels do not count. Labels may stand at different depths.
@@ -54,11 +56,13 @@ def parse_hrc(text: str, what: str, leader: str = "@", total: str = TOTAL, more:
             )
         above = stack[:depth]
         if label in above:
-            raise DataError(f"line {number} of {what} goes in a circle: '{label}' stands under itself. Correct one of the two.")
+            raise DataError(
+                f"line {number} of {what} goes in a circle: '{label}' stands under itself. Correct one of the two."
+            )
         if label in seen:
             raise DataError(
-                f"line {number} of {what} has the label '{label}' again: it stands under {seen[label]} already. A label stands in "
-                "one place only."
+                f"line {number} of {what} has the label '{label}' again: it stands under {seen[label]} already. A label "
+                "stands in one place only."
             )
         seen[label] = f"'{above[-1]}'" if above else "the total"
         stack = [*above, label]
@@ -101,7 +105,9 @@ def _tree(paths: Sequence[tuple[str, ...]], total: str, what: str) -> TreeHierar
     if len({p[-1] for p in paths}) == 1 and paths[0][-1] == total:  # the file has the total after all
         paths = [p[:-1] for p in paths if len(p) > 1]
     if any(total in p for p in paths):
-        raise DataError(f"{what} has the label '{total}', which is that of the total. The total is not a line of its own.")
+        raise DataError(
+            f"{what} has the label '{total}', which is that of the total. The total is not a line of its own."
+        )
     inner = {up for p in paths for _, up in pairwise(p)}
     leaves = [(*p, total) for p in paths if p[0] not in inner]
     depth = max(len(p) for p in leaves)

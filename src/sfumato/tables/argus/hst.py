@@ -49,7 +49,9 @@ def read_argus_a_priori(
     names = table.cells.dimensions
     totals = {n: (total if isinstance(total, str) else total.get(n, TOTAL)) for n in names}
     known = {tuple(row) for row in table.cells.labels.tolist()}
-    found: dict[str, dict[Labels, Any]] = {n: {} for n in ("statuses", "costs", "lower", "upper", "lower_level", "upper_level")}
+    found: dict[str, dict[Labels, Any]] = {
+        n: {} for n in ("statuses", "costs", "lower", "upper", "lower_level", "upper_level")
+    }
     for number, fields in split(text, separator or sniff(text), f"the a-priori file {path}"):
         where = f"line {number} of the a-priori file {path}"
         if fields[0].startswith("//"):

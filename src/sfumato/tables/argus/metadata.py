@@ -81,7 +81,7 @@ class ArgusMetadata:
         if not variable.hierarchy_file:
             raise DataError(
                 f"'{variable.name}' is hierarchical, but the metadata {self.path} say neither how many digits its levels have "
-                "(<HIERLEVELS> 2 1 1) nor in which file they are (<HIERCODELIST> \"file.hrc\")."
+                '(<HIERLEVELS> 2 1 1) nor in which file they are (<HIERCODELIST> "file.hrc").'
             )
         found = beside(self.path, variable.hierarchy_file)
         if found is None:
@@ -111,7 +111,8 @@ def read_argus_metadata(path: str | Path, *, table: bool = False) -> ArgusMetada
             except KeyError as unknown:
                 keyword = str(unknown.args[0])
                 raise DataError(
-                    f"line {number} of the metadata {path}: " + unknown_name("keyword", keyword, _KEYWORDS, "the list of keywords")
+                    f"line {number} of the metadata {path}: "
+                    + unknown_name("keyword", keyword, _KEYWORDS, "the list of keywords")
                 ) from None
     if not found.variables:
         raise DataError(f"the metadata {path} describe no variables.")
@@ -213,7 +214,7 @@ _VARIABLE: dict[str, Callable[[ArgusVariable, list[str]], None]] = {
     "<FREQUENCY>": _set_role("frequency"),
     "<MAXSCORE>": _set_role("top"),
     "<STATUS>": _set_role("status"),
-    **{keyword: _set_role(role) for keyword, role in _NUMERIC.items() if role in ("shadow", "cost", "lower level", "upper level")},
+    **{keyword: _set_role(_NUMERIC[keyword]) for keyword in ("<SHADOW>", "<COST>", "<COSTVAR>", "<LOWERPL>", "<UPPERPL>")},
     **dict.fromkeys(
         ("<TRUNCABLE>", "<PFILE>", "<PFILE_FREQ>", "<PFILE_CONT>", "<PFILE_SEP>", "<CKM>", "<INCLUDEZEROS>", "<PARITY>",
          "<SCALING>", "<SEPARATION>"), _ignored),

@@ -27,7 +27,11 @@ def read_argus_microdata(path: str | Path, metadata: str | Path | ArgusMetadata 
     metadata
         The .rda file; if not given, the one of the same name.
     """
-    described = metadata if isinstance(metadata, ArgusMetadata) else read_argus_metadata(metadata or Path(path).with_suffix(".rda"))
+    described = (
+        metadata
+        if isinstance(metadata, ArgusMetadata)
+        else read_argus_metadata(metadata or Path(path).with_suffix(".rda"))
+    )
     what = f"the data file {path}"
     text = read_text(path, "data file")
     columns, lines = _fixed(text, described, what) if described.separator is None else _free(text, described, what)
@@ -79,14 +83,18 @@ def _column(
     """Return a column's values, and what they mean."""
     if variable.role == "request":
         asked = {code: i for i, code in enumerate(variable.requests, 1)}
-        return np.array([asked.get(x.strip(), 0) for x in raw]), Attribute(variable.name, scale=Scale.ORDERED, integer=True)
+        return np.array([asked.get(x.strip(), 0) for x in raw]), Attribute(
+            variable.name, scale=Scale.ORDERED, integer=True
+        )
     if variable.role in _NUMBERS:
         found = numbers(raw, variable.name, what, lines)
         gaps = tuple(_missing_numbers(variable))
         known = found[~np.isnan(found) & ~np.isin(found, gaps)]
         whole = not variable.decimals and bool((known == np.round(known)).all())
         role = _ROLES.get(variable.role, Role.OTHER)
-        return found, Attribute(variable.name, role, Scale.ORDERED, integer=whole and role is not Role.WEIGHT, missing=gaps)
+        return found, Attribute(
+            variable.name, role, Scale.ORDERED, integer=whole and role is not Role.WEIGHT, missing=gaps
+        )
     codes = [x.strip() for x in raw]
     role = Role.CONTRIBUTOR if variable.role == "holding" else Role.KEY if variable.recodeable else Role.OTHER
     # levels by digits count from the left of the field: there, and nowhere else, its spaces matter

@@ -61,7 +61,9 @@ def read_argus_table(
     rows, lines = _rows(path, described, what)
     spanning = [v for v in described.variables if v.recodeable]
     if not spanning:
-        raise DataError(f"the metadata {described.path} name no variable that the table is broken down by (<RECODEABLE>).")
+        raise DataError(
+            f"the metadata {described.path} name no variable that the table is broken down by (<RECODEABLE>)."
+        )
     chosen = [described[n] for n in dimensions] if dimensions is not None else spanning
     response = _response(described, value)
     number = {

@@ -128,7 +128,7 @@ def _asked(published: PublishedTable, cells: Whole | Sequence[int] | None) -> Fl
         raise ParameterError(f"cells must be positions from 0 to {len(published) - 1:,}.")
     asked = np.zeros(len(published), bool)
     asked[wanted] = True
-    return asked & hidden
+    return np.asarray(asked & hidden)
 
 
 def _intervals(knows: Knowledge, published: PublishedTable, asked: Flags) -> tuple[Numbers, Numbers]:
@@ -247,10 +247,14 @@ def _pairs(published: PublishedTable, prior: Prior | None, notes: list[str]) -> 
             raise NotApplicable("a prior is for tables with random noise, and this one has none.")
         return None
     if prior is None:
-        notes.append("Noise was added to this table. What contributors learn of each other needs a prior, and none was given.")
+        notes.append(
+            "Noise was added to this table. What contributors learn of each other needs a prior, and none was given."
+        )
         return None
     from sfumato.tables.rta.posterior_audit import audit_pairs
 
     if published.leaf_variance is None:
-        raise NotApplicable("what contributors learn needs the variance of the noise on every leaf, which is not known here.")
+        raise NotApplicable(
+            "what contributors learn needs the variance of the noise on every leaf, which is not known here."
+        )
     return audit_pairs(published.source("an audit with a prior"), prior, published.leaf_variance)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +52,10 @@ class Certificate:
             total += times * Fraction(float(use))
             for leaf in known.cells.incidence[[cell]].indices:
                 left[int(leaf)] = left.get(int(leaf), Fraction(0)) - times
-        for leaf, rest in left.items():
+        for at, rest in left.items():
             if rest == 0:
                 continue
-            use = known.leaf_high[leaf] if (rest > 0) == upper else known.leaf_low[leaf]
+            use = known.leaf_high[at] if (rest > 0) == upper else known.leaf_low[at]
             if self.sign == "=" or not math.isfinite(use):
                 return math.inf if upper else -math.inf
             total += rest * Fraction(float(use))
@@ -122,12 +122,12 @@ def bound(known: Knowledge, cell: int, sign: Literal["≤", "≥"], value: float
 
 
 def _shortest(
-    matrix: object, target: Numbers, prices: Numbers, costs: Numbers | None = None, most: float = 0.0
+    matrix: Any, target: Numbers, prices: Numbers, costs: Numbers | None = None, most: float = 0.0
 ) -> Numbers | None:
     """Return the cheapest non-negative solution of matrix @ y = target, with costs @ y at most `most` if given."""
     from scipy.optimize import linprog
 
-    limit = {} if costs is None else {"A_ub": costs[None, :], "b_ub": [most]}
+    limit: dict[str, Any] = {} if costs is None else {"A_ub": costs[None, :], "b_ub": [most]}
     found = linprog(prices, A_eq=matrix, b_eq=target, bounds=(0, None), method="highs", **limit)
     return np.asarray(found.x, np.float64) if found.status == 0 else None
 

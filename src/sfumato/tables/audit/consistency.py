@@ -33,7 +33,7 @@ def contradictions(known: Knowledge) -> Whole:
         bounds=[*zip(known.leaf_low / scale, known.leaf_high / scale, strict=True), *[(0, None)] * (2 * count)],
         method="highs",
     )
-    if found.status != 0 or found.fun <= 1e-7:
+    if found.status != 0 or not found.fun or found.fun <= 1e-7:
         return np.zeros(0, np.int64)
     limiting = np.abs(found.ineqlin.marginals) > 1e-7
     return np.unique(np.concatenate([upper, lower])[limiting])
@@ -45,7 +45,7 @@ def told(known: Knowledge) -> str:
     names = listing((f"[{known.cells.name(int(c))}]" for c in cells), 6)
     where = f" These cannot all be right: {names}." if len(cells) else ""
     return (
-        f"no figures can give this table: what is published does not add up.{where} Look for figures that were rounded one by one "
-        "(say within how much of the true one they are), hierarchies that do not fit, and rows that were left out because "
+        f"no figures can give this table: what is published does not add up.{where} Look for figures that were rounded one by "
+        "one (say within how much of the true one they are), hierarchies that do not fit, and rows that were left out because "
         "they were suppressed (say that absent rows are suppressed)."
     )

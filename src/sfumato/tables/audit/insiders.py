@@ -69,9 +69,7 @@ def by_equations(known: Knowledge, table: Table, targets: Whole) -> tuple[list[I
     return _with_values(found, table), skipped
 
 
-def _in_part(
-    known: Knowledge, leaves: Whole, alone: Whole, targets: Whole, holders: sparse.csr_array
-) -> list[Insider]:
+def _in_part(known: Knowledge, leaves: Whole, alone: Whole, targets: Whole, holders: sparse.csr_array) -> list[Insider]:
     shown = np.flatnonzero(known.shown)
     open_ = _null_space(_dense(known.cells.incidence[shown][:, leaves]))
     if not open_.shape[1]:
@@ -157,6 +155,7 @@ def by_bounds(
         near = sure | (top - bottom <= tolerance * np.abs(others[shared]))
         singles = tuple(int(leaf) for leaf in leaves[mine])
         found += [
-            Insider(who, int(asked[i]), singles, bool(sure[i]), float(bottom[i]), float(top[i])) for i in np.flatnonzero(near)
+            Insider(who, int(asked[i]), singles, bool(sure[i]), float(bottom[i]), float(top[i]))
+            for i in np.flatnonzero(near)
         ]
     return found

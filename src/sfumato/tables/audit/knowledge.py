@@ -48,7 +48,9 @@ class Knowledge:
                 raise ParameterError(f"there is no cell {cell}: the table has {len(self.cells):,}, counted from 0.")
             bottom, top = value if isinstance(value, tuple) else (value, value)
             if not bottom <= top:
-                raise ParameterError(f"what is known of {self.cells.name(cell)} must be a value, or a low and a high one.")
+                raise ParameterError(
+                    f"what is known of {self.cells.name(cell)} must be a value, or a low and a high one."
+                )
             low[cell], high[cell] = max(low[cell], bottom), min(high[cell], top)
         return replace(self, low=low, high=high)
 
@@ -71,10 +73,12 @@ class Knowledge:
         Two leaves that are not known are in one part if some cell that is shown holds both. -1 for leaves that are known, and
         for cells without others.
         """
+        from scipy.sparse.csgraph import connected_components
+
         shown, unknown = np.flatnonzero(self.shown), np.flatnonzero(~self.known_leaves)
         part = sparse.csr_array(self.cells.incidence[shown][:, unknown])
-        graph = sparse.block_array([[None, part], [part.T, None]], format="csr")
-        _, number = sparse.csgraph.connected_components(graph, directed=False)
+        graph: sparse.csr_array = sparse.block_array([[None, part], [part.T, None]], format="csr")
+        _, number = connected_components(graph, directed=False)
         of_leaf = np.full(self.cells.leaves, -1, np.int64)
         of_leaf[unknown] = number[len(shown) :]
         of_cell = np.full(len(self.cells), -1, np.int64)

@@ -19,9 +19,7 @@ _LISTED = 10
 def headline(audit: Audit) -> str:
     """Return the answer in one sentence."""
     counts = audit.counts
-    exact, near, known = (
-        counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor")
-    )
+    exact, near, known = (counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor"))
     parts = [
         f"{some(n, 'cell')} {'is' if n == 1 else 'are'} {what}"
         for n, what in (
@@ -47,8 +45,8 @@ def sentences(audit: Audit) -> list[str]:
     said = [f"Of {some(counts['cells'], 'cell')}, {counts['not shown']:,} are not shown as they are."]
     if audit.rules:
         said.append(
-            f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must be "
-            f"uncertain by {100 * audit.tolerance:g} % of their value."
+            f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must "
+            f"be uncertain by {100 * audit.tolerance:g} % of their value."
         )
     else:
         said.append(
@@ -128,7 +126,11 @@ def findings(audit: Audit) -> dict[str, Any]:
         "tolerance": audit.tolerance,
         "rules": list(audit.rules),
         "disclosed": [
-            {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "verdict": verdicts[c], "because": why.get(int(c), [])}
+            {
+                **dict(zip(cells.dimensions, cells.labels[c], strict=True)),
+                "verdict": verdicts[c],
+                "because": why.get(int(c), []),
+            }
             for c in told
         ],
         "notes": list(audit.notes),
@@ -141,5 +143,7 @@ def section(audit: Audit) -> Section:
     rows = reasons(audit)
     content = [counts]
     if rows:
-        content.append(Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them."))
+        content.append(
+            Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them.")
+        )
     return Section("Audit of the published table", (audit.headline, *sentences(audit)), tuple(content))

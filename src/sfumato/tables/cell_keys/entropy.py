@@ -15,47 +15,58 @@ def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool 
     `stay` is the least probability of no change; `monotone` asks that larger changes are never likelier than smaller ones in
     the same direction. None if there is no such distribution.
 
-    Maximises −Σ p log p over a polytope: Newton's method with a barrier for the inequalities, from a point inside that a
-    linear program finds. The moments are linear in p, so they hold to the last digit.
+    Such a distribution is an exponential family, p ∝ exp(a v + b v² + …) with a term for each inequality that binds: Newton's
+    method finds the coefficients, and inequalities are let in and out until what binds is what should.
     """
-    equal = np.vstack([np.ones_like(v), v, v**2])
-    moments = np.array([1.0, 0.0, variance])
+    equal = np.vstack([v, v**2])
+    moments = np.array([0.0, variance])
     below, bound = _inequalities(v, stay, monotone)
-    space = _inside(equal, moments, below, bound)
+    space = _inside(np.vstack([np.ones_like(v), equal]), np.concatenate([[1.0], moments]), below, bound)
     if space is None:
         return None
-    start, possible, tight = space
-    equal = np.vstack([equal, below[tight]])[:, possible]
-    level = np.concatenate([moments, bound[tight]])
-    below, bound = below[~tight][:, possible], bound[~tight]
-    p = np.zeros_like(v)
-    p[possible] = _newton(start[possible], equal, level, below, bound)
+    possible, tight = space
+    binding = np.zeros(len(bound), bool)
+    p, slope = np.zeros_like(v), np.zeros(0)
+    for _ in range(10 * len(bound)):
+        held = tight | binding
+        rows = np.vstack([equal, below[held]])[:, possible]
+        p[possible], slope = _family(rows, np.concatenate([moments, bound[held]]))
+        pushes = np.zeros(len(bound))
+        pushes[held] = slope[2:]
+        excess = np.where(held, 0.0, below @ p - bound)
+        if (pushes[binding] > 1e-12).any():  # it pulls where it should push: it does not bind
+            binding[np.flatnonzero(binding)[pushes[binding].argmax()]] = False
+        elif excess.max() > 1e-13:
+            binding[excess.argmax()] = True
+        else:
+            break
     return p
 
 
 def variances(v: Numbers, stay: float = 0.0, monotone: bool = False) -> tuple[float, float] | None:
     """Return the smallest and largest variance that noise with these changes and mean 0 can have; None if it has none."""
-    from scipy.optimize import linprog
-
     below, bound = _inequalities(v, stay, monotone)
     equal, level = np.vstack([np.ones_like(v), v]), np.array([1.0, 0.0])
-    ends = []
-    for sign in (1, -1):
-        found = linprog(sign * v**2, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
-        if found.status != 0:
-            return None
-        ends.append(sign * float(found.fun))
-    return ends[0], ends[1]
+    least, most = (_program(sign * v**2, below, bound, equal, level) for sign in (1, -1))
+    return None if least is None or most is None else (least[0], -most[0])
 
 
-def largest_stay(v: Numbers, variance: float, monotone: bool = False) -> float | None:
-    """Return the largest probability of no change that mean 0 and this variance leave room for; None if there is none."""
-    from scipy.optimize import linprog
-
+def largest_stay(v: Numbers, variance: float, monotone: bool = False) -> float:
+    """Return the largest probability of no change that mean 0 and this variance leave room for."""
     below, bound = _inequalities(v, 0.0, monotone)
     equal, level = np.vstack([np.ones_like(v), v, v**2]), np.array([1.0, 0.0, variance])
-    found = linprog(-(v == 0).astype(float), A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
-    return -float(found.fun) if found.status == 0 else None
+    found = _program(-(v == 0).astype(float), below, bound, equal, level)
+    return 0.0 if found is None else -found[0]
+
+
+def _program(
+    aim: Numbers, below: Numbers, bound: Numbers, equal: Numbers, level: Numbers
+) -> tuple[float, Numbers] | None:
+    """Return the smallest value of aim · p over 0 ≤ p ≤ 1 with the (in)equalities, and where; None if nothing fits."""
+    from scipy.optimize import linprog
+
+    found = linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
+    return None if found.status != 0 or found.x is None else (float(aim @ found.x), np.asarray(found.x))
 
 
 def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Numbers]:
@@ -76,52 +87,52 @@ def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Num
 
 def _inside(
     equal: Numbers, level: Numbers, below: Numbers, bound: Numbers
-) -> tuple[Numbers, NDArray[np.bool_], NDArray[np.bool_]] | None:
-    """Return a point inside the polytope, which probabilities can be above 0, and which inequalities are always tight."""
-    from scipy.optimize import linprog
-
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+    """Return which probabilities can be above 0, and which inequalities are tight everywhere; None if nothing fits."""
     n, m = len(equal[0]), len(bound)
-    # the most that each probability and each slack can be; their mean is a point inside
-    points, largest = [], np.zeros(n + m)
-    for k in range(n + m):
-        aim = np.zeros(n)
-        if k < n:
-            aim[k] = -1.0
-        else:
-            aim = below[k - n]
-        found = linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
-        if found.status != 0:
-            return None
-        points.append(found.x)
-        largest[k] = found.x[k] if k < n else bound[k - n] - below[k - n] @ found.x
-    return np.mean(points, axis=0), largest[:n] > _NOTHING, largest[n:] <= _NOTHING
+    # how far from all borders a point can be: if there is one inside all of them, nothing is tight
+    wider = np.hstack([np.vstack([-np.eye(n), below]), np.ones((n + m, 1))])
+    room = np.concatenate([np.zeros(n), bound])
+    best = _program(-np.eye(n + 1)[n], wider, room, np.hstack([equal, np.zeros((len(equal), 1))]), level)
+    if best is None:
+        return None
+    if best[1][n] > _NOTHING:
+        return np.ones(n, bool), np.zeros(m, bool)
+    reach = []
+    for aim, most in [*((-row, 0.0) for row in np.eye(n)), *zip(below, bound, strict=True)]:
+        found = _program(aim, below, bound, equal, level)
+        reach.append(found is not None and most - found[0] > _NOTHING)
+    return np.array(reach[:n]), ~np.array(reach[n:])
 
 
-def _newton(p: Numbers, equal: Numbers, level: Numbers, below: Numbers, bound: Numbers) -> Numbers:
-    """Return the point of most entropy, from a point inside; steps stay in the space that the equations leave."""
-    _, sizes, right = np.linalg.svd(equal)
-    rank = int((sizes > 1e-10 * sizes[0]).sum())
-    free, inverse = right[rank:].T, np.linalg.pinv(equal)
-    p = p + inverse @ (level - equal @ p)
+def _family(rows: Numbers, means: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the p ∝ exp(slope · rows) for which rows · p are these means, and the slope.
 
-    def cost(p: Numbers, barrier: float) -> float:
-        slack = bound - below @ p
-        if (p <= 0).any() or (slack <= 0).any():
-            return np.inf
-        return float(p @ np.log(p) - barrier * np.log(slack).sum())
+    It minimises log Σ exp(slope · rows) − slope · means, which is convex.
+    """
+    size = np.maximum(np.abs(rows).max(axis=1), 1e-300)
+    rows, means = rows / size[:, None], means / size
+    slope = np.zeros(len(rows))
 
-    for barrier in 10.0 ** -np.arange(1, 13) if free.shape[1] else ():
-        for _ in range(100):
-            slack = bound - below @ p
-            gradient = np.log(p) + 1 + barrier * below.T @ (1 / slack)
-            hessian = np.diag(1 / p) + barrier * (below.T / slack**2) @ below
-            inner = free.T @ hessian @ free
-            size = np.sqrt(np.diag(inner))  # rows and columns of one size, since probabilities span many orders of it
-            step = -free @ (np.linalg.solve(inner / np.outer(size, size), free.T @ gradient / size) / size)
-            length, now = 1.0, cost(p, barrier)
-            while length > 1e-12 and cost(p + length * step, barrier) > now + 1e-4 * length * gradient @ step:
-                length /= 2
-            p = p + length * step if length > 1e-12 else p
-            if -gradient @ step < 1e-22 or length <= 1e-12:
+    def at(slope: Numbers) -> tuple[float, Numbers]:
+        power = slope @ rows
+        top = power.max()
+        weight = np.exp(power - top)
+        return float(top + np.log(weight.sum()) - slope @ means), weight / weight.sum()
+
+    now, p = at(slope)
+    for _ in range(500):
+        miss = means - rows @ p
+        centred = rows - (rows @ p)[:, None]
+        step = np.linalg.lstsq((centred * p) @ centred.T, miss, rcond=1e-15)[0]
+        length = 1.0
+        while length > 1e-10:
+            then, q = at(slope + length * step)
+            # near the end only the moments can tell which point is better
+            if then <= now - 1e-4 * length * (miss @ step) or np.abs(means - rows @ q).max() < 0.9 * np.abs(miss).max():
                 break
-    return np.asarray(p)
+            length /= 2
+        if length <= 1e-10 or np.abs(miss).max() < 1e-16:
+            break
+        slope, now, p = slope + length * step, then, q
+    return p, slope / size

@@ -23,7 +23,6 @@ from sfumato.errors import NotApplicable
 from sfumato.tables.measures.intervals import attacker_intervals
 from sfumato.tables.measures.observed import Observed, observed
 from sfumato.tables.published import PublishedTable
-from sfumato.tables.rta.posterior_audit import audit_pairs
 from sfumato.tables.rta.priors import Prior
 
 Numbers = NDArray[np.float64]
@@ -59,6 +58,8 @@ def contributor_posterior(
     table = published.source("what attackers know of contributions")
     prior = Prior.from_sizes(prior_cv, prior_cv / 2)  # the second number is what is demanded, which is not asked for here
     if published.leaf_variance is not None:
+        from sfumato.tables.rta.posterior_audit import audit_pairs
+
         found = audit_pairs(table, prior, published.leaf_variance)
         return _result(prior.of(table).variance, found.variance, found.attacker)
     known = prior.of(table)

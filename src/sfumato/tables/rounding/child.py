@@ -30,6 +30,13 @@ class Answer:
     cost: float = np.nan
     bound: float = np.nan
 
+    @property
+    def gap(self) -> float:
+        """How far the cost is above its bound, as a share of that; infinite where nothing was found."""
+        if self.quantities is None:
+            return np.inf
+        return max(self.cost - self.bound, 0.0) / max(self.bound, 1e-9)
+
 
 def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float) -> Answer:
     """Return the answer to a problem of `cp_sat.solve` within about `limit` seconds.

@@ -145,8 +145,7 @@ class _Search:
                 return _None(answer.status == child.INFEASIBLE and not cut, np.empty(0, np.int64), cut)
             short = self._short(problem, times, steps)
             if not len(short):
-                gap = np.inf if answer.quantities is None else (answer.cost - answer.bound) / max(answer.bound, 1e-9)
-                return _Found(times, steps, problem.far(steps), 0.0 if answer.status == child.OPTIMAL and gap < 1e-9 else gap)
+                return _Found(times, steps, problem.far(steps), answer.gap)
             # the other multiple, where there is one, may leave the attacker less
             at_low = times[short] == low[short]
             low[short] += at_low
@@ -157,14 +156,16 @@ class _Search:
     def _times(
         self, problem: RoundingProblem, answer: child.Answer, start: Whole, low: Whole, high: Whole
     ) -> Whole | None:
-        """Return the cells of the answer, or of the start if that is all there is; checked once more."""
-        cells = self.table.cells
-        leaves = start if answer.quantities is None else answer.quantities[self.equations.of_leaf]
-        times = np.rint(cells.sums(leaves.astype(np.float64))).astype(np.int64)
-        if answer.quantities is not None and (times != answer.quantities[self.equations.of_cell]).any():
-            raise SfumatoError("the solver of controlled rounding gave a table that does not add up.")
-        inside = bool(((times >= low) & (times <= high)).all())
-        return times if inside and answer.status != child.INFEASIBLE else None
+        """Return the cells of the answer, or of the start if that is nearer or all there is; checked once more."""
+        if answer.status == child.INFEASIBLE:
+            return None
+        found = []
+        for leaves in (start, None if answer.quantities is None else answer.quantities[self.equations.of_leaf]):
+            if leaves is not None:
+                times = np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
+                if ((times >= low) & (times <= high)).all():
+                    found.append(times)
+        return min(found, key=problem.distance, default=None)
 
     def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
         """Return the unsafe cells for which the attacker's interval is not wide enough."""

@@ -33,9 +33,11 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     terms: list[Any] = []
     costs: list[int] = []
 
+    hints: list[tuple[Any, int]] = []
+
     def variable(low: int, high: int, hint: int) -> Any:
         made = model.new_int_var(low, high, "")
-        model.add_hint(made, hint)
+        hints.append((made, hint))
         return made
 
     for i in range(count):
@@ -67,16 +69,15 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     settings.random_seed = 0
     settings.log_search_progress = False
     settings.max_time_in_seconds = limit
-    settings.max_deterministic_time = min(_EXACT, limit / 2) if gap > 0 else limit / 2
+    first = min(_EXACT, limit / 2)
+    settings.max_deterministic_time = first  # a limit that does not depend on what else the machine does
     status = solver.solve(model)
-    if gap > 0 and status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and limit / 2 > _EXACT:
-        if status == cp_model.FEASIBLE:
-            model.clear_hints()
-            values = [solver.value(t) for t in terms]
-            for t, v in zip(terms, values, strict=True):
-                model.add_hint(t, v)
+    if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and limit / 2 > first:
+        # the start helps where the solver finds nothing by itself, and hinders where it does
+        for made, hint in hints:
+            model.add_hint(made, solver.value(made) if status == cp_model.FEASIBLE else hint)
         settings.max_time_in_seconds = max(limit - solver.wall_time, 0.1)
-        settings.max_deterministic_time = limit / 2 - _EXACT
+        settings.max_deterministic_time = limit / 2 - first
         settings.relative_gap_limit = gap
         status = solver.solve(model)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)

@@ -86,21 +86,26 @@ class RoundingProblem:
         shown = self.equations.cell[self.equations.cell >= 0]
         rows = sparse.csr_array(incidence[shown][:, at])
         choice = Choice(rows, -rest[at], self.base - rest[at], uniforms[at])
-        weight = np.ones(len(shown))
+        value, weight = self.table.value[shown], np.ones(len(shown))
         low, high = (b[shown] for b in self.bounds(0))
-        value, best, fewest = self.table.value[shown], choice.up, np.inf
+        best, fewest = choice.up, np.inf
         for _ in range(_TRIES):
             choice.improve(weight)
             times = np.rint((value + choice.error) / self.base)
             off = np.maximum(low - times, times - high)
-            wrong = off > 0
-            badness = (off[wrong].max(initial=0), int(wrong.sum()))
-            score = badness[0] * len(shown) + badness[1]
+            score = float(off.max() * len(off) + (off > 0).sum()) if (off > 0).any() else 0.0
             if score < fewest:
                 best, fewest = choice.up.copy(), score
-            if not wrong.any():
+            if score == 0:
                 break
-            weight[wrong] += 1
+            weight[off > 0] += 1
+        if fewest > 0:
+            choice.change(best)
+        steps = 0 if fewest == 0 else max(int((fewest - 1) // len(shown)), 1)
+        low, high = (b[shown] for b in self.bounds(steps))
+        limits = np.stack([low * self.base - value, high * self.base - value])
+        choice.improve(np.zeros(len(shown)), np.ones(len(shown)), limits)
+        best = choice.up
         leaves = floor.astype(np.int64)
         leaves[at] += best
         return leaves

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_NEAR = 64  # leaves are swapped if they share a cell of at most so many
-_ROUNDS = 200
+_NEAR = (1024, 256, 64, 16)  # leaves are tried together if they share a cell of at most so many
+_WORK = 2e7  # of looking at a cell's error: how much there may be in one round
+_ROUNDS = 100
 
 
 class Choice:
     """A choice between a lower and an upper change for each of some leaves, and the errors of the cells that it gives.
 
     `rows` is cells × leaves, restricted to the leaves that have a choice. The start goes up and down in turn along the leaves
-    as they stand, which keeps running sums right to within one step; `improve` then lowers Σ weight · error² by changing one
-    leaf or two at a time until nothing helps.
+    as they stand, which keeps running sums right to within one step; `improve` then lowers a cost of the errors by changing
+    one leaf or two at a time until nothing helps.
     """
 
     def __init__(self, rows: sparse.csr_array, down: Numbers, up: Numbers, uniforms: Numbers) -> None:
@@ -30,13 +33,32 @@ class Choice:
         start = float(uniforms[self._order[0]]) if len(uniforms) else 0.0
         running = np.floor(np.concatenate([[0.0], np.cumsum(share)]) + start)
         self.up = np.diff(running) > 0
+        self._rows, self._values = rows, (down, up)
         self.error: Numbers = np.asarray(rows @ np.where(self.up, up, down), np.float64)
 
-    def improve(self, weight: Numbers) -> None:
-        """Lower the weighted sum of squared errors of the cells; `weight` has shape (cells,)."""
+    def change(self, up: NDArray[np.bool_]) -> None:
+        """Take another choice."""
+        self.up = up.copy()
+        self.error = np.asarray(self._rows @ np.where(up, self._values[1], self._values[0]), np.float64)
+
+    def improve(self, square: Numbers, absolute: Numbers | None = None, limits: Numbers | None = None) -> None:
+        """Lower Σ square · error² + absolute · |error| over the cells; errors should be within limits, shape (2, cells)."""
         from sfumato.kernels.two_values import choose_values
 
-        if len(self._step):
-            choose_values(
-                *self._of_leaf, *self._of_cell, self._order, self._step, self.up, self.error, weight, _NEAR, _ROUNDS
-            )
+        if not len(self._step):
+            return
+        if absolute is None:
+            absolute = np.zeros(len(square))
+        if limits is None:
+            limits = np.array([[-np.inf], [np.inf]]) * np.ones(len(square))
+        choose_values(
+            *self._of_leaf, *self._of_cell, self._order, self._step, self.up, self.error, square, absolute, limits,
+            self._near, _ROUNDS,
+        )  # fmt: skip
+
+    @cached_property
+    def _near(self) -> int:
+        """The size of the cells that are looked at for pairs of leaves: as large as time allows."""
+        size, each = np.diff(self._of_cell[0]).astype(np.float64), len(self._of_leaf[1]) / max(len(self._step), 1)
+        work = (float((size[size <= near] ** 2).sum()) * each for near in _NEAR)
+        return next((near for near, w in zip(_NEAR, work, strict=True) if w <= _WORK), 0)

@@ -50,7 +50,7 @@ def round_up(variance: Numbers, digits: int = 4) -> Numbers:
     scaled = variance * up / down
     near = np.rint(scaled)
     exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has so few digits already, but for the last bit
-    return np.maximum(np.where(exact, near, np.ceil(scaled)) * down / up, variance)
+    return np.asarray(np.maximum(np.where(exact, near, np.ceil(scaled)) * down / up, variance), np.float64)
 
 
 def unit(decimals: int) -> float:
@@ -90,7 +90,7 @@ def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole) -> Who
 
 def values_of(sums: Whole, decimals: int) -> Numbers:
     """Return whole units as numbers: the nearest double to each decimal."""
-    return sums / 10.0**decimals if decimals >= 0 else sums * 10.0**-decimals
+    return np.asarray(sums / 10.0**decimals if decimals >= 0 else sums * 10.0**-decimals, np.float64)
 
 
 def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:

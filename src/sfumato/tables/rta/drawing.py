@@ -10,6 +10,7 @@ away.)
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def leaf_labels(cells: Cells) -> list[str]:
         pairs = pairs[known[pairs[:, 1]] != TOTAL]
         ends = np.searchsorted(pairs[:, 0], np.arange(cells.leaves + 1))
         names = known[pairs[:, 1]]
-        texts = np.array(["\x1d".join(names[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)], object)
+        texts = np.array(["\x1d".join(names[a:b]) for a, b in pairwise(ends)], object)
         described.append((cells.dimensions[position], texts))
     kept = [d for d in described if not any(_groups(d[1], other[1]) for other in described)]
     parts = [[f"{name}\x1e{text}" for text in texts] for name, texts in kept]

@@ -86,7 +86,7 @@ class _Solver:
         self.of_block[seen] = known.block[by.indices[by.indptr[:-1][seen]]]
 
     def solve(self) -> tuple[Numbers, float, int]:
-        omega = self.least.copy()
+        omega = self._start()
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         best, lower, reach, step, worst = np.inf, 0.0, 4.0, 1.0, np.inf
         answer = omega
@@ -103,16 +103,38 @@ class _Solver:
                 best, answer = cost, omega
             done = violation < 1e-5 and cost - lower <= 1e-5 * cost
             if done:
+                answer = omega
                 break
-            if violation > 0.9 * worst:
+            if violation > 0.8 * worst:
                 step = max(0.7 * step, 0.25)
+            elif violation < 0.4 * worst:
+                step = min(1.2 * step, 1.0)
             worst = violation
             omega = omega_new
         else:
             answer = omega if best == np.inf else answer
-        if not np.isfinite(best):
-            answer = omega
         return self._repair(answer), lower, rounds
+
+    def _start(self) -> Numbers:
+        """Return noise under which unknowns in several leaves are safe even from somebody who knows all others of that kind.
+
+        What he learns of h is then Σ m²/(cover + noise) over its leaves, linear in u: no round can begin too far away.
+        """
+        from sfumato.kernels.noisy_pairs import pack, typed
+
+        known = self.known
+        single, by = known.leaves_of == 1, known.by_unknown
+        entries = known.loading.power(2)
+        cover = np.asarray(entries @ np.where(single, known.variance, 0.0))
+        cover -= np.asarray(sparse.csr_array(entries * np.where(single, known.variance, 0.0)[None, :]).max(axis=1).toarray()).ravel()
+        cover = np.maximum(cover, 0.02 * self.spread)
+        several = np.flatnonzero(self.wanted & ~single)
+        part = by[:, several]
+        high = 1.0 / (cover + self.least)
+        start, row = typed(part.indptr, part.indices)
+        room = 1.0 / self.required[several] - 1.0 / known.variance[several]
+        u = pack(start, row, part.data**2, room, self.price, 1e-9 * high, high, np.zeros(len(several)), 20)
+        return np.maximum(1.0 / u - cover, self.least)
 
     def _audit(self, omega: Numbers, tolerance: float) -> tuple[Sums, Numbers, Whole]:
         from sfumato.kernels.noisy_sums import learned

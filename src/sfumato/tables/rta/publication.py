@@ -18,11 +18,11 @@ from sfumato.tables.rta import bands
 from sfumato.tables.rta.digits import round_up, unit, values_of
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.rta.leaf_noise import leaf_name
-from sfumato.tables.rta.posterior_audit import PairAudit
 from sfumato.tables.rta.record import Record
 from sfumato.tables.table import Table
 
 if TYPE_CHECKING:
+    from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.rta import RTA
 
 Numbers = NDArray[np.float64]
@@ -40,8 +40,6 @@ class Adjusted:
     covariance: sparse.csr_array
     """Of the noise in the leaves, leaves × leaves."""
     audit: PairAudit
-    raised: int = 0
-    """How many leaves were raised to zero."""
 
 
 def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> PublishedTable:
@@ -65,12 +63,8 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: s
         check_bands(rta, table, known, values, told, leaf_variance)
         quality = bands.letters(values, told, rta.cutpoints)
     elif how == "bounds":
-        most = bands.bounds(
-            values_of(adjusted.units, adjusted.decimals),
-            leaf_variance,
-            table,
-            bound_factor(known, table, leaf_variance),
-        )
+        factor = bound_factor(known, table, leaf_variance)
+        most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
         quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
     changed = noise > 0
     slack = cells.sums(off * step / 2)
@@ -90,7 +84,9 @@ def check_exact(table: Table, known: Knowledge, leaf_variance: Numbers) -> None:
     if known.public or not (leaf_variance > 0).any():
         return
     open_leaves = np.flatnonzero(bands.worked_out(table.cells) & (leaf_variance > 0))
-    where = listing([leaf_name(table, int(leaf)) for leaf in open_leaves], 3) if len(open_leaves) else "the margins"
+    where = (
+        listing([f"'{leaf_name(table, int(leaf))}'" for leaf in open_leaves], 3) if len(open_leaves) else "the margins"
+    )
     raise NotApplicable(
         "exact variances would disclose contributions: they come from the contributors' own values, and whoever reads one works "
         f"out the largest contribution, as in {where}. Give the table a public size measure (size=...), or publish "
@@ -109,7 +105,7 @@ def check_bands(
     kept = bands.sd_kept(known.loading, known.variance, known.required, base_cv, leaf_variance, least, most)
     bad = np.flatnonzero(kept < bands.KEPT)
     if len(bad):
-        named = listing([leaf_name(table, int(leaf)) for leaf in bad[np.argsort(kept[bad])]], 3)
+        named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in bad[np.argsort(kept[bad])]], 3)
         raise NotApplicable(
             f"quality bands with these cutpoints would say too much of contributions in {named}: the variances come from the "
             "contributors' own values. Give the table a public size measure (size=...), take fewer cutpoints, or publish "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,15 @@ from sfumato.tables.rta.digits import (
 )
 from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
 from sfumato.tables.rta.knowledge import Knowledge
-from sfumato.tables.rta.later import divide
+from sfumato.tables.rta.later import Division, divide
 from sfumato.tables.rta.leaf_noise import leaf_name, leaf_noise
-from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rta.publication import Adjusted, publish
 from sfumato.tables.rta.record import Record
 from sfumato.tables.table import Table
+
+if TYPE_CHECKING:
+    from sfumato.tables.rta.posterior_audit import PairAudit
 
 Numbers = NDArray[np.float64]
 
@@ -54,7 +57,7 @@ class RTA(Protection):
     >>> table = Table.of(Microdata(firms), "region", "turnover", size="staff")
     >>> published = RTA(prior_cv=0.5, base_cv=0.25).protect(table, Draws(1))
     >>> published.variance.tolist()
-    [152.3, 133.4, 18.84]
+    [152.4, 133.5, 18.84]
     """
 
     prior_cv: float = param(
@@ -67,7 +70,7 @@ class RTA(Protection):
     threshold: float = param(1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
     sizes: str | None = param(
         None,
-        doc="what the sizes are: 'size', a public measure in the table, or the contributors' own 'values'; the first if there is one",
+        doc="what sizes are: 'size', a public measure in the table, or contributors' own 'values'; the first where there is one",
         choices=("size", "values"),
     )
     attackers: str = param(
@@ -114,6 +117,8 @@ class RTA(Protection):
 
     def protect_with(self, table: Table, prior: Prior, draws: Draws) -> PublishedTable:
         """Protect a table under priors of your own (see `Prior.given`) in place of coefficients of variation."""
+        from sfumato.tables.rta.posterior_audit import audit_pairs
+
         known = self._known(table, prior)
         how = self._how(known)
         variance = round_up(leaf_noise(table, known).variance)
@@ -132,6 +137,8 @@ class RTA(Protection):
         The table must hold the published cells too (ask for both in one formula). They keep their values; all others are
         drawn given these, and the audit is that of both publications together. Refused where the first leaves no room.
         """
+        from sfumato.tables.rta.posterior_audit import audit_pairs
+
         if (record.variable, record.period) != (table.variable, self.period):
             raise ParameterError(
                 "the record is of another variable or period: its noise has nothing to do with this table."
@@ -153,16 +160,7 @@ class RTA(Protection):
         needed = round_up(leaf_noise(table, known).variance)
         division = divide(record, table, needed, known.spread, exposed)
         values = table.totals + division.draw(table, draws, self.period)
-        units = np.zeros(len(values), np.int64)
-        loose = ~division.inside
-        if table.nonnegative:
-            values[loose] = not_below_zero(values[loose], division.variance[loose])
-            values[division.inside] = _apart(
-                values[division.inside], division.variance[division.inside], division.group[division.inside]
-            )
-        units[loose] = rounded(values[loose], decimals)
-        sums = record.units * 10 ** (decimals - record.decimals)
-        units[division.inside] = rounded_to(values[division.inside], decimals, division.group[division.inside], sums)
+        units = _in_units(table, values, division, decimals, record.units * 10 ** (decimals - record.decimals))
         covariance = division.covariance()
         audit = _held(audit_pairs(table, known, covariance), table, known)
         return publish(self, table, known, Adjusted(units, decimals, covariance, audit), how)
@@ -208,13 +206,20 @@ def _are_values(known: Knowledge, table: Table) -> bool:
     return bool(some.sum() > 2 and ratio.max() <= ratio.min() * (1 + 1e-6))
 
 
-def _apart(values: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
-    """Return values not below zero, each group with its own sum."""
-    found = values.copy()
-    for g in np.unique(group[values < 0]):
-        members = np.flatnonzero(group == g)
-        found[members] = not_below_zero(values[members], variance[members])
-    return found
+def _in_units(
+    table: Table, values: Numbers, division: Division, decimals: int, sums: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the leaves of a later table in whole units, not below zero where that makes no sense; old leaves keep their sums."""
+    free, inside = np.flatnonzero(~division.inside), np.flatnonzero(division.inside)
+    if table.nonnegative:
+        values[free] = not_below_zero(values[free], division.variance[free])
+        for g in np.unique(division.group[inside][values[inside] < 0]):
+            members = np.flatnonzero(division.group == g)
+            values[members] = not_below_zero(values[members], division.variance[members])
+    units = np.zeros(len(values), np.int64)
+    units[free] = rounded(values[free], decimals)
+    units[inside] = rounded_to(values[inside], decimals, division.group[inside], sums)
+    return units
 
 
 def _held(audit: PairAudit, table: Table, known: Knowledge) -> PairAudit:
@@ -222,7 +227,7 @@ def _held(audit: PairAudit, table: Table, known: Knowledge) -> PairAudit:
     if audit.holds:
         return audit
     leaves = known.by_unknown[:, audit.failing[:20]].indices
-    named = listing([leaf_name(table, int(leaf)) for leaf in dict.fromkeys(leaves.tolist())], 3)
+    named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
     raise NotApplicable(
         f"the audit found that somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "
         f"where {audit.threshold:g} is allowed. Take a smaller base_cv, or make the table coarser there."

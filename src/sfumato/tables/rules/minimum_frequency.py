@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.contract import param
+from sfumato.errors import DataError
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import settings
 from sfumato.tables.rules.standing import contributors_of
@@ -32,9 +33,18 @@ class MinimumFrequency(SensitivityRule):
 
     def assess(self, table: Table) -> Sensitivity:
         """Return which cells are unsafe, with their protection levels."""
-        count = table.frequency if self.count == "records" else contributors_of(table)
+        count = records_in(table) if self.count == "records" else contributors_of(table)
         unsafe = (count < self.n) & (self.zeros | (count > 0))
         return settings.levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
+
+
+def records_in(table: Table) -> settings.Numbers:
+    """Return how many records every cell has; refused where a table was read without."""
+    if np.isnan(table.frequency).any():
+        raise DataError(
+            "the table does not say how many records its cells have. Read it with them, or make it from microdata."
+        )
+    return table.frequency
 
 
 def margin_of(table: Table, percent: float) -> settings.Numbers:

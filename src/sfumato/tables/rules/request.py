@@ -9,7 +9,7 @@ from sfumato.contract import param
 from sfumato.errors import DataError
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import settings
-from sfumato.tables.rules.minimum_frequency import margin_of
+from sfumato.tables.rules.minimum_frequency import margin_of, records_in
 from sfumato.tables.rules.standing import requests_of, standing
 from sfumato.tables.table import Table
 
@@ -57,7 +57,7 @@ class Request(SensitivityRule):
             is_largest = (asking.who[:, 0] >= 0) & (asking.values[:, 0] == largest.values[:, 0])
             unsafe |= is_largest & (asking.values[:, 0] > share / 100 * total)
         if self.minimum:
-            unsafe |= (requests_of(table, codes).sum(axis=1) > 0) & (table.frequency < self.minimum)
+            unsafe |= (requests_of(table, codes).sum(axis=1) > 0) & (records_in(table) < self.minimum)
         return settings.levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
 
     def _codes(self, table: Table) -> NDArray[np.int64]:

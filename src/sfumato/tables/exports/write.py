@@ -1,0 +1,82 @@
+"""Published tables written to files, whole or not at all; the ending of the name says in which form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import ParameterError, listing
+from sfumato.files import whole_file, write_text
+from sfumato.tables.exports.jsonstat import json_stat
+from sfumato.tables.exports.plain import csv_text
+from sfumato.tables.exports.sdmx import sdmx_csv
+from sfumato.tables.published import PublishedTable
+
+FORMS = {"csv": ".csv", "xlsx": ".xlsx", "json-stat": ".json", "sdmx-csv": ".sdmx.csv"}
+"""The forms, and how names of files end in each."""
+
+
+def form_of(path: Path, form: str | None = None) -> str:
+    """Return the form of a file by its name: the longest ending that fits.
+
+    >>> form_of(Path("table.sdmx.csv")), form_of(Path("table.csv")), form_of(Path("table.jsonstat"))
+    ('sdmx-csv', 'csv', 'json-stat')
+    """
+    if form is not None:
+        if form not in FORMS:
+            raise ParameterError(f"a table is written as {listing(FORMS)}; got '{form}'.")
+        return form
+    name = path.name.casefold()
+    for ending, found in ((".sdmx.csv", "sdmx-csv"), (".jsonstat", "json-stat"), *((e, f) for f, e in FORMS.items())):
+        if name.endswith(ending):
+            return found
+    raise ParameterError(
+        f"'{path.name}' does not say in which form to write the table: its name must end in {listing(FORMS.values())}; or name "
+        f"the form ({listing(FORMS)})."
+    )
+
+
+def write_table(published: PublishedTable, path: str | Path, form: str | None = None, **options: Any) -> Path:
+    """Write what may be published of a table; `options` are those of the form (see `json_stat` and `sdmx_csv`)."""
+    target = Path(path)
+    found = form_of(target, form)
+    allowed = {
+        "json-stat": ("title", "source"),
+        "sdmx-csv": ("structure_id", "structure", "action", "constants", "distinguish"),
+    }.get(found, ())
+    if unknown := [o for o in options if o not in allowed]:
+        raise ParameterError(f"{found} has no option '{unknown[0]}'. It has: {listing(allowed)}.")
+    if found == "xlsx":
+        _write_excel(published, target)
+    elif found == "json-stat":
+        write_text(target, json.dumps(json_stat(published, **options), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    else:
+        text = csv_text(published) if found == "csv" else sdmx_csv(published, **options)
+        with whole_file(target) as temporary:
+            temporary.write_bytes(text.encode("utf-8"))
+    return target
+
+
+def _write_excel(published: PublishedTable, target: Path) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    from sfumato.engines.formats.contents import FileContents
+    from sfumato.engines.formats.excel_files import excel_writer
+    from sfumato.tables.exports.figures import qualities, variances
+
+    frame = published.frame()
+    columns: dict[str, Any] = {d: pa.array([str(v) for v in frame[d]]) for d in published.cells.dimensions}
+    values = np.asarray(published.values)
+    if published.decimals is not None:
+        values = np.round(values, published.decimals)
+    columns["value"] = pa.array(values, from_pandas=True)
+    columns["status"] = pa.array(frame["status"].tolist())
+    if (noise := variances(published)) is not None:
+        columns["variance"] = pa.array(noise, from_pandas=True)
+    if (codes := qualities(published)) is not None:
+        columns["quality"] = pa.array(codes)
+    write = excel_writer(FileContents(pa.table(columns)))
+    with whole_file(target) as temporary:
+        write(temporary)

@@ -1,0 +1,167 @@
+"""Noise that is correlated within small blocks of leaves: totals lose less, and every pair is still protected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from sfumato.errors import DataError, NotApplicable, ParameterError, missing_extra
+from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.leaf_noise import check_possible, leaf_noise
+from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.priors import Prior
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_LARGEST = 40
+_TINY = 1e-3
+"""What the variance of a leaf counts beside that of the chosen totals."""
+
+
+def block_noise(
+    table: Table, prior: Prior | Knowledge, blocks: Sequence[ArrayLike], *, totals: ArrayLike | None = None
+) -> sparse.csr_array:
+    """Return the covariance of leaf noise, leaves × leaves, that makes the variance of chosen totals small.
+
+    Within each block (a list of leaves, at most 40) noise may be correlated: what one leaf gets, others give back. Other leaves
+    get independent noise (`leaf_noise`). A semidefinite program for each block, over the pairs of attacker and contributor
+    that bind; then every pair is audited over all leaves, since an attacker who is alone in a leaf learns its noise.
+
+    Parameters
+    ----------
+    blocks
+        Lists of leaves, by position. Contributors in several leaves must have them all in one block.
+    totals
+        The cells, by position, whose variances are made small; the sum of each block's leaves if not given.
+    """
+    try:
+        import clarabel  # noqa: F401
+    except ImportError:
+        raise missing_extra("clarabel", "sdp", "correlated noise for blocks of leaves") from None
+    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    check_possible(table, known)
+    parts = [np.unique(np.asarray(b, np.int64)) for b in blocks]
+    _check(table, known, parts)
+    alone = leaf_noise(table, known).variance
+    omega = sparse.diags_array(alone).tolil()
+    for part in parts:
+        if totals is None:
+            wanted = np.ones((1, len(part)))
+        else:
+            wanted = table.cells.incidence[np.asarray(totals, np.int64)][:, part].toarray()
+        omega[np.ix_(part, part)] = _solve(known.part(part), alone[part], wanted)
+    return _lifted(table, known, sparse.csr_array(omega), alone, parts)
+
+
+def _check(table: Table, known: Knowledge, parts: list[Whole]) -> None:
+    every = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    if len(every) and (every.min() < 0 or every.max() >= table.cells.leaves):
+        raise ParameterError(f"blocks must name leaves by position, from 0 to {table.cells.leaves - 1}.")
+    if len(np.unique(every)) < len(every):
+        raise ParameterError("a leaf is in two blocks.")
+    for part in parts:
+        if len(part) > _LARGEST:
+            raise ParameterError(f"a block has at most {_LARGEST} leaves; got one of {len(part)}.")
+        inside = np.isin(known.block, known.block[part])
+        if inside.sum() > len(part):
+            raise NotApplicable(
+                "a block cuts through the leaves of a contributor who is in several. Put all leaves that share contributors "
+                "into one block, or leave them out."
+            )
+
+
+def _lifted(
+    table: Table, known: Knowledge, omega: sparse.csr_array, alone: Numbers, parts: list[Whole]
+) -> sparse.csr_array:
+    """Return the covariance raised by a hair until the audit of every pair holds; a block that fails goes without."""
+    for part in parts:
+        piece = known.part(part)
+        block = omega[part][:, part].toarray()
+        for more in (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
+            raised = block + more * np.diag(np.diag(block) + piece.spread)
+            if _audit(piece, raised).holds:
+                break
+        else:
+            raised = np.diag(alone[part])
+        omega = omega.tolil()
+        omega[np.ix_(part, part)] = raised
+        omega = sparse.csr_array(omega)
+    if not audit_pairs(table, known, omega).holds:
+        raise DataError("no correlated noise was found that protects every contributor. Use independent noise (leaf_noise).")
+    return omega
+
+
+def _audit(known: Knowledge, omega: Numbers) -> PairAudit:
+    from sfumato.kernels.noisy_sums import learned
+    from sfumato.tables.rta.attackers import DENSE, sums_of
+
+    q, gain, best = learned(sums_of(known, sparse.csr_array(omega)), known.required > 0, DENSE)
+    v = known.variance
+    outsider = np.maximum(v * (1.0 - v * q), 0.0)
+    return PairAudit(
+        np.arange(len(known)), np.maximum(outsider - gain, 0.0), best, known.required, known.threshold, outsider, True
+    )
+
+
+def _solve(known: Knowledge, alone: Numbers, wanted: Numbers) -> Numbers:
+    """Return the covariance for one block: pairs are added as the audit finds them broken."""
+    pairs: set[tuple[int, int]] = set()
+    omega = np.diag(alone)
+    found = _audit(known, np.zeros_like(omega))
+    objective = wanted.T @ wanted + _TINY * np.eye(len(alone))
+    for _ in range(60):
+        bad = found.failing
+        new = {(int(h), int(found.attacker[h])) for h in bad} - pairs
+        if not new:
+            return omega
+        pairs |= new
+        omega = smallest_covariance(known, sorted(pairs), objective)
+        found = _audit(known, omega)
+    return np.diag(alone)
+
+
+def smallest_covariance(known: Knowledge, pairs: Sequence[tuple[int, int]], objective: Numbers, diagonal: bool = False) -> Numbers:
+    """Return Ω ⪰ 0 with the smallest tr(objective Ω) under which these pairs (unknown, helper's unknown or -1) are protected.
+
+    The posterior variance v - a'(K + Ω)⁻¹a is at least w² if and only if K + Ω - aa'/(v - w²) ⪰ 0 (a Schur complement), which is
+    linear in Ω: a semidefinite program.
+    """
+    import clarabel
+
+    m, v, size = known.loading.toarray(), known.variance, known.loading.shape[0]
+    scale = float(known.spread.max(initial=0.0)) or 1.0
+    upper = [(i, j) for j in range(size) for i in range(j + 1)]
+    free = [(i, i) for i in range(size)] if diagonal else upper
+    where = {entry: k for k, entry in enumerate(upper)}
+    basis = sparse.csc_array(
+        (
+            [1.0 if i == j else np.sqrt(2.0) for i, j in free],
+            ([where[entry] for entry in free], np.arange(len(free))),
+        ),
+        shape=(len(upper), len(free)),
+    )
+    constants, cones = [np.zeros(len(upper))], [clarabel.PSDTriangleConeT(size)]
+    for h, g in pairs:
+        left = v.copy()
+        if g >= 0:
+            left[known.side == known.side[g]] = 0.0
+        a = m[:, h] * left[h]
+        matrix = (m * left) @ m.T - np.outer(a, a) / (left[h] - known.required[h])
+        constants.append(np.array([matrix[i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in upper]) / scale)
+        cones.append(clarabel.PSDTriangleConeT(size))
+    stacked = sparse.csc_matrix(-sparse.vstack([basis] * (len(pairs) + 1)))
+    cost = np.array([objective[i, j] * (1.0 if i == j else 2.0) for i, j in free])
+    settings: Any = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+    zero = sparse.csc_matrix((len(free), len(free)))
+    solution = clarabel.DefaultSolver(zero, cost, stacked, np.concatenate(constants), cones, settings).solve()
+    made = np.zeros((size, size))
+    for (i, j), x in zip(free, solution.x, strict=True):
+        made[i, j] = made[j, i] = x * scale
+    return made

@@ -1,0 +1,71 @@
+"""The audit of a pattern: every secret, by a table that could be the true one as well, or by two linear programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.suppression.problem import Problem
+from sfumato.tables.suppression.witness import Freedom
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+TOLERANCE = 1e-7
+"""By how much an interval may be shorter than asked for, relative to the level: what linear programs are exact to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """How far an attacker's intervals of the secrets reach, at least; shapes (targets,)."""
+
+    up: Numbers
+    down: Numbers
+    failing: Whole
+    """Positions in `problem.targets` of those that do not reach as far as they must."""
+    programs: int
+    """How many secrets needed linear programs."""
+    freedom: Freedom
+
+    def margin(self, problem: Problem) -> float:
+        """Return the smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
+        t = problem.targets
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = [np.where(need > 0, got / need, np.inf) for got, need in (
+                (self.up, problem.upper[t]), (self.down, problem.lower[t]), (self.up + self.down, problem.width[t]),
+            )]  # fmt: skip
+        return float(min((r.min(initial=np.inf) for r in ratios), default=np.inf))
+
+
+def check(problem: Problem, hidden: Flags) -> Check:
+    """Audit a pattern."""
+    targets = problem.targets
+    freedom = Freedom.of(problem, hidden)
+    up, down = freedom.reach(targets, hidden)
+    up, down = whole(problem, targets, up, down)
+    open_ = np.flatnonzero(short(problem, targets, up, down))
+    if len(open_):
+        low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[targets[open_]]))
+        up[open_], down[open_] = whole(problem, targets[open_], high, -low)
+    failing = open_[short(problem, targets[open_], up[open_], down[open_])]
+    return Check(up, down, failing, len(open_), freedom)
+
+
+def short(problem: Problem, quantities: Whole, up: Numbers, down: Numbers) -> Flags:
+    """Return which quantities do not reach as far as they must."""
+    missing = np.zeros(len(quantities), bool)
+    for got, need in ((up, problem.upper), (down, problem.lower), (up + down, problem.width)):
+        missing |= got < need[quantities] * (1 - TOLERANCE)
+    # a quantity that is known exactly is known, whatever the rule asks for
+    return missing | (up + down <= TOLERANCE * np.abs(problem.value[quantities]))
+
+
+def whole(problem: Problem, quantities: Whole, up: Numbers, down: Numbers) -> tuple[Numbers, Numbers]:
+    """Return distances to the last whole number within, where everybody knows that values are whole numbers."""
+    if not problem.integer:
+        return up, down
+    return np.floor(up + 1e-6), np.floor(down + 1e-6)

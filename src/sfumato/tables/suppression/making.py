@@ -1,0 +1,86 @@
+"""A table, rules and wishes as a problem of suppression."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.cells import Cells
+from sfumato.tables.equations import Equations
+from sfumato.tables.rule import Sensitivity
+from sfumato.tables.suppression.problem import Problem
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def in_order(cells: Cells) -> tuple[Whole, Whole]:
+    """Return cells and leaves in an order that depends on nothing but labels, so that results do not either."""
+    order = np.lexsort(tuple(cells.labels[:, i].astype(str) for i in reversed(range(cells.labels.shape[1]))))
+    by_leaf = sparse.csc_array(cells.incidence[order])
+    by_leaf.sort_indices()
+    size = np.diff(by_leaf.indptr)
+    members = np.full((cells.leaves, int(size.max(initial=1))), -1, np.int64)
+    leaf = np.repeat(np.arange(cells.leaves), size)
+    members[leaf, np.arange(len(leaf)) - by_leaf.indptr[leaf]] = by_leaf.indices
+    return order, np.lexsort(members.T[::-1])
+
+
+def make_problem(
+    table: Table, found: Sensitivity, cost: Numbers, fixed: Flags, low: Numbers, high: Numbers, leaf_low: Numbers,
+    leaf_high: Numbers,
+) -> tuple[Problem, Whole, Whole]:  # fmt: skip
+    """Return the problem, the quantity of each cell, and the table's leaf for each leaf of the problem."""
+    order, leaf_order = in_order(table.cells)
+    incidence = sparse.csr_array(table.cells.incidence[order][:, leaf_order])
+    incidence.sort_indices()
+    cells = Cells(table.cells.dimensions, table.cells.labels[order], incidence)
+    equations = Equations.of(cells)
+    count = len(equations.cell)
+    shown = equations.cell >= 0
+    unshown = np.flatnonzero(~shown)
+    leaf_of = np.full(count, -1, np.int64)
+    leaf_of[equations.of_leaf] = np.arange(cells.leaves)
+    rows = sparse.csr_array(
+        sparse.vstack([
+            incidence[equations.cell[shown]],
+            sparse.csr_array((np.ones(len(unshown)), (np.arange(len(unshown)), leaf_of[unshown])), shape=(len(unshown), cells.leaves)),
+        ])
+    )  # fmt: skip
+    # the last bits of a sum depend on the order of the records; decisions must not
+    leaves = _rounded(table.totals)[leaf_order]
+    of_cell = np.empty(len(cells), np.int64)
+    of_cell[order] = equations.of_cell
+
+    def joined(given: Numbers, start: float, join: np.ufunc) -> Numbers:
+        out = np.full(count, start)
+        join.at(out, of_cell, given)
+        return out
+
+    unsafe = joined(found.unsafe.astype(float), 0.0, np.maximum) > 0
+    leaf_low, leaf_high = leaf_low[leaf_order], leaf_high[leaf_order]
+    value = rows @ leaves
+    quantity_low, quantity_high = joined(low, -np.inf, np.maximum), joined(high, np.inf, np.minimum)
+    at = equations.of_leaf
+    names = {int(q): int(c) for c, q in reversed(list(enumerate(of_cell)))}
+    problem = Problem(
+        rows, leaves, value, unsafe, joined(found.upper, 0.0, np.maximum), joined(found.lower, 0.0, np.maximum),
+        joined(found.width, 0.0, np.maximum), joined(cost, 0.0, np.maximum), unsafe | ~shown,
+        joined(fixed.astype(float), 0.0, np.maximum) > 0,
+        np.minimum(np.maximum(quantity_low, rows @ leaf_low), value), np.maximum(np.minimum(quantity_high, rows @ leaf_high), value),
+        np.minimum(np.maximum(leaf_low, quantity_low[at]), leaves), np.maximum(np.minimum(leaf_high, quantity_high[at]), leaves),
+        equations.sums, table.integer,
+        lambda q: table.cells.name(names[q]) if q in names else "cells together",
+    )  # fmt: skip
+    return problem, of_cell, leaf_order
+
+
+def _rounded(values: Numbers) -> Numbers:
+    """Return values with twelve digits."""
+    with np.errstate(divide="ignore"):
+        size = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
+    unit = 10.0 ** (size - 11)
+    return np.asarray(np.round(values / unit) * unit)

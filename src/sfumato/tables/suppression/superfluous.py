@@ -1,0 +1,68 @@
+"""Cells that need not be hidden after all."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.tables.suppression.checking import Check, short, whole
+from sfumato.tables.suppression.fast import Clock, OutOfTime
+from sfumato.tables.suppression.problem import Problem
+from sfumato.tables.suppression.witness import Freedom
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_MOST = 64
+"""So many secrets are looked at one by one for a cell; with more in doubt the cell stays hidden."""
+
+
+def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock) -> Flags:
+    """Return the pattern without cells that the proofs of `Freedom` do not need, the dearest first.
+
+    Showing a cell takes the direction in which it moves out of the freedom: a projection, for all secrets at once. Secrets
+    that linear programs proved are not looked at: check the pattern again.
+    """
+    hidden = hidden.copy()
+    freedom, targets = found.freedom, problem.targets
+    up, down = whole(problem, targets, *freedom.reach(targets, hidden))
+    targets = targets[~short(problem, targets, up, down)]
+    moves = freedom.moves(targets)
+    gain = (moves**2).sum(axis=1)
+    need = np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
+    maybe = np.flatnonzero(hidden & ~problem.hidden)
+    for cell in maybe[np.argsort(-problem.cost[maybe], kind="stable")]:
+        try:
+            clock.look()
+        except OutOfTime:
+            break
+        way = freedom.moves(np.array([cell]))[0]
+        length = float(way @ way)
+        if length <= 1e-18 * (1 + float(problem.value[cell]) ** 2):
+            hidden[cell] = False  # it follows from what is shown anyway
+            continue
+        share = moves @ way / length
+        left = gain - share**2 * length
+        proven = left >= (1 + 1e-6) * need**2
+        if problem.integer:
+            proven &= left >= np.ceil(need) ** 2
+        doubtful = np.flatnonzero(~proven)
+        if len(doubtful) > _MOST or (left[doubtful] <= 1e-9 * gain[doubtful]).any():
+            continue
+        rest = moves[doubtful] - np.outer(share[doubtful], way)
+        without = hidden.copy()
+        without[cell] = False
+        if len(doubtful) and _fails(problem, freedom, targets[doubtful], rest, without):
+            continue
+        hidden = without
+        moves -= np.outer(share, way)
+        gain = (moves**2).sum(axis=1)
+        basis = freedom.basis - np.outer(freedom.basis @ way / length, way)
+        freedom = Freedom(problem, freedom.free, freedom.radius, basis)
+    return hidden
+
+
+def _fails(problem: Problem, freedom: Freedom, targets: Whole, moves: Numbers, hidden: Flags) -> bool:
+    up, down = whole(problem, targets, *freedom.reach(targets, hidden, moves))
+    return bool(short(problem, targets, up, down).any())

@@ -1,0 +1,100 @@
+"""Proofs that intervals are wide enough, many at a time: tables that could be the true one as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.suppression.problem import Problem
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_CHUNK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom:
+    """The ways in which hidden leaves can move without anything that is shown changing.
+
+    A leaf j can move by `radius` both up and down. In units of the radius, moves of Euclidean length at most 1 stay within
+    all bounds of leaves: an ellipsoid of tables that are as good as the true one. `basis` spans it, orthonormal.
+    """
+
+    problem: Problem
+    free: Whole
+    """The leaves that move."""
+    radius: Numbers
+    """Shape (free,)."""
+    basis: Numbers
+    """Shape (free, dimension)."""
+
+    @classmethod
+    def of(cls, problem: Problem, hidden: Flags) -> Freedom:
+        """Return the freedom that a pattern leaves."""
+        from sfumato.kernels.elimination import null_space
+
+        with np.errstate(invalid="ignore"):
+            room = np.minimum(problem.leaves - problem.leaf_low, problem.leaf_high - problem.leaves)
+        usual = float(np.median(np.abs(problem.leaves[problem.leaves != 0]))) if problem.leaves.any() else 1.0
+        room = np.where(np.isinf(room), np.maximum(np.abs(problem.leaves), usual), room)
+        shown = sparse.csr_array(problem.rows[~hidden])
+        single = np.diff(shown.indptr) == 1
+        room[shown.indices[shown.indptr[:-1][single]]] = 0.0
+        free = np.flatnonzero(room > 0)
+        rows = sparse.csr_array(shown[:, free])
+        size = np.diff(rows.indptr)
+        order = np.argsort(size, kind="stable")
+        rows = sparse.csr_array(rows[order[size[order] > 0]])  # short sums first keep the elimination sparse
+        directions = null_space(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), len(free))
+        radius = room[free]
+        basis, _ = np.linalg.qr(directions / radius[:, None])
+        return cls(problem, free, radius, basis)
+
+    def moves(self, quantities: Whole) -> Numbers:
+        """Return how quantities change along the basis, shape (quantities, dimension)."""
+        rows = sparse.csr_array(self.problem.rows[quantities][:, self.free])
+        return np.asarray(rows @ (self.radius[:, None] * self.basis))
+
+    def reach(self, quantities: Whole, hidden: Flags, along: Numbers | None = None) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall, shape (quantities,).
+
+        Each is moved in the direction that is best within the ellipsoid, as far as all bounds allow; or in those given by
+        `along`, shape (quantities, dimension).
+        """
+        up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
+        p = self.problem
+        above, below = p.leaf_high[self.free] - p.leaves[self.free], p.leaves[self.free] - p.leaf_low[self.free]
+        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > _least(p))))
+        rows = sparse.csr_array(p.rows[bounded][:, self.free])
+        for first in range(0, len(quantities), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            moves = self.moves(quantities[part]) if along is None else along[part]
+            gain = (moves**2).sum(axis=1)
+            way = (self.basis @ moves.T) * self.radius[:, None]
+            way[np.abs(way) < 1e-9 * self.radius[:, None] * np.sqrt(gain)] = 0.0
+            longest = np.maximum(_step(way, above, below), 0), np.maximum(_step(-way, above, below), 0)
+            if len(bounded):
+                sums = rows @ way
+                top, bottom = (p.high - p.value)[bounded], (p.value - p.low)[bounded]
+                longest = np.minimum(longest[0], _step(sums, top, bottom)), np.minimum(longest[1], _step(-sums, top, bottom))
+            with np.errstate(invalid="ignore"):
+                up[part] = np.where(gain > 1e-18 * (1 + p.value[quantities[part]] ** 2), gain * longest[0], 0.0)
+                down[part] = np.where(gain > 1e-18 * (1 + p.value[quantities[part]] ** 2), gain * longest[1], 0.0)
+        return up, down
+
+
+def _least(problem: Problem) -> Numbers:
+    """Return the smallest value that the bounds of leaves allow a quantity."""
+    return np.asarray(problem.rows @ problem.leaf_low) + 1e-9 * np.abs(problem.value)
+
+
+def _step(way: Numbers, above: Numbers, below: Numbers) -> Numbers:
+    """Return how many times each column of `way` can be walked, shape (columns,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(way > 0, above[:, None] / way, np.where(way < 0, below[:, None] / -way, np.inf))
+    return np.asarray(room.min(axis=0, initial=np.inf))

@@ -1,0 +1,222 @@
+"""Random tabular adjustment as it is published: additive, reproducible, audited, or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rta_tables import firms, least_posterior, microdata, table_of
+
+from sfumato import Microdata
+from sfumato.contract import Draws, build
+from sfumato.decision import SimpleRTA
+from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.tables import RTA, PublishedTable, Status, Table
+from sfumato.tables.rta.priors import Prior
+
+FORMULAS = ("region * sector", "region * sector + kind * sector", "region + sector : kind", "region * sector * kind")
+
+
+def whole_units(published: PublishedTable) -> np.ndarray:
+    """Return the values as a reader sees them, in the last digit: read back from text."""
+    decimals = published.decimals
+    assert decimals is not None
+    text = [f"{v:.{max(decimals, 0)}f}" for v in published.values]
+    return np.array([int(t.replace(".", "")) if decimals > 0 else int(t) for t in text], object)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 10_000), st.sampled_from(FORMULAS), st.sampled_from([0, 12]), st.booleans(), st.booleans(),
+    st.sampled_from([None, 0, 2]),
+)  # fmt: skip
+def test_what_is_published_adds_up_to_the_last_digit(
+    seed: int, formula: str, holdings: int, weights: bool, sign: bool, decimals: int | None
+) -> None:
+    frame = firms(40, seed, holdings, sign)
+    table = table_of(frame, formula, weights=weights)
+    published = RTA(base_cv=0.2, decimals=decimals).protect(table, Draws(seed))
+    units = whole_units(published)
+    record = published.record
+    assert record is not None
+    for cell in range(len(table)):  # Python's whole numbers: nothing is lost
+        members = table.cells.incidence[[cell]].indices
+        assert units[cell] == sum(int(record.units[m]) for m in members)
+    if not sign:
+        assert (published.values >= 0).all()
+    # and cell against cell: every total over sectors is the sum of its sectors
+    cells = table.cells
+    at = {tuple(row): units[i] for i, row in enumerate(cells.labels.tolist())}
+    if formula.startswith("region * sector"):
+        sector = cells.dimensions.index("sector")
+        for labels, value in at.items():
+            if labels[sector] == "Total" and labels[cells.dimensions.index("region")] != "Total":
+                parts = [at[k] for k in at if k[:sector] + k[sector + 1 :] == labels[:sector] + labels[sector + 1 :]]
+                assert sum(parts) - value == value
+
+
+@pytest.mark.parametrize("holdings", [0, 12])
+@pytest.mark.parametrize("weights", [False, True])
+def test_no_attacker_with_dense_matrices_finds_less_than_the_promised_variance(holdings: int, weights: bool) -> None:
+    frame = firms(40, 3, holdings)
+    table = table_of(frame, "region * sector + kind", weights=weights)
+    published = RTA(prior_cv=0.5, base_cv=0.2).protect(table, Draws(1))
+    known = Prior.from_sizes(0.5, 0.2).of(table)
+    assert published.leaf_variance is not None
+    left = least_posterior(known.loading.toarray(), known.variance, np.diag(published.leaf_variance))
+    assert (left >= known.required * (1 - 1e-6)).all()
+
+
+def test_one_cell_is_the_paper_s_example_rounded_up() -> None:
+    """Example 3.3.0.4: sizes 40, 30 and 15, ε = 1/2 and η = 1/4 ask for 77.08333."""
+    frame = pd.DataFrame({"cell": ["c"] * 3, "size": [40.0, 30, 15], "value": [35.0, 50, -5]})
+    table = Table.of(Microdata(frame), "cell", "value", size="size")
+    published = RTA(prior_cv=1 / 2, base_cv=1 / 4, decimals=6).protect(table, Draws(1))
+    exact = SimpleRTA.from_sizes([40, 30, 15], 1 / 2, 1 / 4).solve().parameters["sigma2"]  # type: ignore[union-attr]
+    assert published.leaf_variance is not None
+    assert exact <= published.leaf_variance[0] <= exact + 0.01
+    assert published.leaf_variance[0] == 77.09
+
+
+def test_noise_has_the_variance_that_is_published() -> None:
+    table = table_of(firms(60, 2), "region * sector")
+    count = 600
+    runs = [RTA(base_cv=0.2, decimals=3).protect(table, Draws(i)) for i in range(count)]
+    errors = np.array([p.values - table.value for p in runs])
+    variance = runs[0].variance
+    assert variance is not None
+    noisy = variance > 1e-3
+    assert noisy.sum() > 10
+    raised = np.array([p.record.units for p in runs]).min(axis=0) == 0  # type: ignore[union-attr]
+    clear = noisy & (table.cells.sums(raised.astype(float)) == 0)  # cells in which nothing was ever raised to zero
+    assert clear.sum() > 5
+    ratio = (errors[:, clear] ** 2).mean(axis=0) / variance[clear]
+    assert ratio == pytest.approx(1, abs=5 * np.sqrt(2 / count))
+    assert errors[:, clear].mean(axis=0) / np.sqrt(variance[clear]) == pytest.approx(0, abs=5 / np.sqrt(count))
+
+
+def test_raising_to_zero_does_not_move_the_grand_total() -> None:
+    """Contributors of 0 with a public size: half of their leaves would be below zero."""
+    frame = firms(60, 2)
+    frame["turnover"] = np.where(frame.region == "a", 0.0, frame.turnover)
+    table = table_of(frame, "region * sector")
+    errors = []
+    for i in range(300):
+        published = RTA(base_cv=0.3, decimals=2).protect(table, Draws(i))
+        assert (published.values >= 0).all()
+        errors.append(published.values[table.cells.find()] - table.totals.sum())
+        variance = published.variance
+    assert variance is not None
+    spread = np.sqrt(variance[table.cells.find()])
+    assert np.mean(errors) == pytest.approx(0, abs=4.5 * spread / np.sqrt(300))
+    assert np.std(errors) == pytest.approx(spread, rel=0.2)
+
+
+def test_whole_numbers_stay_whole_and_small_contributors_get_enough_noise() -> None:
+    frame = firms(60, 4)
+    frame["turnover"] = np.ceil(frame.turnover / 20)
+    table = table_of(frame, "region * sector", size=None, integer=True)
+    assert table.integer
+    published = RTA(variances="none").protect(table, Draws(1))
+    assert np.array_equal(published.values, np.rint(published.values))
+    plain = RTA(variances="none").protect(table.with_(integer=False), Draws(1))
+    assert published.leaf_variance is not None
+    assert plain.leaf_variance is not None
+    assert (published.leaf_variance >= plain.leaf_variance).all()
+    assert (published.leaf_variance > plain.leaf_variance).any()
+
+
+def test_cells_without_noise_are_shown_as_they_are() -> None:
+    frame = pd.DataFrame({"region": ["a"] * 30 + ["b"], "value": [*np.full(30, 10.5), 7.25], "size": np.ones(31)})
+    table = Table.of(Microdata(frame), "region", "value", size="size")
+    published = RTA().protect(table, Draws(1))
+    a, b = table.cells.find(region="a"), table.cells.find(region="b")
+    assert published.values[a] == 315.0
+    assert published.status[a] == Status.SHOWN
+    assert published.low[a] == published.high[a] == 315.0
+    assert published.status[b] == Status.CHANGED
+    assert np.isinf(published.low[b])
+    coarse = RTA(decimals=-1).protect(table, Draws(1))
+    assert coarse.values[a] in (310, 320)
+    assert coarse.low[a] <= 315 <= coarse.high[a]
+
+
+def test_an_outsider_alone_needs_less_noise() -> None:
+    table = table_of(firms(60, 2))
+    inside, outside = (RTA(attackers=a).protect(table, Draws(1)) for a in ("contributors", "outsider"))
+    assert inside.leaf_variance is not None
+    assert outside.leaf_variance is not None
+    assert (outside.leaf_variance <= inside.leaf_variance).all()
+    assert outside.leaf_variance.sum() < inside.leaf_variance.sum()
+
+
+def test_priors_of_ones_own_are_the_paper_s_given_priors() -> None:
+    frame = pd.DataFrame({"cell": ["c"] * 3, "value": [35.0, 50, -5]})
+    table = Table.of(Microdata(frame), "cell", "value")
+    prior = Prior.given([500.0, 0, 50], [100.0, 0, 0], attackers=[False, False, False])
+    published = RTA().protect_with(table, prior, Draws(1))
+    assert published.leaf_variance == pytest.approx([75.0], rel=1e-3)  # example 3.2.0.3
+    assert published.leaf_variance is not None
+    assert published.leaf_variance[0] >= 75
+
+
+def test_what_cannot_be_protected_is_refused_with_the_cells_and_a_way_out() -> None:
+    table = table_of(firms(40, 1))
+    with pytest.raises(DataError, match=r"cannot be protected.*region.*works with a threshold r above 1.44"):
+        RTA(prior_cv=0.5, base_cv=0.6).protect(table, Draws(1))
+    assert RTA(prior_cv=0.5, base_cv=0.6, threshold=1.45).protect(table, Draws(1)).guarantees
+    with pytest.raises(NotApplicable, match="who contributed"):
+        RTA().protect(table.with_(contributions=None), Draws(1))
+    with pytest.raises(DataError, match="no size measure"):
+        RTA(sizes="size").protect(table_of(firms(40, 1), size=None), Draws(1))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cutpoints": (0.2, 0.1)}, {"cutpoints": (-0.1,)}, {"base_cv": 0}, {"variances": "all"}, {"period": 2024}]
+)
+def test_parameters_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        RTA(**wrong)  # type: ignore[arg-type]
+
+
+def test_parameters_travel_as_a_table_and_the_seed_does_not() -> None:
+    rta = RTA(base_cv=0.2, period="2024", cutpoints=(0.1, 0.3))
+    assert build("protection", {"protection": "rta", **rta.to_dict()}) == rta
+    table = table_of(firms(60, 2))
+    published = rta.protect(table, Draws("a secret seed"))
+    shown = published.frame().to_csv() + repr(published) + repr(published.guarantees) + repr(published.record)
+    assert "secret" not in shown
+    assert Draws("a secret seed")._key.hex() not in shown
+    assert "leaf_variance" not in shown
+
+
+def test_many_contributors_take_little_time() -> None:
+    from time import process_time
+
+    g = np.random.default_rng(1)
+    n = 40_000
+    frame = pd.DataFrame({c: g.integers(0, k, n).astype(str) for c, k in (("r", 30), ("s", 30), ("k", 9))})
+    frame["v"], frame["size"] = np.round(g.lognormal(3, 1.5, n), 1), g.lognormal(3, 1.5, n)
+    table = Table.of(Microdata(frame), "r * s * k", "v", size="size")
+    RTA().protect(table_of(firms(20)), Draws(1))  # compiled
+    start = process_time()
+    published = RTA().protect(table, Draws(1))
+    assert process_time() - start < 5
+    assert len(published) > 9_000
+
+
+def test_linked_tables_in_other_runs_have_the_same_values_in_common() -> None:
+    frame = firms(80, 5)
+    frame["zone"] = frame.region.map({"a": "n", "b": "n", "c": "s", "d": "s", "e": "s"})
+    one = table_of(frame, "region * sector")
+    two = Table.of(microdata(frame), "region * sector + zone * sector", "turnover", size="staff")
+    first, second = (RTA(decimals=1).protect(t, Draws(9)) for t in (one, two))
+    values = {tuple(row): v for row, v in zip(two.cells.labels.tolist(), second.values, strict=True)}
+    order = [two.cells.dimensions.index(d) for d in one.cells.dimensions]
+    shared = {tuple(np.array(k, object)[order]): v for k, v in values.items() if k[two.cells.dimensions.index("zone")] == "Total"}
+    assert first.record is not None
+    assert first.record.units.min() > 0  # nothing was raised to zero
+    for row, value in zip(one.cells.labels.tolist(), first.values, strict=True):
+        assert shared[tuple(row)] == value
