@@ -24,6 +24,7 @@ CLAIMS = (
     "linkage",
     "inferential",
     "search",
+    "rta",
     "every_mask",
     "streamed_masks",
 )

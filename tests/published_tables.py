@@ -24,7 +24,9 @@ def firms(seed: int = 3, n: int = 40, **columns: Any) -> pd.DataFrame:
 
 def table(frame: pd.DataFrame | None = None, formula: str = "region * sector", **options: Any) -> Table:
     """Return a table of turnover."""
-    return Table.of(Microdata(firms() if frame is None else frame), formula, options.pop("variable", "turnover"), **options)
+    return Table.of(
+        Microdata(firms() if frame is None else frame), formula, options.pop("variable", "turnover"), **options
+    )
 
 
 class HideCells(Protection):
@@ -57,7 +59,9 @@ class RoundTo(Protection):
         values = self.base * np.round(table.value / self.base)
         changed = np.full(len(table), Status.CHANGED, np.int8)
         half = self.base / 2
-        return PublishedTable.shown(table, self).with_(values=values, status=changed, low=values - half, high=values + half)
+        return PublishedTable.shown(table, self).with_(
+            values=values, status=changed, low=values - half, high=values + half
+        )
 
     def label(self) -> str:
         return f"rounded to {self.base:g}"

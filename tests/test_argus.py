@@ -23,6 +23,7 @@ from sfumato.tables import (
     read_argus_table,
 )
 from sfumato.tables.argus.hrc import levels_hierarchy
+from sfumato.tables.argus.text import numbers
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "tables" / "tauargus"
 needs_data = pytest.mark.skipif(
@@ -112,7 +113,7 @@ def test_encodings_and_line_ends_do_not_matter(encoding: str, end: str, tmp_path
     ("text", "message"),
     [
         ("A\n@@A1\n", r"line 2 of .* \('A1'\) is 2 levels deep, but the line before it is only 0"),
-        ("@A\n", "line 1 of .* is 1 levels deep"),
+        ("@A\n", "line 1 of .* begins with '@', but the first label stands directly below the total"),
         ("A\n@B\n@@A\n", "goes in a circle: 'A' stands under itself"),
         ("A\n@A\n", "goes in a circle: 'A' stands under itself"),
         ("A\n@x\nB\n@x\n", "line 4 of .* has the label 'x' again: it stands under 'A' already"),
@@ -219,6 +220,7 @@ def test_every_keyword_of_a_table_is_understood(tmp_path: Path) -> None:
         ("Size 1 2\n<TOTCODE>\n", "does not have what must follow it"),
         ("Size 1 2\n<DECIMALS> two\n", "does not have what must follow it"),
         ("// nothing\n", "describe no variables"),
+        ("<SPSS>\nSize\n", "read it with Microdata.read"),
         ("Size 1 2\nsize 3 2\n", "describe 'size' twice"),
     ],
 )
@@ -323,6 +325,12 @@ def test_microdata_that_do_not_fit_their_metadata_say_where(rda: str, text: str,
     write(tmp_path, t_rda=rda, t_asc=text)
     with pytest.raises(DataError, match=message):
         read_argus_microdata(tmp_path / "t.asc")
+
+
+def test_numbers_may_be_written_in_any_of_the_usual_ways() -> None:
+    written = ["1.5", "1,5", " 2 ", "1.234,5", "1,234.5", "1 234,5", "", ".", "-3", "1e3"]
+    read = numbers(written, "v", "a file", range(1, 11))
+    assert np.array_equal(read, [1.5, 1.5, 2, 1234.5, 1234.5, 1234.5, np.nan, np.nan, -3, 1000], equal_nan=True)
 
 
 # Tables
@@ -529,6 +537,17 @@ def test_the_shadow_variable_of_pp_tab_adds_up_and_every_cell_is_right(examples:
     levels = [cells_of(c) for c in (9, 10)]
     assert wanted.lower_level == {c: levels[0][c] for c in wanted.statuses}
     assert wanted.upper_level == {c: levels[1][c] for c in wanted.statuses}
+
+
+@needs_data
+def test_pp_tab_can_be_read_by_pandas_and_its_hierarchy_by_its_file() -> None:
+    columns = ["Size", "Region", "Value", "Count", "Shadow", "Cost", "Top1", "Top2", "Status", "Lower", "Upper"]
+    frame = pd.read_csv(DATA / "pp.tab", sep=";", decimal=",", names=columns)
+    dimensions = {"Size": None, "Region": read_argus_hierarchy(DATA / "region2.hrc", more=["99"])}
+    table = Table.from_cells(frame, dimensions, "Shadow", count="Count", top=["Top1", "Top2"], decimals=2)
+    assert len(table) == 162
+    with pytest.raises(DataError, match="1 label of 'Region' is not in its hierarchy: 99"):
+        Table.from_cells(frame, {"Size": None, "Region": DATA / "region2.hrc"}, "Shadow")
 
 
 @needs_data

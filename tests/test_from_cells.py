@@ -200,6 +200,9 @@ def test_a_table_may_be_finer_in_one_part_than_in_another() -> None:
     known = pd.concat([frame, pd.DataFrame([("a", "Total", 4.0)], columns=frame.columns)])
     with pytest.raises(DataError, match="gives region a and region north, sector x, which overlap"):
         Table.from_cells(known, {"region": ABOVE, "sector": None}, "v")
+    kinds = pd.DataFrame({"kind": ["p", "q"], "v": [10.0, 5.0]})
+    with pytest.raises(DataError, match="gives region a and region north, sector x, which overlap"):
+        Table.from_cells([known, kinds], {"region": ABOVE, "sector": None, "kind": None}, "v")
 
 
 def test_margins_alone_are_not_a_table_but_may_be_linked_ones() -> None:
@@ -288,6 +291,7 @@ def test_what_is_not_known_is_not_made_up() -> None:
         ({"top1": 1e9}, "1 cell is less than its largest contributions together: region a, sector x"),
         ({"top2": -1.0}, "largest contribution below zero"),
         ({"n": 1.0}, "fewer contributors than largest contributions"),
+        ({"n": 0.0, "top1": 0.0, "top2": 0.0}, "1 cell has a value but no contributors: region a, sector x"),
         ({"region": "e"}, "1 label of 'region' is not in its hierarchy: e"),
         ({"region": "Nort"}, "Did you mean 'north'"),
         ({"region": "b"}, "1 cell stands more than once in the table: region b, sector x"),
@@ -364,6 +368,15 @@ def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], messa
         Table.from_cells(frame[:0], ["region"], "v")
 
 
+def test_spaces_around_labels_count_only_where_the_hierarchy_has_them() -> None:
+    frame = pd.DataFrame({"region": [" 1", "2 ", " Total"], "v": [1.0, 2.0, 3.0]})
+    table = Table.from_cells(frame, {"region": {"1": "n", "2": "s"}}, "v")
+    assert table.value[table.cells.find(region="n")] == 1
+    assert table.value[table.cells.find()] == 3
+    spaced = Table.from_cells(frame, {"region": {" 1": "n", "2": "s"}}, "v")
+    assert spaced.value[spaced.cells.find(region=" 1")] == 1
+
+
 def test_one_cell_is_a_table() -> None:
     table = Table.from_cells(pd.DataFrame({"region": ["Total"], "v": [3.0]}), ["region"], "v")
     assert table.value.tolist() == [3.0]
@@ -392,6 +405,25 @@ def test_what_is_wanted_of_cells_is_found_by_their_labels() -> None:
         APriori(statuses={("x", "a"): "safe"}).on(table.cells, "statuses")
 
 
+def test_a_file_of_cells_is_read_by_its_name(tmp_path: Path) -> None:
+    full = by_pandas(firms(), ["region", "sector"], ABOVE)
+    full.to_csv(tmp_path / "cells.csv", index=False)
+    table = Table.from_cells(tmp_path / "cells.csv", {"region": ABOVE, "sector": None}, "value", count="n")
+    assert len(table) == 28
+
+
+def test_statuses_and_costs_may_stand_beside_the_cells() -> None:
+    frame = pd.DataFrame({
+        "region": ["a", "b", "*"], "mark": ["U", "", "Protected"], "price": [np.nan, 3.0, 1.0], "low": [0.5, np.nan, np.nan],
+    })  # fmt: skip
+    wanted = APriori.of(frame, ["region"], status="mark", cost="price", lower_level="low")
+    assert wanted.statuses == {("a",): "unsafe", ("Total",): "protected"}
+    assert wanted.costs == {("b",): 3.0, ("Total",): 1.0}
+    assert wanted.lower_level == {("a",): 0.5}
+    with pytest.raises(ParameterError, match="that of a is not"):
+        APriori.of(frame.assign(mark="unsave"), ["region"], status="mark")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -413,3 +445,79 @@ def test_ten_thousand_cells_are_read_at_once() -> None:
     table = Table.from_cells(frame, {"r": {str(i): f"g{i // 5}" for i in range(40)}, "s": None, "k": None}, "v")
     assert len(table) == (40 + 8 + 1) * 26 * 11
     assert table.value[table.cells.find(r="g0", s="3")] == pytest.approx(frame[(frame.r < 5) & (frame.s == 3)].v.sum())
+
+
+def random_tree(g: np.random.Generator, name: str) -> TreeHierarchy:
+    """Return a tree of up to three levels whose branches have different lengths."""
+
+    def grow(prefix: str, depth: int) -> dict[str, Any] | None:
+        if depth == 0 or g.random() < 0.35:
+            return None
+        return {f"{prefix}{i}": grow(f"{prefix}{i}", depth - 1) for i in range(g.integers(1, 4))}
+
+    return TreeHierarchy.from_tree({f"{name}{i}": grow(f"{name}{i}", 2) for i in range(g.integers(2, 4))})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_table_is_read_back_and_any_wrong_margin_is_named(seed: int) -> None:
+    g = np.random.default_rng(seed)
+    names = ["p", "q", "r"][: g.integers(1, 4)]
+    trees = {d: random_tree(g, d) if g.random() < 0.7 else None for d in names}
+    finest = {d: list(t.values) if t is not None else [f"{d}{i}" for i in range(3)] for d, t in trees.items()}
+    n = int(g.integers(5, 200))
+    frame = pd.DataFrame({d: g.choice(finest[d], n) for d in names} | {"v": g.integers(0, 1000, n) / 8})
+    attributes = [*(Attribute(d, scale=Scale.UNORDERED, hierarchy=trees[d]) for d in names), Attribute("v")]
+    direct = Table.of(Microdata(frame, Schema(tuple(attributes))), " * ".join(names), "v")
+    cells = direct.frame()
+    inner = cells[names].isin([v for d in names for v in finest[d]]).all(axis=1)
+    kept = inner | (g.random(len(cells)) < g.random())  # the finest cells, and some margins
+    total = {d: "Total" if (cells.loc[kept, d] == "Total").any() else None for d in names}
+    table = Table.from_cells(
+        cells[kept].sample(frac=1, random_state=seed), trees, "value", count="records", total=total
+    )
+    same(table, direct)
+    margins = np.flatnonzero(kept & ~inner)
+    if len(margins):
+        wrong = int(g.choice(margins))
+        cells["value"] += np.where(np.arange(len(cells)) == wrong, 0.125, 0.0)
+        with pytest.raises(DataError, match="does not add up") as error:
+            Table.from_cells(cells[kept], trees, "value", total=total)
+        # the cell itself, or it is one of the parts of every cell that is named
+        assert f"{direct.cells.name(wrong)} (" in str(error.value) or "more" in str(error.value)
+
+
+def test_a_linked_table_may_be_coarser_in_a_dimension_that_they_share() -> None:
+    frame = firms(800)
+    one = by_pandas(frame, ["region", "sector"], ABOVE)
+    grouped = frame.assign(region=frame.region.map(ABOVE))
+    two = by_pandas(grouped, ["region", "kind"], {v: v for v in ABOVE.values()}).drop_duplicates(["region", "kind"])
+    table = Table.from_cells([one, two], {"region": NORTH, "sector": None, "kind": None}, "value", count="n")
+    assert table.cells.leaves == 4 * 3 * 2
+    direct = Table.of(
+        Microdata(frame.assign(group=grouped.region)), "region * sector + group * sector + group * kind", "turnover"
+    )
+    for group, kind in product(["north", "south"], ["p", "q"]):
+        expected = direct.value[direct.cells.find(group=group, kind=kind)]
+        assert table.value[table.cells.find(region=group, kind=kind)] == pytest.approx(expected)
+    for group, sector in product(["north", "south"], "xyz"):
+        expected = direct.value[direct.cells.find(group=group, sector=sector)]
+        assert table.value[table.cells.find(region=group, sector=sector)] == pytest.approx(expected)
+    asked = {tuple(row) for row in table.cells.labels.tolist()}
+    assert ("a", "Total", "p") not in asked  # nobody gave, or can work out, the kinds within a region
+
+
+def test_linked_tables_that_nothing_could_be_made_of_are_refused() -> None:
+    one = pd.DataFrame({"a": ["1", "1", "2", "2"], "b": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})
+    two = pd.DataFrame({"b": ["1", "1", "2", "2"], "c": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})
+    three = pd.DataFrame({"a": ["1", "1", "2", "2"], "c": ["1", "2", "1", "2"], "v": [0.0, 5, 5, 0]})
+    table = Table.from_cells([one, two], ["a", "b", "c"], "v")
+    assert table.value[table.cells.find(c="2")] == pytest.approx(5)
+    with pytest.raises(DataError, match="the linked tables contradict each other"):
+        Table.from_cells([one, two, three], ["a", "b", "c"], "v")
+
+
+def test_tables_that_share_nothing_are_not_crossed_without_end() -> None:
+    one = pd.DataFrame({"a": np.arange(3000), "v": 1.0})
+    two = pd.DataFrame({"b": np.arange(3000), "v": 1.0})
+    with pytest.raises(ParameterError, match="cut each other into more than 5,000,000 parts"):
+        Table.from_cells([one, two], ["a", "b"], "v")

@@ -59,7 +59,9 @@ ONLY_IN = {
     "fastapi": ("server",),
     "sqlalchemy": ("server",),
     "optuna": ("decision",),
+    "ortools": ("tables",),
     "weasyprint": ("reports",),
+    "highspy": ("tables",),
 }
 FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap", "utility")}
 """Where a package may also be named for the type checker."""

@@ -82,7 +82,10 @@ def test_leaves_not_below_zero_are_the_nearest_with_the_same_total(pairs: list[t
     assert x.sum() == pytest.approx(y.sum(), abs=1e-8)
     total = {"type": "eq", "fun": lambda z: z.sum() - y.sum()}
     twin = minimize(
-        lambda z: ((z - y) ** 2 / w).sum(), np.full(len(y), y.sum() / len(y)), bounds=[(0, None)] * len(y), constraints=total
+        lambda z: ((z - y) ** 2 / w).sum(),
+        np.full(len(y), y.sum() / len(y)),
+        bounds=[(0, None)] * len(y),
+        constraints=total,
     )
     assert ((x - y) ** 2 / w).sum() <= twin.fun * (1 + 1e-4) + 1e-6
 
@@ -140,7 +143,9 @@ def test_who_knows_that_no_contribution_is_below_zero_learns_more_only_near_zero
     v, w2 = 16.0, 9.0 / 4
     sd = np.sqrt(v * w2 / (v - w2))
     prior = np.where(GRID >= 0, norm.pdf(GRID, 8, 4), 0.0)
-    away = [grid_variance(prior, norm.pdf(y, GRID, sd)) for y in np.arange(4.5, 20, 0.5)]  # three promised sds from zero
+    away = [
+        grid_variance(prior, norm.pdf(y, GRID, sd)) for y in np.arange(4.5, 20, 0.5)
+    ]  # three promised sds from zero
     assert min(away) > 0.97 * w2
     assert grid_variance(prior, norm.cdf(0.0, GRID, sd)) < w2  # a published zero says that it is small: see the page
 

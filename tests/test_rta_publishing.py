@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rta_tables import firms, least_posterior, microdata, table_of
+from scipy import sparse
 
 from sfumato import Microdata
 from sfumato.contract import Draws, build
@@ -82,7 +83,7 @@ def test_one_cell_is_the_paper_s_example_rounded_up() -> None:
 
 def test_noise_has_the_variance_that_is_published() -> None:
     table = table_of(firms(60, 2), "region * sector")
-    count = 600
+    count = 300
     runs = [RTA(base_cv=0.2, decimals=3).protect(table, Draws(i)) for i in range(count)]
     errors = np.array([p.values - table.value for p in runs])
     variance = runs[0].variance
@@ -103,14 +104,14 @@ def test_raising_to_zero_does_not_move_the_grand_total() -> None:
     frame["turnover"] = np.where(frame.region == "a", 0.0, frame.turnover)
     table = table_of(frame, "region * sector")
     errors = []
-    for i in range(300):
+    for i in range(200):
         published = RTA(base_cv=0.3, decimals=2).protect(table, Draws(i))
         assert (published.values >= 0).all()
         errors.append(published.values[table.cells.find()] - table.totals.sum())
         variance = published.variance
     assert variance is not None
     spread = np.sqrt(variance[table.cells.find()])
-    assert np.mean(errors) == pytest.approx(0, abs=4.5 * spread / np.sqrt(300))
+    assert np.mean(errors) == pytest.approx(0, abs=4.5 * spread / np.sqrt(200))
     assert np.std(errors) == pytest.approx(spread, rel=0.2)
 
 
@@ -215,8 +216,36 @@ def test_linked_tables_in_other_runs_have_the_same_values_in_common() -> None:
     first, second = (RTA(decimals=1).protect(t, Draws(9)) for t in (one, two))
     values = {tuple(row): v for row, v in zip(two.cells.labels.tolist(), second.values, strict=True)}
     order = [two.cells.dimensions.index(d) for d in one.cells.dimensions]
-    shared = {tuple(np.array(k, object)[order]): v for k, v in values.items() if k[two.cells.dimensions.index("zone")] == "Total"}
+    shared = {
+        tuple(np.array(k, object)[order]): v
+        for k, v in values.items()
+        if k[two.cells.dimensions.index("zone")] == "Total"
+    }
     assert first.record is not None
     assert first.record.units.min() > 0  # nothing was raised to zero
     for row, value in zip(one.cells.labels.tolist(), first.values, strict=True):
         assert shared[tuple(row)] == value
+
+
+def test_correlated_noise_is_drawn_with_its_covariance_and_audited() -> None:
+    table = table_of(firms(60, 2), "region * sector")
+    known = Prior.from_sizes(0.5, 0.15).of(table)
+    alone = RTA().protect(table, Draws(1))
+    assert alone.leaf_variance is not None
+    omega = np.diag(alone.leaf_variance)
+    a, b = np.argsort(-alone.leaf_variance)[:2]
+    omega[[a, b], [a, b]] *= 4  # room enough to take half of it back in the other
+    omega[a, b] = omega[b, a] = -0.5 * np.sqrt(omega[a, a] * omega[b, b])
+    assert (least_posterior(known.loading.toarray(), known.variance, omega) >= known.required * (1 - 1e-9)).all()
+    covariance = sparse.csr_array(omega)
+    rta, prior, count = RTA(decimals=4), Prior.from_sizes(0.5, 0.15), 250
+    runs = [rta.protect_with(table.with_(nonnegative=False), prior, Draws(i), covariance) for i in range(count)]
+    noise = np.array([(p.values[table.cells.of_leaf] - table.totals)[[a, b]] for p in runs])
+    wanted = omega[np.ix_([a, b], [a, b])]
+    assert np.cov(noise.T) == pytest.approx(wanted, abs=5 * wanted.max() * np.sqrt(2 / count))
+    total = table.cells.find()
+    assert runs[0].variance is not None
+    assert runs[0].variance[total] == pytest.approx(omega.sum(), rel=1e-3)
+    shuffled = table_of(firms(60, 2).sample(frac=1, random_state=1), "sector * region")
+    with pytest.raises(NotApplicable, match="the audit found that somebody could know a contribution too well"):
+        rta.protect_with(shuffled, prior, Draws(1), covariance * 0.1)

@@ -192,7 +192,9 @@ def test_the_board_is_told_everything(t: Table, hidden: PublishedTable) -> None:
 def test_the_public_is_told_nothing_that_helps(t: Table, hidden: PublishedTable) -> None:
     p = hidden.with_(protection=Ruled(hidden=(1, 2), rules=FewRecords(fewest=4)))
     section = table_section(p, publishable=True)
-    everything = json.dumps([section.sentences, [getattr(c, "rows", None) or c.spec for c in section.content]], default=str)  # type: ignore[union-attr]
+    everything = json.dumps(
+        [section.sentences, [getattr(c, "rows", None) or c.spec for c in section.content]], default=str
+    )  # type: ignore[union-attr]
     assert "4 cells of 16 are not published" in everything
     assert "how often it looks" in everything  # a plain parameter that may be told
     for secret in ("0.37", "unsafe", "at least 4 records", "secondary", "primary", "accuracy", "contributors"):

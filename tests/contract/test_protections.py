@@ -29,7 +29,9 @@ def firms(n: int = 150, seed: int = 6) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def table(frame: pd.DataFrame, variable: str | None = "turnover", formula: str = "region * sector", **options: Any) -> Table:
+def table(
+    frame: pd.DataFrame, variable: str | None = "turnover", formula: str = "region * sector", **options: Any
+) -> Table:
     text = ("region", "sector", "owner")
     schema = Schema(tuple(
         Attribute(c, scale="unordered" if c in text else "ordered", role="contributor" if c == "owner" else "other",
@@ -175,7 +177,9 @@ def test_the_order_of_records_does_not_matter(name: str) -> None:
     frame = firms()
     shuffled = frame.sample(frac=1, random_state=5)
     for variable in ("turnover", None):
-        one, two = (protect(name, table(f.drop(columns=[] if variable else "owner"), variable)) for f in (frame, shuffled))
+        one, two = (
+            protect(name, table(f.drop(columns=[] if variable else "owner"), variable)) for f in (frame, shuffled)
+        )
         assert (one is None) == (two is None)
         if one is not None and two is not None and not _by_record(name):
             assert np.array_equal(one.cells.labels, two.cells.labels)

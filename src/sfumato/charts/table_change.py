@@ -57,10 +57,20 @@ def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
         thick = {"strokeWidth": 5, "opacity": 0.3, "clip": True}
         layers.append(marks.draw("rule", bars, thick, x=x("from"), x2=alt.X2("to:Q"), y=y, color=shade))
     before = [{**r, "what": "before"} for r in items]
-    layers.append(marks.draw("point", before, {"filled": False, "fill": PAPER, "stroke": INK, "size": 62, "strokeWidth": 1.4}, x=x("before"), y=y))
+    layers.append(
+        marks.draw(
+            "point",
+            before,
+            {"filled": False, "fill": PAPER, "stroke": INK, "size": 62, "strokeWidth": 1.4},
+            x=x("before"),
+            y=y,
+        )
+    )
     after = [{**r, "what": "after"} for r in items if math.isfinite(r["after"])]
     if after:
-        layers.append(marks.draw("point", after, {"filled": True, "color": _AFTER, "size": 26, "opacity": 1}, x=x("after"), y=y))
+        layers.append(
+            marks.draw("point", after, {"filled": True, "color": _AFTER, "size": 26, "opacity": 1}, x=x("after"), y=y)
+        )
     said = ["ring: the value before; dot: the value published; bar: what a reader knows of the value"]
     if any(not math.isfinite(r["after"]) for r in items):
         said.append("without a dot, and with an orange bar: not published")

@@ -78,7 +78,10 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
             symbolType="square", symbolStrokeColor=SOFT, symbolStrokeWidth=0.5, symbolSize=120,
         ),
     )  # fmt: skip
-    tips = [alt.Tooltip(f"{n}:N", title=t) for n, t in (("row", down), ("column", across), ("kind", "status"), ("text", "value"))]
+    tips = [
+        alt.Tooltip(f"{n}:N", title=t)
+        for n, t in (("row", down), ("column", across), ("kind", "status"), ("text", "value"))
+    ]
     layers: list[Any] = [
         marks.draw("rect", items, {"stroke": PAPER, "strokeWidth": 1}, x=x, y=y, color=colour, tooltip=tips)
     ]
@@ -86,7 +89,13 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
         inked = [{**r, "ink": LOOKS[r["kind"]][1]} for r in items]
         layers.append(
             marks.draw(
-                "text", inked, {"fontSize": SIZE - 1}, x=x, y=y, text=alt.Text("text:N"), color=alt.Color("ink:N", scale=None)
+                "text",
+                inked,
+                {"fontSize": SIZE - 1},
+                x=x,
+                y=y,
+                text=alt.Text("text:N"),
+                color=alt.Color("ink:N", scale=None),
             )
         )
     size: dict[str, Any] = {"width": wide * len(columns), "height": high * len(rows)}
@@ -98,5 +107,10 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
 def _axis(labels: list[str], wide: int, count: int) -> alt.Axis:
     """Return an axis of labels: slanted where they do not fit, and not all where they are too many."""
     slant = max(map(text_width, labels)) > wide - 4
-    options: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": "greedy" if count > 40 else False, "labelLimit": 150}
+    options: dict[str, Any] = {
+        "ticks": False,
+        "domain": False,
+        "labelOverlap": "greedy" if count > 40 else False,
+        "labelLimit": 150,
+    }
     return alt.Axis(labelAngle=-45 if slant else 0, **options)

@@ -101,7 +101,13 @@ class _Panel:
         for k, row in enumerate(self.rows):
             x, y = self.pixel(row)
             clutter.add(Box(x - 4, y - 4, x + 4, y + 4), _POINT + 1e-6 * k)
-        layers: list[Any] = [*self._threshold(), *self._frontier(clutter), *self._curves(clutter), *self._bars(), *self._points()]
+        layers: list[Any] = [
+            *self._threshold(),
+            *self._frontier(clutter),
+            *self._curves(clutter),
+            *self._bars(),
+            *self._points(),
+        ]
         layers += [*self._endless(), *self._ring()]
         if self.limit is not None and self.r_axis.shows(self.limit):
             level = (1 - self.r_axis.share(self.limit)) * _HEIGHT
@@ -137,7 +143,9 @@ class _Panel:
             return []
         style = {"strokeWidth": 1.4, "color": FAINT, "clip": True, "strokeCap": "square"}
         for s in steps:
-            clutter.add_line([self.pixel(s), self.pixel({"u": s["u"], "r": s["r2"]}), self.pixel({"u": s["u2"], "r": s["r2"]})], 1.0)
+            clutter.add_line(
+                [self.pixel(s), self.pixel({"u": s["u"], "r": s["r2"]}), self.pixel({"u": s["u2"], "r": s["r2"]})], 1.0
+            )
         up = {"x": self.x(), "y": self.y(), "y2": alt.Y2("r2:Q")}
         across = {"x": self.x(), "x2": alt.X2("u2:Q"), "y": self.y("r2")}
         return [marks.draw("rule", steps, style, **way) for way in (up, across)]
@@ -151,14 +159,20 @@ class _Panel:
             clutter.add_line([self.pixel(r) for r in several if r["family"] == family], 1.5)
         rows = [{**r, **self.key.fields(r["family"])} for r in several]
         style = {"strokeWidth": 1.6, "opacity": 0.7, "clip": True}
-        return [marks.draw("line", rows, style, x=self.x(), y=self.y(), color=self.key.colour(), order=alt.Order("point:Q"))]
+        return [
+            marks.draw("line", rows, style, x=self.x(), y=self.y(), color=self.key.colour(), order=alt.Order("point:Q"))
+        ]
 
     def _bars(self) -> list[alt.Chart]:
         rows = [{**r, **self.key.fields(r["family"])} for r in self.rows]
         thin = {"strokeWidth": 1, "opacity": 0.6, "clip": True}
         across = {"x": self.x("u_low"), "x2": alt.X2("u_high:Q"), "y": self.y()}
         upright = {"x": self.x(), "y": self.y("r_low"), "y2": alt.Y2("r_high:Q")}
-        return [marks.draw("rule", rows, thin, **way, color=self.key.colour()) for way in (across, upright)] if rows else []
+        return (
+            [marks.draw("rule", rows, thin, **way, color=self.key.colour()) for way in (across, upright)]
+            if rows
+            else []
+        )
 
     def _points(self) -> list[alt.Chart]:
         rows = [{**r, **self.key.fields(r["family"])} for r in self.rows]
@@ -182,9 +196,18 @@ class _Panel:
         style = {"filled": False, "fill": PAPER, "size": 50, "strokeWidth": 1.5, "opacity": 1}
         place = marks.at(y=-14)
         points = marks.draw(
-            "point", rows, style, x=self.x(), **place, shape=self.key.shape(), color=self.key.colour(), tooltip=self._tips()
+            "point",
+            rows,
+            style,
+            x=self.x(),
+            **place,
+            shape=self.key.shape(),
+            color=self.key.colour(),
+            tooltip=self._tips(),
         )
-        word = marks.words([{"text": "∞", "what": "infinite"}], {"align": "right", "fontSize": SIZE + 3}, **marks.at(x=-6, y=-13))
+        word = marks.words(
+            [{"text": "∞", "what": "infinite"}], {"align": "right", "fontSize": SIZE + 3}, **marks.at(x=-6, y=-13)
+        )
         return [*word, points]
 
     def _ring(self) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from sfumato.cli.audit import audit
 from sfumato.cli.demo import demo
 from sfumato.cli.handling import EXIT_CODES, Commands
 from sfumato.cli.map import map_
@@ -39,7 +40,7 @@ _PANELS = (
     ("Protect", (("mask", mask), ("table", table))),
     (
         "Measure and decide",
-        (("risk", risk), ("utility", utility), ("map", map_), ("search", search_), ("report", report)),
+        (("risk", risk), ("utility", utility), ("map", map_), ("search", search_), ("report", report), ("audit", audit)),
     ),
     ("About", (("papers", papers),)),
 )

@@ -85,7 +85,8 @@ def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
     known = {family: registered(family) for family in ("protection", "rule")}
     if screen.as_json:
         described = {
-            f"{family}s": [_described(n, cls) for n, cls in sorted(classes.items())] for family, classes in known.items()
+            f"{family}s": [_described(n, cls) for n, cls in sorted(classes.items())]
+            for family, classes in known.items()
         }
         screen.answer(described)
         return

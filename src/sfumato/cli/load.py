@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,8 @@ from sfumato.cli.screen import Screen
 from sfumato.errors import DataError, SfumatoError, did_you_mean, listing
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sfumato.contract import Release
     from sfumato.microdata import Microdata
     from sfumato.schema import Schema
@@ -139,6 +141,31 @@ def _reading(read: list[str] | None) -> dict[str, Any]:
         if name == "sheet" and value.isdigit():
             options[name] = int(value)
     return options
+
+
+def load_table(path: Path, read: list[str] | None, value: str, dimensions: Sequence[str] | None) -> pa.Table:
+    """Read a published table; all as text, where the form allows it: labels may begin with 0, and marks stand among figures."""
+    import pyarrow.compute as pc
+
+    from sfumato.engines.formats import read_file
+
+    options = _reading(read)
+    form = str(options.get("form", path.suffix)).lower().lstrip(".")
+    if form not in ("csv", "tsv", "txt", "gz", "xlsx"):
+        return read_file(path, **options).table
+    text = [value, *(dimensions or ())]
+    try:
+        found = read_file(path, **{**options, "text": text}).table
+        if not dimensions:
+            found = read_file(path, **{**options, "text": found.column_names}).table
+    except SfumatoError as error:
+        how = " --value names the column of figures, --dimensions those of labels." if "asked for as text" in str(error) else ""
+        raise type(error)(str(error).replace(" (asked for as text)", "") + how) from None
+    decimal = options.get("decimal")
+    if decimal is not None and decimal != ".":
+        at = found.column_names.index(value)
+        found = found.set_column(at, value, pc.replace_substring(found[value], decimal, "."))
+    return found
 
 
 def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:

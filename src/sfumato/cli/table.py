@@ -45,7 +45,9 @@ def table(
     ] = None,
     variable: Annotated[
         str | None,
-        typer.Option(help="The column to sum; without it records are counted.", show_default=False, rich_help_panel=TABLE),
+        typer.Option(
+            help="The column to sum; without it records are counted.", show_default=False, rich_help_panel=TABLE
+        ),
     ] = None,
     contributor: Annotated[
         str | None,
@@ -58,19 +60,26 @@ def table(
     size: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="A public measure of the contributors' size, for random adjustment.", rich_help_panel=TABLE
+            metavar="COLUMN",
+            help="A public measure of the contributors' size, for random adjustment.",
+            rich_help_panel=TABLE,
         ),
     ] = None,
     count: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="For counts: for how many a row of the file stands.", rich_help_panel=TABLE),
+        typer.Option(
+            metavar="COLUMN", help="For counts: for how many a row of the file stands.", rich_help_panel=TABLE
+        ),
     ] = None,
     empty: Annotated[
-        bool, typer.Option("--empty", help="Combinations that could occur and do not are cells too.", rich_help_panel=TABLE)
+        bool,
+        typer.Option("--empty", help="Combinations that could occur and do not are cells too.", rich_help_panel=TABLE),
     ] = False,
     leave_out: Annotated[
         bool,
-        typer.Option("--leave-out-missing", help="Leave out records without a value of the variable.", rich_help_panel=TABLE),
+        typer.Option(
+            "--leave-out-missing", help="Leave out records without a value of the variable.", rich_help_panel=TABLE
+        ),
     ] = False,
     decimals: Annotated[
         int | None, typer.Option(help="Digits after the point that are published.", rich_help_panel=TABLE)
@@ -118,7 +127,9 @@ def table(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     seed_file: Annotated[
         Path | None,
@@ -139,7 +150,8 @@ def table(
         typer.Option(help="Write a report for the review board (.html or .pdf): confidential.", rich_help_panel=OUTPUT),
     ] = None,
     publishable: Annotated[
-        bool, typer.Option("--publishable", help="Make the report and the chart for the public.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option("--publishable", help="Make the report and the chart for the public.", rich_help_panel=OUTPUT),
     ] = False,
     chart: Annotated[
         Path | None,
@@ -194,10 +206,14 @@ def _protection(method: str, rule: list[str] | None, given: list[str] | None) ->
     fields = settings(cls, given or ())
     if rule:
         if "rules" not in cls.parameters():
-            raise Misuse(f"{method} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them.")
+            raise Misuse(
+                f"{method} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them."
+            )
         fields["rules"] = rules_of(list(rule))
     elif "rules" in cls.parameters() and "rules" not in fields and not _optional(cls, "rules"):
-        raise Misuse(f"{method} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules.")
+        raise Misuse(
+            f"{method} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
+        )
     made: Protection = cls.from_dict(fields)
     return made
 
@@ -210,9 +226,11 @@ def _optional(cls: Any, name: str) -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
-def _check_files(file: Path, out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool) -> None:
+def _check_files(
+    file: Path, out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool
+) -> None:
     """Refuse, before any work is done, what cannot be written."""
-    from sfumato.tables.exports import form_of
+    from sfumato.tables.exports.write import form_of
 
     refuse_existing(out, replace, "the table")
     if out.resolve() == file.resolve():
@@ -290,7 +308,10 @@ def _show(
     if published.guarantees:
         screen.table(("what holds", "how that is known"), [(g.says, g.verified) for g in published.guarantees])
         screen.say()
-    screen.say(f"Wrote {out}. How many cells were unsafe stands above, and is not for the public.")
+    confidential = (
+        " How many cells were unsafe stands above, and is not for the public." if published.suppressed.any() else ""
+    )
+    screen.say(f"Wrote {out}.{confidential}")
     if report is not None or chart is not None:
         screen.say(f"Wrote {', '.join(str(p) for p in (report, chart) if p is not None)}.")
     if secret is not None:

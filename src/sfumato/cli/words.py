@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_TOTAL = re.compile(r"total=\{'([^']*)': '([^']*)'\}")
 _OPTIONS = (
     ("Release.of(original, masked, align=...)", "--align"),
     ("Release.of(original, released, align=...)", "--align"),
@@ -11,6 +14,12 @@ _OPTIONS = (
     ("(fraction)", "(--fraction)"),
     ("fraction=...", "--fraction"),
     ("missing = 'value'", "--missing value"),
+    ("mean 'not shown' (marks)", "mean 'not shown' (--mark)"),
+    ("(say within how much of the true one they are)", "(--within says how far off they may be)"),
+    ("(say that absent rows are suppressed)", "(--absent suppressed)"),
+    ("leave the column of marks out", "leave the column of marks out of the file"),
+    ("(missing='leave out')", "(--leave-out-missing)"),
+    ("(size=...)", "(--size)"),
 )
 
 
@@ -22,4 +31,4 @@ def on_command_line(text: str) -> str:
     """
     for said, option in _OPTIONS:
         text = text.replace(said, option)
-    return text
+    return _TOTAL.sub(r"--total '\1=\2'", text)

@@ -30,7 +30,7 @@ def _add(sums, known, share, x, touched, count, total, listed, marked, listing):
 
 
 @numba.njit(cache=True, nogil=True)
-def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least, most, left, start, out_row, out_value):  # type: ignore[no-untyped-def]
+def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, out_row, out_value):  # type: ignore[no-untyped-def]
     rows = sums.diagonal.size
     x, r, total = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     touched, queue, listing = np.empty(rows, np.int64), np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
@@ -64,6 +64,14 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
         )  # fmt: skip
         q = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
         listed = _add(sums, h, 1.0, x, touched, count, total, 0, marked, listing)
+        if wide[pair]:
+            for at in range(low, high):
+                row = sums.block_row[at]
+                if not marked[row]:
+                    marked[row] = True
+                    listing[listed] = row
+                    listed += 1
+                    total[row] -= _dot(sums.row_apart[row], sums.unknown_apart[h])
         for i in range(k):
             u = group[i]
             for at in range(sums.unknown_start[u], sums.unknown_start[u + 1]):
@@ -109,7 +117,12 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
                     sums.unknown_row[f:l], sums.unknown_value[f:l], sums, inverse, place, low, high, x, r, touched, seen,
                     queue, waiting, tolerance,
                 )  # fmt: skip
-                listed = _add(sums, u, v[u] * share[i], x, touched, count, total, listed, marked, listing)
+                if wide[pair]:
+                    for at in range(low, high):
+                        row = sums.block_row[at]
+                        total[row] += v[u] * share[i] * (x[row] - _dot(sums.row_apart[row], sums.unknown_apart[u]))
+                else:
+                    listed = _add(sums, u, v[u] * share[i], x, touched, count, total, listed, marked, listing)
                 for j in range(count):
                     x[touched[j]] = 0.0
                     seen[touched[j]] = False
@@ -145,10 +158,12 @@ def gradients(
     left, start = np.zeros(pairs), np.zeros(pairs + 1, np.int64)
     own = np.append(np.diff(sums.unknown_start), 0)
     most = np.minimum(np.diff(sums.block_start)[block_of[target]], own[target] + own[helper] + _MORE)
+    wide = np.full(pairs, sums.row_apart.shape[1] > 0) & (own[target] > _MORE // 2)  # set apart: it reaches everywhere
+    most[wide] = np.diff(sums.block_start)[block_of[target[wide]]]
     room = int(most.sum())
     rows, values = np.empty(room, np.int64), np.empty(room)
     size = _gradients(
-        sums, block_of, target, helper, group_of, dense, tolerance, least, most, left, start, rows, values
+        sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, rows, values
     )
     return left, start, rows[:size], values[:size]
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
+FINE, ROUGH = 5e-5, 3e-3
+"""To which relative precision large blocks are relaxed: where it matters, and at first."""
 _SINGULAR = 1e-8
 _KNOWN = 1e-12
 """An unknown of which less than this share of its variance is left counts as known."""
@@ -215,7 +217,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # type: ignore[no-untyped-def]
+def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, by_group):  # type: ignore[no-untyped-def]
     rows, unknowns = sums.diagonal.size, sums.variance.size
     x, r = np.zeros(rows), np.zeros(rows)
     touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
@@ -238,7 +240,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                 continue
             one_row[0] = row
             count, top, error = _column(
-                one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
+                one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, coarse
             )
             top -= _dot(sums.row_apart[row], sums.row_apart[row])
             first, second, who = 0.0, 0.0, -1
@@ -249,7 +251,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                     left = 1.0 - v[u] * q[u]
                     if sums.simple[u] and left > _KNOWN:
                         worth = m * m * v[u] / left
-                        gauge[u], known[u] = worth / (m * m) if m != 0 else 0.0, True
+                        gauge[u] = worth / (m * m) if m != 0 else 0.0
                         if worth > first:
                             second, first, who = first, worth, u
                         elif worth > second:
@@ -286,7 +288,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                 first_at, last_at = sums.unknown_start[u], sums.unknown_start[u + 1]
                 count, top, error = _column(
                     sums.unknown_row[first_at:last_at], sums.unknown_value[first_at:last_at], sums, inverse, place,
-                    low, high, x, r, touched, seen, queue, waiting, tolerance,
+                    low, high, x, r, touched, seen, queue, waiting, coarse if k == 1 else fine,
                 )  # fmt: skip
                 q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
                 errors[i] = error
@@ -294,7 +296,7 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                 left = 1.0 - v[u] * q[u]
                 if k == 1 and attack and left > _KNOWN:
                     worth = v[u] / left
-                    gauge[u], known[u] = worth, True
+                    gauge[u] = worth
                     spill = max(spill, worth * error)
                     for j in range(found):
                         h = met[j]
@@ -343,8 +345,8 @@ def _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known):  # ty
                             uj = sums.group_unknown[start + j]
                             here += a * c[i, j] * v[uj] * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
                     here = v[h] * v[h] * (np.sqrt(max(here, 0.0)) + open_end * np.sqrt(sums.reach[h])) ** 2
-                    if here > gain[h]:
-                        gain[h], best[h] = here, sums.group_unknown[start]
+                    if here > together[h]:
+                        together[h], by_group[h] = here, sums.group_unknown[start]
     return spill
 
 
@@ -398,25 +400,104 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
     return 0
 
 
-def learned(sums: Sums, wanted: NDArray[np.bool_], dense: int = 200, tolerance: float = 1e-9) -> tuple[Numbers, Numbers, Whole]:
+@numba.njit(cache=True, nogil=True)
+def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-untyped-def]
+    """Work out again, closely, what of these targets is learned by knowing one other unknown."""
+    v = sums.variance
+    rows, unknowns = sums.diagonal.size, v.size
+    x, r = np.zeros(rows), np.zeros(rows)
+    touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    seen, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    acc, met = np.zeros(unknowns), np.empty(unknowns, np.int64)
+    close, here = np.zeros(unknowns, np.bool_), np.empty(unknowns)
+    for t in range(targets.size):
+        h = targets[t]
+        start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
+        count, top, error = _relax(
+            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
+        )
+        q[h] = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
+        found = _spread(sums, x, touched, count, acc, met)
+        for i in range(count):
+            x[touched[i]] = 0.0
+            seen[touched[i]] = False
+        for i in range(found):
+            g = met[i]
+            here[i] = 0.0
+            if gauge[g] > 0.0 and sums.side[g] != sums.side[h]:
+                seen_of = abs(acc[g] - _dot(sums.unknown_apart[g], sums.unknown_apart[h])) + np.sqrt(error * sums.reach[g])
+                here[i] = v[h] * v[h] * seen_of * seen_of
+            acc[g] = 0.0
+        while True:
+            first, at = 0.0, -1
+            for i in range(found):
+                if here[i] * gauge[met[i]] > first:
+                    first, at = here[i] * gauge[met[i]], i
+            if at < 0 or close[met[at]]:
+                break
+            g = met[at]
+            start, end = sums.unknown_start[g], sums.unknown_start[g + 1]
+            count, top, _ = _relax(
+                sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
+            )
+            for i in range(count):
+                x[touched[i]] = 0.0
+                seen[touched[i]] = False
+            left = 1.0 - v[g] * (top - _dot(sums.unknown_apart[g], sums.unknown_apart[g]))
+            gauge[g] = v[g] / left if left > _KNOWN else 0.0
+            close[g] = True
+        gain[h], best[h] = first, met[at] if at >= 0 else -1
+        spill = 0.0  # whom relaxing did not reach: by the same bound
+        if error > 0.0:
+            spill = v[h] * v[h] * error * gauge_most(gauge, sums.reach)
+        gain[h] = max(gain[h], spill)
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def gauge_most(gauge, reach):  # type: ignore[no-untyped-def]
+    """Return the largest product of two vectors' entries."""
+    most = 0.0
+    for i in range(gauge.size):
+        most = max(most, gauge[i] * reach[i])
+    return most
+
+
+def learned(
+    sums: Sums, wanted: NDArray[np.bool_], dense: int = 200, tolerance: float = FINE, enough: Numbers | None = None
+) -> tuple[Numbers, Numbers, Whole]:
     """Return for every unknown m'S⁻¹m, the most that knowing somebody else's takes off its posterior variance, and by whose.
 
     The posterior variance of unknown h is v - v² m'S⁻¹m; whoever knows g as well has less by C_gh²/C_gg, with C the posterior
     covariance. The third entry is an unknown of that side, -1 where nobody helps. Blocks of more than `dense` rows are
     relaxed to a relative `tolerance`; what that leaves open is counted against the unknown, so that variances are bounds.
+    Where a first, rough bound leaves at least `enough` variance, it is not worked out more closely.
     """
     n = len(sums.variance)
     q, gain, best = np.zeros(n), np.zeros(n), np.full(n, -1, np.int64)
-    gauge, known = np.zeros(n), np.zeros(n, bool)
-    spill = _learned(sums, wanted, dense, tolerance, q, gain, best, gauge, known)
-    if spill > 0.0:
-        gain = np.maximum(gain, sums.variance**2 * sums.reach * spill)
-    if sums.unknown_apart.shape[1]:
-        strength = gauge * (sums.unknown_apart**2).sum(axis=1)
-        order = np.flatnonzero(strength > 0)
-        order = order[np.argsort(-strength[order], kind="stable")]
-        _far(sums, wanted, order, strength, gauge, tolerance, gain, best)
-    return q, gain, best
+    together, by_group, gauge = np.zeros(n), np.full(n, -1, np.int64), np.zeros(n)
+    large = np.diff(sums.block_start) > dense
+    coarse = max(tolerance, ROUGH) if enough is not None else tolerance
+    spill = _learned(sums, wanted, dense, coarse, tolerance, q, gain, best, gauge, together, by_group)
+    if large.any():
+        block_of = np.zeros(len(sums.diagonal), np.int64)
+        block_of[sums.block_row] = np.repeat(np.arange(len(large)), np.diff(sums.block_start))
+        placed = np.flatnonzero(np.diff(sums.unknown_start) > 0)
+        in_large = np.zeros(n, bool)
+        in_large[placed] = large[block_of[sums.unknown_row[sums.unknown_start[placed]]]]
+        in_large &= sums.variance > 0
+        v = sums.variance
+        gain[in_large] = np.maximum(gain, v**2 * sums.reach * spill)[in_large]
+        if enough is not None:
+            rough = v * (1.0 - v * q) - np.maximum(gain, together)
+            _refine(sums, np.flatnonzero(wanted & in_large & (rough < enough)), tolerance, q, gain, best, gauge)
+        if sums.unknown_apart.shape[1]:
+            strength = gauge * (sums.unknown_apart**2).sum(axis=1)
+            order = np.flatnonzero(strength > 0)
+            order = order[np.argsort(-strength[order], kind="stable")]
+            _far(sums, wanted, order, strength, gauge, tolerance, gain, best)
+    more = together > gain
+    return q, np.where(more, together, gain), np.where(more, by_group, best)
 
 
 def kernel_arguments(**arrays: Any) -> Sums:

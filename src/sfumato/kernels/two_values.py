@@ -94,7 +94,9 @@ def _change(
         c = sums[s]
         old, new = error[c], error[c] + move
         total += square[c] * move * (2.0 * old + move) + absolute[c] * (abs(new) - abs(old))
-        total += OUTSIDE * (max(limits[0, c] - new, new - limits[1, c], 0.0) - max(limits[0, c] - old, old - limits[1, c], 0.0))
+        total += OUTSIDE * (
+            max(limits[0, c] - new, new - limits[1, c], 0.0) - max(limits[0, c] - old, old - limits[1, c], 0.0)
+        )
     return total
 
 

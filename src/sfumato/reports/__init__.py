@@ -19,4 +19,13 @@ from sfumato.reports.report import Report
 from sfumato.reports.sections import data_section, recipe_section
 from sfumato.reports.table_report import table_report
 
-__all__ = ["BoardReport", "Check", "Checked", "Report", "board_report", "data_section", "recipe_section", "table_report"]
+__all__ = [
+    "BoardReport",
+    "Check",
+    "Checked",
+    "Report",
+    "board_report",
+    "data_section",
+    "recipe_section",
+    "table_report",
+]

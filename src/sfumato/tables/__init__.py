@@ -15,6 +15,7 @@ from sfumato.tables.audit import Audit, Certificate, audit
 from sfumato.tables.cell_keys import CellKey, PerturbationTable
 from sfumato.tables.cells import Cells
 from sfumato.tables.contributions import Contributions
+from sfumato.tables.controlled_adjustment import ControlledAdjustment
 from sfumato.tables.largest import Largest
 from sfumato.tables.measure import TableMeasure
 from sfumato.tables.measures import (
@@ -29,6 +30,7 @@ from sfumato.tables.measures import (
 )
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rounding import ControlledRounding, RandomRounding, SmallCountRounding
 from sfumato.tables.rta.record import Record
 from sfumato.tables.rta.rta import RTA
 from sfumato.tables.rule import Sensitivity, SensitivityRule
@@ -50,9 +52,10 @@ from sfumato.tables.table_map import TableChoice, TableMap, table_map
 
 __all__ = [
     "NK", "PQ", "PTN", "RTA", "APriori", "AnalystCertainty", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit",
-    "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "IntervalLengths", "KnownClosely", "Largest",
-    "MinimumContributors", "MinimumFrequency", "PPercent", "PerturbationTable", "Protection", "PublishedTable",
-    "PublishedValue", "Record", "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "Status", "Table",
+    "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "ControlledAdjustment", "ControlledRounding",
+    "IntervalLengths", "KnownClosely", "Largest", "MinimumContributors", "MinimumFrequency", "PPercent",
+    "PerturbationTable", "Protection", "PublishedTable", "PublishedValue", "RandomRounding", "Record",
+    "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "SmallCountRounding", "Status", "Table",
     "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells", "audit",
     "parse_rule", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata", "read_argus_microdata",
     "read_argus_table", "rules_of", "table_map",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -59,6 +59,51 @@ class APriori:
         for cell in self.lower.keys() & self.upper.keys():
             if self.lower[cell] > self.upper[cell]:
                 raise ParameterError(f"the bounds of {', '.join(cell)} are the wrong way round: lower is above upper.")
+
+    @classmethod
+    def of(
+        cls,
+        frame: Any,
+        dimensions: Sequence[str],
+        *,
+        status: str | None = None,
+        cost: str | None = None,
+        lower: str | None = None,
+        upper: str | None = None,
+        lower_level: str | None = None,
+        upper_level: str | None = None,
+        total: str | Mapping[str, str | None] | None = None,
+    ) -> APriori:
+        """Read columns of a frame of cells; nothing is said of a cell where they are empty.
+
+        A status is safe, unsafe or protected, or its first letter; totals are found as in `Table.from_cells`.
+
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"region": ["N", "S", "All"], "mark": ["u", None, "p"], "price": [None, 2.0, None]})
+        >>> APriori.of(frame, ["region"], status="mark", cost="price").statuses
+        {('N',): 'unsafe', ('Total',): 'protected'}
+        """
+        from sfumato.microdata import Microdata
+        from sfumato.tables.given_cells import labels_in
+
+        data = frame if isinstance(frame, Microdata) else Microdata(frame)
+        cells = labels_in(data, list(dimensions), total)
+        words = {form: w for w in STATUSES for form in (w, w[0])}
+        found: dict[str, dict[Labels, Any]] = {}
+        if status is not None:
+            batch = data.batch([status])
+            codes, values = batch.column(status).codes
+            gone = batch.missing(status)
+            texts = [None if out else str(values[c]).strip() for c, out in zip(codes, gone, strict=True)]
+            # a word that is none of the three is kept, and refused below
+            found["statuses"] = {c: words.get(t.casefold(), t) for c, t in zip(cells, texts, strict=True) if t}
+        for name, column in (
+            ("costs", cost), ("lower", lower), ("upper", upper), ("lower_level", lower_level), ("upper_level", upper_level),
+        ):  # fmt: skip
+            if column is not None:
+                numbers = data.numbers(column).tolist()
+                found[name] = {c: x for c, x in zip(cells, numbers, strict=True) if x == x}  # NaN differs from itself
+        return cls(**found)
 
     def __repr__(self) -> str:
         words = ("status", "cost", "lower bound", "upper bound", "lower level", "upper level")

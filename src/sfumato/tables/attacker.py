@@ -11,7 +11,7 @@ from scipy import sparse
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
 from sfumato.tables.linear_program import Infeasible, LinearProgram
-from sfumato.tables.reduced import Contradiction, reduce_rows
+from sfumato.tables.reduced import ROUNDING, Contradiction, reduce_rows
 
 if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
@@ -73,9 +73,9 @@ class Attacker:
             raise ParameterError("low and high must be numbers; use infinity for a cell of which nothing is known.")
         self._near = np.zeros(cells.leaves) if near is None else np.asarray(near, np.float64)
         at = cells.sums(self._near)
-        bounds = (np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)) - self._near for b in (leaf_low, leaf_high))
+        bounds = (_away(np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)), self._near) for b in (leaf_low, leaf_high))
         try:
-            self._reduced = reduce_rows(cells.incidence, low - at, high - at, *bounds)
+            self._reduced = reduce_rows(cells.incidence, _away(low, at), _away(high, at), *bounds)
         except Contradiction as found:
             where = f" {cells.name(found.row)} shows it." if found.row >= 0 else ""
             raise DataError(_NOTHING + where) from None
@@ -144,6 +144,14 @@ class Attacker:
                 raise DataError(_NOTHING)
             self._programs[part] = program, columns
         return self._programs[part]
+
+
+def _away(bound: Numbers, at: Numbers) -> Numbers:
+    """Return bound - at, and zero where they differ by rounding alone."""
+    away = bound - at
+    with np.errstate(invalid="ignore"):
+        same = np.abs(away) <= ROUNDING * np.abs(at)
+    return np.asarray(np.where(same, 0.0, away))
 
 
 def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:

@@ -56,6 +56,13 @@ class CellChecks:
             "It says how many records or contributors there are.",
         )  # fmt: skip
 
+    def has_contributors(self, name: str, values: Numbers, counts: Numbers) -> None:
+        """Refuse a value that nobody contributed to."""
+        self._refuse(
+            np.flatnonzero((counts == 0) & (values != 0)), "has a value but no contributors", "have a value but no contributors",
+            f"Correct column '{name}', or leave it out if it says something else.",
+        )  # fmt: skip
+
     def not_negative(self, values: Numbers) -> None:
         """Refuse values below zero."""
         self._refuse(

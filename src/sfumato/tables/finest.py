@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables.additivity import strides
 from sfumato.tables.tree import Tree
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _ROUNDS = 2000
+_MOST = 5_000_000
 
 
 def finest(codes: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
@@ -42,6 +43,15 @@ def inside(parts: Whole, cells: Whole, trees: Sequence[Tree]) -> Whole:
     return found
 
 
+def above_any(cells: Whole, leaves: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
+    """Return which cells are one of the leaves, or above one."""
+    own = (cells + 1) @ strides(trees)
+    found = np.zeros(len(cells), bool)
+    for key in _keys_above(leaves, trees):
+        found |= np.isin(own, key)
+    return found
+
+
 def _keys_above(codes: Whole, trees: Sequence[Tree]) -> Iterator[Whole]:
     """Go through the numbers of the cells that each cell stands in, itself among them."""
     stride = strides(trees)
@@ -55,9 +65,8 @@ def _keys_above(codes: Whole, trees: Sequence[Tree]) -> Iterator[Whole]:
 
 def overlapping(codes: Whole, trees: Sequence[Tree]) -> tuple[int, int] | None:
     """Return two of the finest cells that have a part in common; None if there are none."""
-    tables = [_comparable(t) for t in trees]
     for a in np.flatnonzero(_inner(codes, trees)):
-        common = np.all([t[codes[a, i], codes[:, i]] for i, t in enumerate(tables)], axis=0)
+        common = _meet(codes[a], codes, trees)
         common[a] = False
         if common.any():
             return int(a), int(np.argmax(common))
@@ -70,9 +79,8 @@ def cut(leaves: Whole, cells: Whole, trees: Sequence[Tree]) -> Whole:
     Where one part of a table is not as fine as another, the value of such a cell is not known.
     """
     found = np.full(len(cells), -1, np.int64)
-    tables = [_comparable(t) for t in trees]
     for leaf in np.flatnonzero(_inner(leaves, trees)):
-        common = np.all([t[leaves[leaf, i], cells[:, i]] for i, t in enumerate(tables)], axis=0)
+        common = _meet(leaves[leaf], cells, trees)
         above = np.all(
             [(cells[:, i] < 0) | np.isin(cells[:, i], t.paths[leaves[leaf, i]]) for i, t in enumerate(trees)], axis=0
         )
@@ -83,7 +91,6 @@ def cut(leaves: Whole, cells: Whole, trees: Sequence[Tree]) -> Whole:
 def crossed(parts: Sequence[Whole], trees: Sequence[Tree]) -> Whole:
     """Return the parts that the finest cells of several tables cut each other into, shape (parts, dimensions)."""
     found = parts[0]
-    tables = [_comparable(t) for t in trees]
     depth = [np.append((np.diff(t.paths, axis=1) != 0).sum(axis=1)[:-1], -1) for t in trees]
     for other in parts[1:]:
         shared = [i for i in range(len(trees)) if (found[:, i] >= 0).all() and (other[:, i] >= 0).all()]
@@ -96,9 +103,14 @@ def crossed(parts: Sequence[Whole], trees: Sequence[Tree]) -> Whole:
         group = group.ravel()
         left, right = _by_group(group[: len(found)]), _by_group(group[len(found) :])
         pieces = [np.zeros((0, len(trees)), np.int64)]
+        if sum(len(left[k]) * len(right[k]) for k in left.keys() & right.keys()) > _MOST:
+            raise ParameterError(
+                f"the linked tables cut each other into more than {_MOST:,} parts. Link tables that have dimensions in common, "
+                "or fewer of them."
+            )
         for key in left.keys() & right.keys():
             a, b = found[left[key]][:, None], other[right[key]][None, :]
-            one, two = np.nonzero(np.all([t[a[..., i], b[..., i]] for i, t in enumerate(tables)], axis=0))
+            one, two = np.nonzero(_meet(a, b, trees))
             x, y = a[one, 0], b[0, two]
             pieces.append(
                 np.column_stack([np.where(d[x[:, i]] > d[y[:, i]], x[:, i], y[:, i]) for i, d in enumerate(depth)])
@@ -151,12 +163,15 @@ def spread(members: Sequence[Whole], values: Sequence[Numbers], leaves: int) -> 
     return x
 
 
-def _comparable(tree: Tree) -> NDArray[np.bool_]:
-    """Return which labels have a part in common: one is above the other, or they are the same; the total is last."""
-    n = len(tree.labels)
-    table = np.zeros((n + 1, n + 1), bool)
-    table[-1, :] = table[:, -1] = True
-    for level in range(tree.paths.shape[1]):
-        up = tree.paths[:-1, level]
-        table[np.arange(n), up] = table[up, np.arange(n)] = True
-    return table
+def _meet(a: Whole, b: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
+    """Return which cells have a part in common: in each dimension one label is above the other, or they are the same."""
+    found = np.ones(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), bool)
+    for i, tree in enumerate(trees):
+        one, other = a[..., i], b[..., i]
+        found &= (
+            (one < 0)
+            | (other < 0)
+            | (tree.paths[one] == other[..., None]).any(axis=-1)
+            | (tree.paths[other] == one[..., None]).any(axis=-1)
+        )
+    return found

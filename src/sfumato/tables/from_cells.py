@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.additivity import Sums, positions
 from sfumato.tables.cells import Cells, make_cells
-from sfumato.tables.finest import crossed, cut, finest, inside, overlapping, spread
+from sfumato.tables.finest import above_any, crossed, cut, finest, inside, overlapping, spread
 from sfumato.tables.given_cells import Columns, GivenCells, TotalLabels, listed, read_cells
 from sfumato.tables.given_largest import given_largest
 from sfumato.tables.tree import Nested
@@ -123,26 +123,30 @@ def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Who
         for subset in itertools.combinations(used, size)
     )
     cells, leaf_of = make_cells([t.dimension for t in trees], codes, terms)
-    if len(parts) == 1:
-        cells = _without_cut(cells, codes, given)
+    cells = _determined(cells, parts, given)
     members = [inside(codes, own, trees) for own in parts]
     return cells, Sums.of(cells, trees), leaf_of, list(zip(finest_of, members, strict=True))
 
 
-def _without_cut(cells: Cells, leaves: Whole, given: GivenCells) -> Cells:
-    """Return the cells without those that a leaf is only partly in: nobody knows their values."""
-    trees = given.trees
-    place = positions(cells, trees)
-    broken = cut(leaves, place, trees)
-    own = {tuple(row): i for i, row in enumerate(given.codes.tolist())}
-    for cell in np.flatnonzero(broken >= 0):
-        if tuple(place[cell].tolist()) in own:
-            whole = own[tuple(leaves[broken[cell]].tolist())]
+def _determined(cells: Cells, parts: Sequence[Whole], given: GivenCells) -> Cells:
+    """Return the cells that are sums of finest cells of one of the tables: nobody knows the values of others."""
+    place, kept = positions(cells, given.trees), np.zeros(len(cells), bool)
+    row_of = {tuple(row): i for i, row in enumerate(given.codes.tolist())}
+    overlaps: dict[int, int] = {}
+    for leaves, (_, used) in zip(parts, given.tables, strict=True):
+        trees = [given.trees[i] for i in used]
+        among = np.flatnonzero((np.delete(place, used, axis=1) < 0).all(axis=1))
+        among = among[above_any(place[among][:, used], leaves[:, used], trees)]
+        broken = cut(leaves[:, used], place[among][:, used], trees)
+        kept[among[broken < 0]] = True
+        bad = broken >= 0
+        overlaps |= {int(c): row_of[tuple(leaves[at].tolist())] for c, at in zip(among[bad], broken[bad], strict=True)}
+    for cell, row in overlaps.items():
+        if not kept[cell] and tuple(place[cell].tolist()) in row_of:
             raise DataError(
-                f"the table gives {cells.name(int(cell))} and {given.name(whole)}, which overlap, but not the cells inside "
-                "both. Give these, or leave one of the two out."
+                f"the table gives {cells.name(cell)} and {given.name(row)}, which overlap, but not the cells inside both. "
+                "Give these, or leave one of the two out."
             )
-    kept = broken < 0
     return cells if kept.all() else Cells(cells.dimensions, cells.labels[kept], cells.incidence[kept])
 
 

@@ -14,10 +14,10 @@ from sfumato.errors import DataError, ParameterError, listing, some, unknown_nam
 from sfumato.schema.hierarchy import Hierarchy
 from sfumato.schema.hierarchy.base import label_of
 from sfumato.tables.additivity import strides
+from sfumato.tables.cell_checks import name_of
 from sfumato.tables.cells import Cells
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.finest import crossed, cut, finest, overlapping
-from sfumato.tables.given_cells import name_of
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.published_marks import changed_by, figures, hidden_by
 from sfumato.tables.total_label import find_total

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, unknown_name
+from sfumato.errors import DataError, ParameterError, SchemaError, unknown_name
 from sfumato.microdata import Batch, Microdata, check_numeric, missing_of
+from sfumato.schema.hierarchy import Hierarchy
 from sfumato.schema.hierarchy.base import label_of
 from sfumato.tables.cell_checks import CellChecks, name_of
 from sfumato.tables.dimension import TOTAL
@@ -96,6 +98,9 @@ def read_cells(
     values = number[columns.value or columns.count or ""]
     if nonnegative:
         check.not_negative(values)
+    for who in (columns.count, columns.contributors):
+        if who is not None:
+            check.has_contributors(who, values, number[who])
     for i, tree in enumerate(trees):
         if nested[tree.name] is None and not (isinstance(total, Mapping) and tree.name in total):
             suspect_total(tree.name, i, labels[first], values[first])
@@ -120,13 +125,21 @@ def read_cells(
     )
 
 
+def labels_in(frame: Any, dimensions: Sequence[str], total: TotalLabels = None) -> list[tuple[str, ...]]:
+    """Return the labels of the cell in each row of a frame, totals under the name that they have here."""
+    batch = _batch(frame, dimensions, Columns(None, None, None, ()))
+    found, _ = _labels([batch], dict.fromkeys(dimensions), total)
+    return [tuple(row) for row in found.tolist()]
+
+
 def listed(names: Sequence[str]) -> list[str]:
     """Return names as a list, also where there is a single one."""
     return [names] if isinstance(names, str) else list(names)
 
 
 def _batch(frame: Any, dimensions: Sequence[str], columns: Columns) -> Batch:
-    data = frame if isinstance(frame, Microdata) else Microdata(frame)
+    data = Microdata.read(frame) if isinstance(frame, str | Path) else frame
+    data = data if isinstance(data, Microdata) else Microdata(data)
     for name in columns.numbers:
         check_numeric(data, name)
     return data.batch([*(n for n in dimensions if n in data.engine.kinds), *columns.numbers])
@@ -139,7 +152,7 @@ def _labels(
     if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
         raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
     hierarchies = {n: hierarchy_of(h, n) for n, h in nested.items()}
-    raw = {n: [_texts(b, n) if n in b.rows.columns else None for b in batches] for n in nested}
+    raw = {n: [_texts(b, n, hierarchies[n]) if n in b.rows.columns else None for b in batches] for n in nested}
     seen = {n: [x for part in parts if part is not None for x in part] for n, parts in raw.items()}
     totals = find_total(seen, hierarchies, total)
     found = np.full((sum(len(b) for b in batches), len(nested)), TOTAL, object)
@@ -154,13 +167,22 @@ def _labels(
     return found, tuple(trees)
 
 
-def _texts(batch: Batch, name: str) -> list[str | None]:
-    """Return the labels in a column as text; None where there is none."""
+def _texts(batch: Batch, name: str, hierarchy: Hierarchy | None) -> list[str | None]:
+    """Return the labels in a column as text, without spaces around them unless the hierarchy has these; None for missing."""
     column = batch.column(name)
     codes, values = column.codes
     gone = missing_of(column, batch.schema[name])
-    texts = np.array([*(label_of(v) for v in values), None], object)
+    texts = np.array([*(_plain(label_of(v), hierarchy) for v in values), None], object)
     return list(texts[np.where(gone, len(values), codes)])
+
+
+def _plain(label: str, hierarchy: Hierarchy | None) -> str:
+    if hierarchy is None or label == label.strip():
+        return label.strip()
+    try:
+        return hierarchy.path(label)[0]
+    except SchemaError:
+        return label.strip()
 
 
 def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:

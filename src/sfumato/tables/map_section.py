@@ -41,7 +41,10 @@ def table_map_section(map: TableMap, max_risk: float | None = None, choice: Choi
 def _chosen(choice: Choice) -> str:
     settings = dict(choice.settings)
     name = str(settings.pop("protection", "")).replace("_", " ")
-    at = spoken(f"{k.rpartition('.')[2].replace('_', ' ')} = {v if isinstance(v, str) else short(float(v))}" for k, v in settings.items())
+    at = spoken(
+        f"{k.rpartition('.')[2].replace('_', ' ')} = {v if isinstance(v, str) else short(float(v))}"
+        for k, v in settings.items()
+    )
     return f"{name} with {at}" if at else name
 
 
@@ -61,7 +64,11 @@ def _table(map: TableMap) -> Grid:
         cells = []
         for i in order:
             value, interval = map.estimate(i, p)
-            spread = "" if interval is None or interval[0] == interval[1] else f" ({tabled(interval[0])} to {tabled(interval[1])})"
+            spread = (
+                ""
+                if interval is None or interval[0] == interval[1]
+                else f" ({tabled(interval[0])} to {tabled(interval[1])})"
+            )
             cells.append(tabled(value) + spread)
         rows.append((map.points[p].family.replace("_", " "), map.points[p].at, *cells, "yes" if p in front else "no"))
     heads = ("protection", "at", *(map.measures[i].label() for i in order), "on the frontier")

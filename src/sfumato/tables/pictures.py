@@ -10,6 +10,7 @@ from sfumato.charts.words import short
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.measures.intervals import attacker_intervals
+from sfumato.tables.measures.observed import noise_variance
 from sfumato.tables.published import PublishedTable, Status
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def heatmap_frame(
         else:
             before = float(published.original.value[cell])
             kind = band_of((value - before) / before if before else float(value != 0))
-        text = "×" if np.isnan(value) else short(value)
+        text = "×" if np.isnan(value) else compact(value)
         rows.append({"row": labels[0], "column": labels[1] if second else "value", "kind": kind, "text": text})
     frame = pd.DataFrame(rows, columns=["row", "column", "kind", "text"])
     order = [*keep, ["value"]][:2]
@@ -65,6 +66,19 @@ def heatmap_frame(
     frame["column"] = pd.Categorical(frame["column"], order[1], ordered=True)
     frame = frame.sort_values(["row", "column"], ignore_index=True).astype({"row": str, "column": str})
     return frame, first, second
+
+
+def compact(value: float) -> str:
+    """Return a number in three digits that fits into a cell.
+
+    >>> compact(823_964.2), compact(5_138_770.0), compact(-12.34), compact(999_999.0)
+    ('824k', '5.14M', '−12.3', '1M')
+    """
+    rounded = float(f"{value:.3g}")
+    for size, letter in ((1e9, "bn"), (1e6, "M"), (1e4, "k")):
+        if abs(rounded) >= size:
+            return short(rounded / (1e3 if letter == "k" else size)) + letter
+    return short(rounded)
 
 
 def heatmap(
@@ -83,8 +97,8 @@ def change_frame(published: PublishedTable, most: int = _CELLS) -> pd.DataFrame:
 
     before = published.source("comparing before and after").value
     low, high = (side.copy() for side in attacker_intervals(published))
-    if published.variance is not None:
-        half = _TWO_SIDED * np.sqrt(published.variance)
+    if (noise := noise_variance(published)) is not None:
+        half = _TWO_SIDED * np.sqrt(noise)
         low, high = np.fmax(low, published.values - half), np.fmin(high, published.values + half)
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.where(before != 0, np.abs(published.values - before) / np.abs(before), published.values != 0)

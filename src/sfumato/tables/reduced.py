@@ -12,7 +12,7 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_ROUNDING = 1e-11
+ROUNDING = 1e-11
 """How far sums may be off, relative to what was added up: published tables have been added up in floating point."""
 
 
@@ -54,10 +54,10 @@ def reduce_rows(rows: sparse.csr_array, row_low: Numbers, row_high: Numbers, low
     known = _settle(low, high, np.arange(len(low)))
     rows, name = sparse.csr_array(rows, copy=True), np.arange(rows.shape[0])
     left, right = row_low.astype(np.float64).copy(), row_high.astype(np.float64).copy()
-    noise = _ROUNDING * np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (left, right)))
+    noise = ROUNDING * np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (left, right)))
     while True:
         rows, taken, size = _without(rows, known, np.where(known, low, 0.0))
-        left, right, noise = left - taken, right - taken, noise + _ROUNDING * size
+        left, right, noise = left - taken, right - taken, noise + ROUNDING * size
         smallest, largest = rows @ low, rows @ high  # an infinite bound makes an infinite sum
         if (bad := np.flatnonzero((right < smallest - noise) | (left > largest + noise) | (left > right + noise))).size:
             raise Contradiction(int(name[bad[0]]))
@@ -87,7 +87,7 @@ def reduce_rows(rows: sparse.csr_array, row_low: Numbers, row_high: Numbers, low
 
 def _settle(low: Numbers, high: Numbers, at: Whole, noise: Numbers | float = 0.0) -> Flags:
     """Make bounds that differ by rounding alone equal; return which leaves, of all, are known now."""
-    noise = np.maximum(noise, _ROUNDING * np.where(np.isfinite(low[at]), np.abs(low[at]), 0.0))
+    noise = np.maximum(noise, ROUNDING * np.where(np.isfinite(low[at]), np.abs(low[at]), 0.0))
     if (low[at] > high[at] + noise).any():
         raise Contradiction(-1)
     close = at[high[at] - low[at] <= noise]

@@ -13,6 +13,7 @@ from sfumato.contract import Table as Grid
 from sfumato.contract.score import digits
 from sfumato.errors import NotApplicable
 from sfumato.tables.measure import TableMeasure
+from sfumato.tables.measures.observed import noise_variance
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rule import SensitivityRule
@@ -87,7 +88,7 @@ def default_measures(published: PublishedTable) -> list[TableMeasure]:
     if table is not None and table.contributions is not None and not table.is_count:
         found.append(RelativeCertainty())
     if (rules := rules_in(published.protection)) is not None:
-        found += [CellCertainty(rules), *([] if published.variance is not None else [IntervalLengths(rules)])]
+        found += [CellCertainty(rules), *([] if noise_variance(published) is not None else [IntervalLengths(rules)])]
     found.append(KnownClosely())
     if published.suppressed.any():
         found.append(PublishedValue())
@@ -122,7 +123,9 @@ def _public(published: PublishedTable) -> Section:
             "their own estimates."
         )
     if published.variance is None and changed:
-        said.append("A published value lies near the true one, not always on it; sums of published values may differ a little.")
+        said.append(
+            "A published value lies near the true one, not always on it; sums of published values may differ a little."
+        )
     said.append("What may not be told of the protection, so that it holds, is not told here.")
     content = [*_parameters(published.protection, told=True), *_figures(published, public=True)]
     return Section(_title(published), tuple(said), tuple(content))
@@ -179,7 +182,14 @@ def _cells_table(published: PublishedTable) -> Grid:
     for status, words in names:
         here = published.status == status
         if here.any():
-            rows.append((words, f"{int(here.sum()):,}", f"{100 * here.mean():.3g} %", f"{100 * value[here].sum() / total:.3g} %"))
+            rows.append(
+                (
+                    words,
+                    f"{int(here.sum()):,}",
+                    f"{100 * here.mean():.3g} %",
+                    f"{100 * value[here].sum() / total:.3g} %",
+                )
+            )
     return Grid(("cells", "number", "share of cells", "share of value"), tuple(rows), "What happened to the cells.")
 
 
@@ -226,7 +236,9 @@ def _measured(published: PublishedTable, measures: Sequence[TableMeasure]) -> tu
             continue
         side = "risk" if measure.side is Side.RISK else "utility"
         rows.append((side, score.measure, digits(score.value), score.words))
-    grid = Grid(("side", "measure", "value", "in words"), tuple(rows), "Lower risk is safer; higher utility is more useful.")
+    grid = Grid(
+        ("side", "measure", "value", "in words"), tuple(rows), "Lower risk is safer; higher utility is more useful."
+    )
     return [grid] if rows else [], refused
 
 

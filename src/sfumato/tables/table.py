@@ -140,8 +140,8 @@ class Table:
         Parameters
         ----------
         frame
-            The cells: a pandas frame, or anything that `Microdata` takes; a list of frames for linked tables, where a frame
-            without the column of a dimension is not broken down by it.
+            The cells: a pandas frame, anything that `Microdata` takes, or a file that it reads; a list of them for linked
+            tables, where a frame without the column of a dimension is not broken down by it.
         dimensions
             The columns of labels; with hierarchies, a mapping: ``{"region": hierarchy, "sector": None}``. A hierarchy is a
             `Hierarchy`, an .hrc file, or ``{label: label above it}``; None is a single level below the total.

@@ -113,7 +113,9 @@ class TableMap:
             for p, (a, b) in enumerate(pairs)
             if not np.isnan(a + b) and not any((c <= a and d >= b) and (c < a or d > b) for c, d in pairs)
         ]
-        return pd.DataFrame(rows, columns=["point", "family", "at", "risk", "utility"]).sort_values("risk", ignore_index=True)
+        return pd.DataFrame(rows, columns=["point", "family", "at", "risk", "utility"]).sort_values(
+            "risk", ignore_index=True
+        )
 
     def choose(
         self, max_risk: float | Mapping[str, float], utility: str | None = None, *, confirm: int = 20
@@ -179,7 +181,11 @@ class TableMap:
         return f"no protection that was tried is safe enough. The nearest is {point.family} ({point.at}): {said}."
 
     def chart(
-        self, max_risk: float | None = None, choice: Choice | None = None, risk: str | None = None, utility: str | None = None
+        self,
+        max_risk: float | None = None,
+        choice: Choice | None = None,
+        risk: str | None = None,
+        utility: str | None = None,
     ) -> alt.TopLevelMixin:
         """Draw risk against utility: a curve for each protection, the frontier, the threshold and the choice."""
         from sfumato.charts.table_map import table_map_chart
@@ -188,7 +194,9 @@ class TableMap:
         chosen = None
         if choice is not None and choice.feasible:
             wanted = {"protection": choice.settings.get("protection")} | dict(choice.settings)
-            chosen = next((p for p, q in enumerate(self.points) if {"protection": q.family, **q.settings} == wanted), None)
+            chosen = next(
+                (p for p, q in enumerate(self.points) if {"protection": q.family, **q.settings} == wanted), None
+            )
             max_risk = max_risk if max_risk is not None else choice.max_risk.get(self.measures[r].label())
         names = (self.measures[r].label(), self.measures[u].label())
         return table_map_chart(self.frame, *names, max_risk, chosen)
@@ -267,11 +275,15 @@ def table_map(
         if progress is not None:
             progress(done + 1, len(everything))
     if not points:
-        raise NotApplicable(" ".join(["no protection could be applied to this table.", *dict.fromkeys(refused.values())]))
+        raise NotApplicable(
+            " ".join(["no protection could be applied to this table.", *dict.fromkeys(refused.values())])
+        )
     for side in Side:
         own = [i for i, m in enumerate(measures) if m.side is side]
         if all(np.isnan(p.observations[i]).all() for p in points for i in own):
-            raise NotApplicable(" ".join([f"no {side} measure applies; a map needs one.", *dict.fromkeys(refused.values())]))
+            raise NotApplicable(
+                " ".join([f"no {side} measure applies; a map needs one.", *dict.fromkeys(refused.values())])
+            )
     return TableMap(table, tuple(points), measures, replications, source, _unprotected(table, measures), refused)
 
 

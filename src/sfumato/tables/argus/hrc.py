@@ -49,10 +49,15 @@ def parse_hrc(text: str, what: str, leader: str = "@", total: str = TOTAL, more:
             if depth and leader.strip():
                 raise DataError(f"line {number} of {what} has no label after '{leader * depth}'.")
             continue
+        if depth and not stack:
+            raise DataError(
+                f"line {number} of {what} begins with '{leader}', but the first label stands directly below the total. Remove "
+                "it, or check which leader the file has."
+            )
         if depth > len(stack):
             raise DataError(
                 f"line {number} of {what} ('{label}') is {depth} levels deep, but the line before it is only "
-                f"{max(len(stack) - 1, 0)}: a label goes at most one level deeper than the one before it."
+                f"{len(stack) - 1}: a label goes at most one level deeper than the one before it."
             )
         above = stack[:depth]
         if label in above:

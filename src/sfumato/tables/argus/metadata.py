@@ -98,6 +98,10 @@ def read_argus_metadata(path: str | Path, *, table: bool = False) -> ArgusMetada
     of a table neither; then come its codes for missing.
     """
     text = read_text(path, "metadata file")
+    if text.lstrip().upper().startswith("<SPSS>"):
+        raise DataError(
+            f"the metadata {path} belong to an SPSS file, which carries its own: read it with Microdata.read."
+        )
     found = ArgusMetadata(Path(path), ";" if table else None)
     for number, line in enumerate(text.split("\n"), 1):
         tokens = _tokens(line)

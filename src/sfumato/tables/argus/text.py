@@ -71,14 +71,17 @@ def split(text: str, separator: str, what: str) -> Lines:
 
 def numbers(fields: Sequence[str], name: str, what: str, lines: Sequence[int]) -> NDArray[np.float64]:
     """Return fields as numbers, with a point or a comma before the decimals; NaN where there is nothing."""
-    found = np.full(len(fields), np.nan)
+    import pandas as pd
+
+    found = pd.to_numeric(pd.Series(fields, dtype=object), errors="coerce").to_numpy(np.float64).copy()
     wrong = []
-    for i, field in enumerate(fields):
-        text = field.replace("\u00a0", "").replace(" ", "")
+    for i in np.flatnonzero(np.isnan(found)).tolist():
+        text = fields[i].replace("\u00a0", "").replace(" ", "")
         if text in ("", "."):
             continue
-        if "," in text and "." not in text:
-            text = text.replace(",", ".")
+        if "," in text:  # the last of the two signs stands before the decimals
+            grouping = "," if text.rfind(".") > text.rfind(",") else "."
+            text = text.replace(grouping, "").replace(",", ".")
         try:
             found[i] = float(text)
         except ValueError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables.attacker import Attacker
@@ -42,15 +43,16 @@ def audit(
 
     For every cell that is not shown as it is, the smallest and the largest value that fit everything published: rounded and
     perturbed cells count with what is sure of them. A cell is exactly disclosed if the two are the same, and approximately if
-    they are close. If the table was made here from records, contributors who know their own figures are looked at too; if noise
-    was added, what every contributor learns of every other under the `prior`.
+    they are close. If the table was made here from records, contributors who know their own figures are looked at too; and with
+    a `prior`, what every contributor learns of every other.
 
     Parameters
     ----------
     published
         A table that we protected, or one from anywhere (`PublishedTable.from_frame`).
     prior
-        What everybody knew of the contributors before, for tables with noise. Needs the table it was made from.
+        What everybody knew of the contributors before, and how much of it must remain unknown: then the posterior variance of
+        every contributor is worked out for every attacker. Needs the table it was made from.
     known
         What a reader knows besides: for cells by their position a value, or a low and a high one.
     rules
@@ -99,7 +101,7 @@ def audit(
     found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, whole, notes)
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
-        _pairs(published, prior, notes), tuple(notes), bounds,
+        _pairs(published, prior, knows, notes), tuple(notes), bounds,
     )  # fmt: skip
 
 
@@ -232,29 +234,55 @@ def _insiders(
         return insiders.by_bounds(
             knows, table, targets, tolerance, lambda low, high: _same(low, high, whole, _scale(knows))
         )
-    found, skipped = insiders.by_equations(knows, table, targets)
-    if skipped:
-        notes.append(
-            f"Contributors who know their own figures were not looked at in parts of the table with {skipped:,} leaves: "
-            "these are too large."
-        )
-    return found
+    return insiders.by_equations(knows, table, targets)
 
 
-def _pairs(published: PublishedTable, prior: Prior | None, notes: list[str]) -> PairAudit | None:
-    if published.variance is None and published.leaf_variance is None:
-        if prior is not None:
-            raise NotApplicable("a prior is for tables with random noise, and this one has none.")
-        return None
+def _pairs(published: PublishedTable, prior: Prior | None, knows: Knowledge, notes: list[str]) -> PairAudit | None:
+    """Return what every contributor learns of every other, with noise or without."""
     if prior is None:
-        notes.append(
-            "Noise was added to this table. What contributors learn of each other needs a prior, and none was given."
-        )
+        if published.variance is not None or published.leaf_variance is not None:
+            notes.append(
+                "Noise was added to this table. What contributors learn of each other needs a prior, and none was given."
+            )
         return None
     from sfumato.tables.rta.posterior_audit import audit_pairs
 
-    if published.leaf_variance is None:
+    table = published.source("an audit with a prior")
+    hidden = published.suppressed
+    noise = _noise(published)
+    if noise is not None:
+        return audit_pairs(table, prior, noise, published=~hidden if hidden.any() else None)
+    if (published.status == Status.CHANGED).any():
+        return _measured(published, prior)
+    return audit_pairs(table, prior, np.zeros(table.cells.leaves), published=knows.shown)
+
+
+def _noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
+    """Return the covariance or variances of the noise on the leaves, where they are known or published."""
+    if published.record is not None:
+        return published.record.covariance
+    if published.leaf_variance is not None or published.variance is None:
+        return published.leaf_variance
+    at = published.cells.of_leaf
+    found = published.variance[at]
+    if (at < 0).any() or np.isnan(found).any():
         raise NotApplicable(
             "what contributors learn needs the variance of the noise on every leaf, which is not known here."
         )
-    return audit_pairs(published.source("an audit with a prior"), prior, published.leaf_variance)
+    return np.asarray(found)
+
+
+def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
+    """Return the audit of a rounded or perturbed table: what is shown is a measurement with the error of its interval."""
+    from sfumato.tables.measures.contributor_posterior import contributor_posterior
+    from sfumato.tables.rta.posterior_audit import PairAudit
+
+    if prior.prior_cv is None:
+        raise NotApplicable("a rounded or perturbed table is audited under a prior by sizes: Prior.from_sizes.")
+    required = prior.of(published.source("an audit with a prior")).required
+    found = contributor_posterior(published, prior.prior_cv)
+    if len(required) != len(found.variance):
+        raise NotApplicable("a rounded or perturbed table is audited with contributors as unknowns, not contributions.")
+    nobody = np.full(len(required), np.nan)
+    who = np.arange(len(required))
+    return PairAudit(who, found.variance, found.attacker, required, prior.threshold, nobody, exact=False)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.contract import Draws
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.audit.knowledge import Knowledge
 from sfumato.tables.contributions import Contributions
@@ -18,8 +19,8 @@ from sfumato.tables.table import Table
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-_LARGEST = 2_500
-"""Unknown leaves in one part of a table up to which dense linear algebra is used."""
+_SPARE = 4
+"""Directions beyond as many as leaves are known: that a cell follows by chance then has no probability."""
 
 
 @dataclass(frozen=True)
@@ -38,59 +39,59 @@ class Insider:
 
 
 def alone_in(contributions: Contributions) -> Whole:
-    """Return for each leaf the contributor that is the only one in it, -1 for other leaves; shape (leaves,)."""
-    own = contributions.own
-    single = np.diff(own.indptr) == 1
+    """Return for each leaf the contributor whose value it is, -1 for other leaves; shape (leaves,).
+
+    A single record with a survey weight above 1 stands for others too, whose values nobody knows.
+    """
+    own, grossed = contributions.own, contributions.grossed
+    single = np.flatnonzero(np.diff(own.indptr) == 1)
+    at = own.indptr[single]
+    whole = own.data[at] == grossed.data[grossed.indptr[single]]
     found = np.full(own.shape[0], -1, np.int64)
-    found[single] = own.indices[own.indptr[:-1][single]]
+    found[single[whole]] = own.indices[at[whole]]
     return found
 
 
-def by_equations(known: Knowledge, table: Table, targets: Whole) -> tuple[list[Insider], int]:
-    """Return what contributors who are alone in a leaf work out exactly, and how many leaves were too many to look at.
+def by_equations(known: Knowledge, table: Table, targets: Whole) -> list[Insider]:
+    """Return what contributors who are alone in a leaf work out exactly.
 
     What the shown cells leave open are the directions of a null space. A contributor who knows some leaves closes those
-    directions that move them; he knows a cell whose value no other direction changes.
+    directions that move them; he knows a cell whose value no other direction changes. A few directions drawn at random stand for
+    all of them.
     """
     contributions = table.contributions
     if contributions is None:
-        return [], 0
+        return []
     _, part_of = known.components
     alone = np.where(known.known_leaves, -1, alone_in(contributions))
     holders = by_cell(table.cells, contributions.own)
     found: list[Insider] = []
-    skipped = 0
     for part in np.unique(part_of[(alone >= 0) & (part_of >= 0)]):
-        leaves = np.flatnonzero(part_of == part)
-        if len(leaves) > _LARGEST:
-            skipped += len(leaves)
-            continue
-        found += _in_part(known, leaves, alone, targets, holders)
-    return _with_values(found, table), skipped
+        found += _in_part(known, np.flatnonzero(part_of == part), alone, targets, holders)
+    return _with_values(found, table)
 
 
 def _in_part(known: Knowledge, leaves: Whole, alone: Whole, targets: Whole, holders: sparse.csr_array) -> list[Insider]:
-    shown = np.flatnonzero(known.shown)
-    open_ = _null_space(_dense(known.cells.incidence[shown][:, leaves]))
-    if not open_.shape[1]:
+    who, times = np.unique(alone[leaves][alone[leaves] >= 0], return_counts=True)
+    inside = sparse.csr_array(known.cells.incidence[targets][:, leaves])
+    touched = np.flatnonzero((np.diff(inside.indptr) > 0) & (np.diff(inside.indptr) == _unknown_in(known, targets)))
+    if not len(touched):  # cells that hang on other parts too stay unknown with what is known here
         return []
-    inside = _dense(known.cells.incidence[targets][:, leaves])
-    touched = np.flatnonzero(inside.any(axis=1))
-    complete = inside[touched].sum(axis=1) == _unknown_in(known, targets[touched])
+    open_ = _directions(sparse.csr_array(known.cells.incidence[known.shown][:, leaves]), int(times.max()) + _SPARE)
     moves = inside[touched] @ open_
     length = np.linalg.norm(moves, axis=1)
-    undecided = complete & (length > 1e-8)  # the others are known to everybody, or hang on other parts too
+    undecided = length > 1e-7 * np.sqrt(np.diff(inside.indptr)[touched])  # the others are known to everybody
     touched, moves, length = touched[undecided], moves[undecided], length[undecided]
     found = []
-    for who in np.unique(alone[leaves][alone[leaves] >= 0]):
-        own = np.flatnonzero(alone[leaves] == who)
+    for person in who:
+        own = np.flatnonzero(alone[leaves] == person)
         basis, size, _ = np.linalg.svd(open_[own].T, full_matrices=False)
-        basis = basis[:, size > 1e-9]
-        left = np.sqrt(np.maximum(length**2 - np.linalg.norm(moves @ basis, axis=1) ** 2, 0.0))
+        basis = basis[:, size > 1e-7]
+        left = np.linalg.norm(moves - (moves @ basis) @ basis.T, axis=1)
         for i in np.flatnonzero(left < 1e-6 * length):
             cell = int(targets[touched[i]])
-            if (holders[[cell]].indices != who).any():  # not only his own
-                found.append(Insider(int(who), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
+            if (holders[[cell]].indices != person).any():  # not only his own
+                found.append(Insider(int(person), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
     return found
 
 
@@ -98,16 +99,19 @@ def _unknown_in(known: Knowledge, cells: Whole) -> Numbers:
     return np.asarray(known.cells.incidence[cells] @ (~known.known_leaves).astype(np.float64))
 
 
-def _null_space(matrix: Numbers) -> Numbers:
-    """Return an orthonormal basis of the directions that leave every row's sum as it is, shape (columns, dimension)."""
-    from scipy.linalg import null_space
+def _directions(rows: sparse.csr_array, count: int) -> Numbers:
+    """Return so many random directions that leave every row's sum as it is, shape (columns, count)."""
+    from scipy.sparse.linalg import lsmr
 
-    rows = np.unique(matrix[matrix.any(axis=1)], axis=0)
-    return np.eye(matrix.shape[1]) if not len(rows) else np.asarray(null_space(rows), np.float64)
-
-
-def _dense(matrix: sparse.csr_array) -> Numbers:
-    return np.asarray(matrix.toarray(), np.float64)
+    transposed = sparse.csr_array(rows[np.diff(rows.indptr) > 0].T)
+    drawn = Draws(0).generator("directions").standard_normal((rows.shape[1], count))
+    found = np.empty_like(drawn)
+    for k in range(count):
+        left = drawn[:, k]
+        for _ in range(2):  # the second takes away what rounding left
+            left = left - transposed @ lsmr(transposed, left, atol=1e-14, btol=1e-14, maxiter=10 * rows.shape[1])[0]
+        found[:, k] = left
+    return found
 
 
 def _with_values(found: list[Insider], table: Table) -> list[Insider]:

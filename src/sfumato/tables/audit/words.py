@@ -12,6 +12,7 @@ from sfumato.errors import some
 
 if TYPE_CHECKING:
     from sfumato.tables.audit.result import Audit
+    from sfumato.tables.rta.posterior_audit import PairAudit
 
 _LISTED = 10
 
@@ -56,8 +57,21 @@ def sentences(audit: Audit) -> list[str]:
     if counts["harmless"]:
         said.append(f"{some(counts['harmless'], 'other cell')} can be worked out too, but none of these is sensitive.")
     if audit.pairs is not None:
-        said.append(audit.pairs.words())
+        said.append(_learned(audit.pairs))
     return [*said, *audit.notes]
+
+
+def _learned(pairs: PairAudit) -> str:
+    """Return what contributors learn of each other, in words."""
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    failing = len(pairs.failing)
+    worst = (
+        f"the smallest posterior variance is {asked.min():.3g} of what is required"
+        if len(asked)
+        else "none is required"
+    )
+    told = "no attacker learns more than is allowed" if not failing else f"{failing:,} are known better than is allowed"
+    return f"Of {some(len(pairs.ratio), 'contribution')} with a prior, {told}; {worst}."
 
 
 def reasons(audit: Audit) -> list[tuple[str, str, str]]:
@@ -133,7 +147,18 @@ def findings(audit: Audit) -> dict[str, Any]:
             }
             for c in told
         ],
+        "posterior": None if audit.pairs is None else _posterior(audit.pairs),
         "notes": list(audit.notes),
+    }
+
+
+def _posterior(pairs: PairAudit) -> dict[str, Any]:
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    return {
+        "contributions": len(pairs.ratio),
+        "known better than allowed": len(pairs.failing),
+        "smallest ratio to what is required": float(asked.min()) if len(asked) else None,
+        "holds": pairs.holds,
     }
 
 

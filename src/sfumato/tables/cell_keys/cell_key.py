@@ -40,10 +40,10 @@ class CellKey(Protection):
     smallest: int = param(0, doc="no count from 1 to this one is published", low=0, high=20, integer=True)
     stay: float = param(0.0, doc="least probability that a count stays as it is", low=0, high=1)
     monotone: bool = param(False, doc="whether larger changes of a count are never likelier than smaller ones")
-    table: PerturbationTable | None = param(
+    table: PerturbationTable | str | None = param(
         None, doc="a perturbation table, or the file of one, in place of a generated one"
     )
-    small: PerturbationTable | None = param(None, doc="for magnitudes: a table, or its file, for small cells")
+    small: PerturbationTable | str | None = param(None, doc="for magnitudes: a table, or its file, for small cells")
     top: int = param(
         1, doc="for magnitudes: how many of the largest contributions get noise", low=1, high=6, integer=True
     )
@@ -57,17 +57,15 @@ class CellKey(Protection):
     flex_power: float = param(3.0, doc="how fast it goes down", low=1)
     parts: tuple[float, ...] | None = param(None, doc="factors for the largest, second largest … contribution")
     extra: float = param(0.0, doc="what is added to the change where `rules` call a cell unsafe", low=0)
-    rules: tuple[SensitivityRule, ...] | None = param(None, doc="rules for cells that need `extra`")
+    rules: SensitivityRule | None = param(None, doc="a rule, or several, for cells that need `extra`")
 
     def validate(self) -> None:
         """Read the tables, and check what the parameters mean together."""
-        for name, kind in (("table", None), ("small", "all")):
+        for name in ("table", "small"):
             given = getattr(self, name)
-            if isinstance(given, str | Path):
-                object.__setattr__(self, name, PerturbationTable.read(given, kind))
-            elif given is not None and not isinstance(given, PerturbationTable):
-                raise ParameterError(f"{name} of cell_key must be a perturbation table or the file of one.")
-        if self.table is None:
+            object.__setattr__(self, name, str(given) if isinstance(given, Path) else given)
+        table, _ = self._table, self._small
+        if table is None:
             count_table(self.maximum, self.variance, self.smallest, self.stay, self.monotone)
         if (self.flex_point is None) != (self.large_share is None):
             raise ParameterError(
@@ -75,16 +73,27 @@ class CellKey(Protection):
             )
         if self.large_share is not None and self.large_share > self.share:
             raise ParameterError("large_share of cell_key must be at most share.")
-        parts = tuple(self.parts) if self.parts is not None else (1.0,) * self.top
+        parts = self._parts
         if len(parts) != self.top or parts[0] != 1 or any(b > a or b < 0 for a, b in itertools.pairwise(parts)):
             raise ParameterError(f"parts of cell_key must be {self.top} factors that start with 1 and never rise.")
-        object.__setattr__(self, "parts", parts)
-        if self.table is not None and "even" in self.table.rows and self.top > 1:
+        if table is not None and "even" in table.rows and self.top > 1:
             raise ParameterError("tables for even and odd numbers of contributors go with top = 1.")
         if (self.extra > 0) != (self.rules is not None):
             raise ParameterError("cell_key needs extra and rules together: how much more, and for which cells.")
         if self.rules is not None:
-            object.__setattr__(self, "rules", (rules_of(self.rules),))
+            object.__setattr__(self, "rules", rules_of(self.rules))
+
+    @property
+    def _parts(self) -> tuple[float, ...]:
+        return (1.0,) * self.top if self.parts is None else tuple(float(p) for p in self.parts)
+
+    @property
+    def _table(self) -> PerturbationTable | None:
+        return _given("table", self.table)
+
+    @property
+    def _small(self) -> PerturbationTable | None:
+        return _given("small", self.small, "all")
 
     def label(self) -> str:
         """Return a few words for a legend."""
@@ -95,13 +104,12 @@ class CellKey(Protection):
         return self._counts(table, draws) if table.is_count else self._magnitudes(table, draws)
 
     def _counts(self, table: Table, draws: Draws) -> PublishedTable:
-        noise = self.table or count_table(self.maximum, self.variance, self.smallest, self.stay, self.monotone)
+        noise = self._table or count_table(self.maximum, self.variance, self.smallest, self.stay, self.monotone)
         if not noise.whole:
             raise ParameterError("this perturbation table is for magnitudes: it has no row for each count.")
         counts = np.round(table.frequency)
         changed = counts + noise.at(counts, as_fractions(cell_keys(table, draws)))
-        ends = {y: noise.could_be(y) for y in np.unique(changed)}
-        low, high = (np.array([ends[y][side] for y in changed]) for side in (0, 1))
+        low, high = noise.could_be(changed)
         values = changed
         if not np.array_equal(
             table.value, table.frequency
@@ -113,19 +121,19 @@ class CellKey(Protection):
         return self._published(table, values, low, high, Guarantee("cell_key", says, "in every cell"))
 
     def _magnitudes(self, table: Table, draws: Draws) -> PublishedTable:
-        noise = self.table or magnitude_table(self.maximum, self.variance, monotone=self.monotone)
+        noise = self._table or magnitude_table(self.maximum, self.variance, monotone=self.monotone)
         scale = Scale(
             self.share, self.share if self.large_share is None else self.large_share,
-            np.inf if self.flex_point is None else self.flex_point, self.flex_power, self.parts or (1.0,),
+            np.inf if self.flex_point is None else self.flex_point, self.flex_power, self._parts,
         )  # fmt: skip
         largest = standing(table, self.top, "known", "absolute").values
         kinds = None
         if "even" in noise.rows:
             kinds = np.where(contributors_of(table) % 2 == 0, "even", "odd")
-        unsafe = np.zeros(len(table), bool) if self.rules is None else rules_of(self.rules).assess(table).unsafe
+        unsafe = np.zeros(len(table), bool) if self.rules is None else self.rules.assess(table).unsafe
         extra = np.where(unsafe, self.extra, 0.0)
         added = magnitude_noise(
-            table.value, largest, cell_keys(table, draws), scale, noise, self.small, kinds, extra
+            table.value, largest, cell_keys(table, draws), scale, noise, self._small, kinds, extra
         )  # fmt: skip
         values, half = table.value + added, 0.0
         digits = 0 if table.integer else table.decimals
@@ -149,8 +157,8 @@ class CellKey(Protection):
         reach = (noise.maximum + self.extra) * scale.highest
         low = (values - half) / (1 + reach)
         high = (values + half) / (1 - reach) if reach < 1 else np.full(len(values), np.inf)
-        if self.small is not None:
-            step = self.small.maximum + self.extra  # at most this once, and the others' shares
+        if (small := self._small) is not None:
+            step = small.maximum + self.extra  # at most this once, and the others' shares
             low, high = low - step, (values + half + step) / (1 - reach) if reach < 1 else high
         return np.maximum(low, 0.0), high
 
@@ -159,3 +167,12 @@ class CellKey(Protection):
         return PublishedTable.shown(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, guarantees=(said,)
         )
+
+
+def _given(name: str, given: object, kind: str | None = None) -> PerturbationTable | None:
+    """Return a perturbation table that was given as such, or as a file."""
+    if given is None or isinstance(given, PerturbationTable):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError(f"{name} of cell_key must be a perturbation table or the file of one.")
+    return PerturbationTable.read(given, kind)

@@ -121,18 +121,18 @@ class PerturbationTable:
         share = np.where(upper == lower, 0.0, (values - at[lower]) / gap)
         return np.asarray((1 - share) * every[lower, here] + share * every[upper, here])
 
-    def could_be(self, published: float) -> tuple[float, float]:
-        """Return the smallest and the largest count that can be published as this one."""
-        rows, last = self.rows["all"], len(self.rows["all"]) - 1
-        reach = int(self.maximum)
-        found = [
-            i
-            for i in range(max(0, int(published) - reach), int(published) + reach + 1)
-            if (rows[min(i, last)].probability[rows[min(i, last)].change == published - i] > 0).any()
-        ]
-        if not found:
-            raise DataError("no count can be published as this one with this perturbation table.")
-        return float(found[0]), float(found[-1])
+    def could_be(self, published: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the smallest and the largest count that can be published as each of these, both of shape (n,)."""
+        rows, reach = self.rows["all"], int(self.maximum)
+        least, most = np.full(len(published), np.inf), np.full(len(published), -np.inf)
+        for change in range(-reach, reach + 1):
+            able = np.array([(row.probability[row.change == change] > 0).any() for row in rows])
+            count = published - change
+            fits = (count >= 0) & able[np.clip(count, 0, len(rows) - 1).astype(np.int64)]
+            least[fits], most[fits] = np.minimum(least[fits], count[fits]), np.maximum(most[fits], count[fits])
+        if (least > most).any():
+            raise DataError("no count can be published as one of these with this perturbation table.")
+        return least, most
 
     @classmethod
     def read(cls, path: str | Path, kind: str | None = None) -> PerturbationTable:

@@ -3,6 +3,6 @@
 from sfumato.tables.exports.jsonstat import json_stat
 from sfumato.tables.exports.plain import csv_text
 from sfumato.tables.exports.sdmx import sdmx_csv
-from sfumato.tables.exports.write import FORMS, write_table
+from sfumato.tables.exports.write import FORMS, form_of, write_table
 
-__all__ = ["FORMS", "csv_text", "json_stat", "sdmx_csv", "write_table"]
+__all__ = ["FORMS", "csv_text", "form_of", "json_stat", "sdmx_csv", "write_table"]

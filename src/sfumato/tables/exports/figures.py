@@ -13,13 +13,13 @@ from sfumato.tables.published import PublishedTable
 def figure(value: float, decimals: int | None = None) -> str:
     """Return a number as text, empty for NaN.
 
-    >>> figure(12.5), figure(12.0), figure(12.5, 2), figure(1e21), figure(float("nan")), figure(-0.0)
-    ('12.5', '12', '12.50', '1000000000000000000000', '', '0')
+    >>> figure(12.5), figure(12.0), figure(12.5, 2), figure(1e21), figure(float("nan")), figure(-0.001, 1)
+    ('12.5', '12', '12.50', '1000000000000000000000', '', '0.0')
     """
     if math.isnan(value):
         return ""
     if decimals is not None:
-        return f"{value + 0.0:.{max(decimals, 0)}f}"
+        return f"{round(value, decimals) + 0.0:.{max(decimals, 0)}f}"
     if float(value).is_integer():
         return str(int(value))
     return repr(float(value))

@@ -31,7 +31,9 @@ def json_stat(published: PublishedTable, *, title: str = "", source: str = "") -
     orders = [order_of(cells, i) for i in range(len(cells.dimensions))]
     size = [*(len(order) for order in orders), len(measures)]
     if math.prod(size) > 2**53:
-        raise DataError("the table has too many dimensions with too many labels for a cube. Write it as CSV or SDMX-CSV.")
+        raise DataError(
+            "the table has too many dimensions with too many labels for a cube. Write it as CSV or SDMX-CSV."
+        )
     at = _positions(published, orders, size)
     values: dict[int, Any] = {}
     status: dict[str, str] = {}

@@ -16,7 +16,17 @@ from sfumato.tables.exports.figures import figure, qualities, variances
 from sfumato.tables.published import PublishedTable, Status
 
 _STRUCTURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_@$-]+\(\d+(\.\d+)*\)")
-_OWN = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "OBS_VALUE", "OBS_STATUS", "CONF_STATUS", "UNIT_MEASURE", "VARIANCE", "QUALITY")
+_OWN = (
+    "STRUCTURE",
+    "STRUCTURE_ID",
+    "ACTION",
+    "OBS_VALUE",
+    "OBS_STATUS",
+    "CONF_STATUS",
+    "UNIT_MEASURE",
+    "VARIANCE",
+    "QUALITY",
+)
 
 
 def sdmx_csv(
@@ -52,7 +62,9 @@ def sdmx_csv(
         ones knows where one contributor dominates.
     """
     if not _STRUCTURE.fullmatch(structure_id):
-        raise ParameterError(f"a structure is named AGENCY:ID(VERSION), such as ESTAT:SBS(1.0.0); got '{structure_id}'.")
+        raise ParameterError(
+            f"a structure is named AGENCY:ID(VERSION), such as ESTAT:SBS(1.0.0); got '{structure_id}'."
+        )
     if structure not in ("dataflow", "datastructure", "dataprovision"):
         raise ParameterError(f"structure must be 'dataflow', 'datastructure' or 'dataprovision'; got '{structure}'.")
     if action not in ("I", "A", "M", "R", "D"):

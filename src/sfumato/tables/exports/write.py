@@ -50,7 +50,9 @@ def write_table(published: PublishedTable, path: str | Path, form: str | None = 
     if found == "xlsx":
         _write_excel(published, target)
     elif found == "json-stat":
-        write_text(target, json.dumps(json_stat(published, **options), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        write_text(
+            target, json.dumps(json_stat(published, **options), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        )
     else:
         text = csv_text(published) if found == "csv" else sdmx_csv(published, **options)
         with whole_file(target) as temporary:

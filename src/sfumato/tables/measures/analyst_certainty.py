@@ -23,9 +23,7 @@ class AnalystCertainty(TableMeasure):
     side: ClassVar[Side] = Side.UTILITY
 
     cv: float = param(0.1, doc="coefficient of variation that is good enough", low=0, above=True)
-    quantile: float = param(
-        0.0, doc="0 for the least certain cell; 0.5 for the median cell, and so on", low=0, high=1
-    )
+    quantile: float = param(0.0, doc="0 for the least certain cell; 0.5 for the median cell, and so on", low=0, high=1)
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the certainty of the least certain cell, or of a quantile of the cells; empty cells are left out."""
@@ -41,8 +39,16 @@ class AnalystCertainty(TableMeasure):
         which = "the least certain cell" if self.quantile == 0 else f"the cell at the quantile {self.quantile:g}"
         if value == 0:
             return f"nothing is known of {which}"
-        return f"{which} is known to within {digits(100 * self.cv / np.sqrt(value))} %" if value < np.inf else f"{which} is known exactly"
+        return (
+            f"{which} is known to within {digits(100 * self.cv / np.sqrt(value))} %"
+            if value < np.inf
+            else f"{which} is known exactly"
+        )
 
     def label(self) -> str:
         """Return what is measured."""
-        return "certainty of the least certain cell" if self.quantile == 0 else f"certainty of cells, quantile {self.quantile:g}"
+        return (
+            "certainty of the least certain cell"
+            if self.quantile == 0
+            else f"certainty of cells, quantile {self.quantile:g}"
+        )

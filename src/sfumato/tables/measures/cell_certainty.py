@@ -28,7 +28,9 @@ class CellCertainty(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
+    rules: SensitivityRule = param(
+        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
+    )
     of: str = param(
         "largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
         choices=("largest", "share"),

@@ -47,16 +47,16 @@ class ContributorPosterior:
     """Which contributor that is; -1 for somebody outside, or for whoever works out intervals."""
 
 
-def contributor_posterior(
-    published: PublishedTable, prior_cv: float, intervals: bool = True
-) -> ContributorPosterior:
+def contributor_posterior(published: PublishedTable, prior_cv: float, intervals: bool = True) -> ContributorPosterior:
     """Return the posterior of every contribution, for contributors who attack each other and for outsiders.
 
     With `intervals`, attackers who work out between which values a cell lies (nobody contributes less than nothing; a rounded
     value is within its base) are looked at too: an interval of length W is a variance of W²/12, and the smaller one counts.
     """
     table = published.source("what attackers know of contributions")
-    prior = Prior.from_sizes(prior_cv, prior_cv / 2)  # the second number is what is demanded, which is not asked for here
+    prior = Prior.from_sizes(
+        prior_cv, prior_cv / 2
+    )  # the second number is what is demanded, which is not asked for here
     if published.leaf_variance is not None:
         from sfumato.tables.rta.posterior_audit import audit_pairs
 
@@ -98,9 +98,7 @@ def _prior(m: sparse.csr_array, v: Numbers) -> sparse.csr_array:
     return sparse.csr_array(m @ sparse.diags_array(v) @ m.T)
 
 
-def _blocks(
-    seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole
-) -> Iterator[tuple[Whole, Whole, Numbers]]:
+def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> Iterator[tuple[Whole, Whole, Numbers]]:
     """Yield leaves, contributors and Γ of every block of several leaves."""
     from scipy.linalg import solve_triangular
 

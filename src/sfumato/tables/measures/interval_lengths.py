@@ -12,6 +12,7 @@ from sfumato.contract.score import digits
 from sfumato.errors import NotApplicable, out_of
 from sfumato.tables.measure import TableMeasure
 from sfumato.tables.measures.intervals import attacker_intervals
+from sfumato.tables.measures.observed import noise_variance
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rule import SensitivityRule
 from sfumato.tables.rules import rules_of
@@ -28,7 +29,9 @@ class IntervalLengths(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
+    rules: SensitivityRule = param(
+        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
+    )
     of: str = param(
         "largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),
@@ -52,7 +55,7 @@ class IntervalLengths(TableMeasure):
 
     def ratios(self, outcome: PublishedTable) -> tuple[NDArray[np.int64], Numbers]:
         """Return the unsafe cells, and for each what is demanded as a share of what there is."""
-        if outcome.variance is not None and not np.isfinite(outcome.low).any():
+        if noise_variance(outcome) is not None:
             raise NotApplicable(
                 "under a random adjustment no cell has a sure interval. Measure relative_certainty, or cell_certainty, instead."
             )

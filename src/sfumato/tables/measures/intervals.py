@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.tables.published import PublishedTable
+from sfumato.tables.published import PublishedTable, Status
 
 Numbers = NDArray[np.float64]
 _FOUND: WeakKeyDictionary[PublishedTable, tuple[Numbers, Numbers]] = WeakKeyDictionary()
@@ -31,4 +31,6 @@ def attacker_intervals(published: PublishedTable) -> tuple[Numbers, Numbers]:
 
 def _nothing_sure(published: PublishedTable) -> bool:
     """Whether values were adjusted without bounds: then no cell has an interval."""
-    return published.variance is not None and not np.isfinite(published.high - published.low)[published.status == 3].any()
+    random = published.variance is not None or published.leaf_variance is not None
+    changed = published.status == Status.CHANGED
+    return random and not (np.isfinite(published.low) | np.isfinite(published.high))[changed].any()

@@ -9,7 +9,7 @@ import numpy as np
 from sfumato.contract import Score, Side, param
 from sfumato.errors import out_of
 from sfumato.tables.measure import TableMeasure
-from sfumato.tables.measures.observed import error_variance
+from sfumato.tables.measures.observed import interval_variance, noise_variance
 from sfumato.tables.published import PublishedTable
 
 _SURE = np.sqrt(12.0)
@@ -35,12 +35,16 @@ class KnownClosely(TableMeasure):
         seen = (table.value != 0) & (table.frequency > 0)
         if self.below is not None:
             seen &= table.frequency < self.below
-        width = np.sqrt(np.where(np.isnan(v := error_variance(outcome)), np.inf, v)) * _SURE
+        variance, noise = interval_variance(outcome), noise_variance(outcome)
+        variance = variance if noise is None else np.fmin(variance, np.where(outcome.suppressed, np.nan, noise))
+        width = np.sqrt(np.where(np.isnan(variance), np.inf, variance)) * _SURE
         known = (width / 2 <= self.within * np.abs(table.value) * (1 + 1e-12)) & seen
         count, total = int(known.sum()), int(seen.sum())
         told = f"{out_of(count, total, ('is', 'are'), 'cell')} known to within {100 * self.within:.3g} %"
         exact = float((seen & (width == 0)).sum())
-        return self.result(count / total if total else 0.0, told, details={"known exactly": exact, "cells": float(total)})
+        return self.result(
+            count / total if total else 0.0, told, details={"known exactly": exact, "cells": float(total)}
+        )
 
     def words(self, value: float) -> str:
         """Return the share in words."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.published import PublishedTable
+from sfumato.tables.published import PublishedTable, Status
 
 Numbers = NDArray[np.float64]
 
@@ -23,19 +23,37 @@ class Observed:
     """Shape (measurements,)."""
 
 
-def error_variance(published: PublishedTable) -> Numbers:
-    """Return for every cell the variance of what is published around the true value; NaN where nothing is said, shape (cells,).
+def noise_variance(published: PublishedTable) -> Numbers | None:
+    """Return the variance of random adjustments without bounds, shape (cells,), told or not; None where there are none."""
+    if published.variance is not None or published.leaf_variance is None:
+        return published.variance
+    return published.cells.sums(published.leaf_variance)
 
-    It is 0 where the value is shown, that of the adjustment where one is published, and (high - low)²/12, the variance of a
-    value of which nothing but an interval is known, where there are bounds.
+
+def interval_variance(published: PublishedTable) -> Numbers:
+    """Return (high - low)²/12 for every cell: the variance of a value of which nothing but an interval is known.
+
+    It is 0 where the value is shown, and NaN where there are no bounds; shape (cells,).
     """
     with np.errstate(invalid="ignore"):
         width = published.high - published.low
-        bounded = np.where(np.isfinite(width), width**2 / 12, np.nan)
-    if published.variance is None:
-        return bounded
-    told = np.where(published.suppressed, np.nan, published.variance)
-    return np.fmin(bounded, told)
+        return np.where(np.isfinite(width), width**2 / 12, np.nan)
+
+
+def error_variance(published: PublishedTable) -> Numbers:
+    """Return for every cell the variance of what is published around the true value; NaN where nothing is said, shape (cells,).
+
+    It is 0 where the value is shown, and that of the adjustment where there is a random one. Where a value was changed within
+    bounds (rounding, cell keys), most changes may be much smaller than the bounds, and attackers know the method: the variance
+    is that of the interval times the mean, over all such cells, of the squared change as a share of it, at most 1.
+    """
+    found = interval_variance(published)
+    changed = (published.status == Status.CHANGED) & (found > 0)
+    if published.original is not None and changed.any():
+        off = (published.values - published.original.value)[changed]
+        found = np.where(changed, found * min(1.0, float(np.mean(off**2 / found[changed]))), found)
+    noise = noise_variance(published)
+    return found if noise is None else np.fmin(found, np.where(published.suppressed, np.nan, noise))
 
 
 def observed(published: PublishedTable) -> Observed:

@@ -25,13 +25,19 @@ def reader_variance(published: PublishedTable) -> Numbers:
     with np.errstate(invalid="ignore"):
         width = high - low
     found = np.where(np.isfinite(width), width**2 / 12, np.inf)
-    if published.variance is None:
-        return found
     own = error_variance(published)
     found = np.fmin(found, np.where(np.isnan(own), np.inf, own))
-    if published.leaf_variance is None and published.cells.leaves <= _MOST:
+    if published.leaf_variance is None and published.cells.leaves <= _MOST and not _adds_up(published):
         found = np.minimum(found, _best_linear(published.cells.incidence, own))
     return found
+
+
+def _adds_up(published: PublishedTable) -> bool:
+    """Whether published cells are the sums of published leaves, as far as both are published."""
+    cells = published.cells
+    leaves = np.where(cells.of_leaf >= 0, published.values[cells.of_leaf], np.nan)
+    off = np.abs(cells.sums(leaves) - published.values)
+    return not (off > 1e-9 * max(float(np.nanmax(np.abs(published.values), initial=0.0)), 1.0)).any()
 
 
 def _best_linear(incidence: sparse.csr_array, error: Numbers) -> Numbers:

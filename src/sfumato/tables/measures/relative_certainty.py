@@ -31,7 +31,10 @@ class RelativeCertainty(TableMeasure):
     side: ClassVar[Side] = Side.RISK
 
     prior_cv: float = param(
-        0.5, doc="how well others know a contribution before publication: standard deviation over size, ε", low=0, above=True
+        0.5,
+        doc="how well others know a contribution before publication: standard deviation over size, ε",
+        low=0,
+        above=True,
     )
     base_cv: float = param(
         0.15, doc="how well they may know it afterwards: standard deviation over size, η", low=0, above=True,
@@ -42,7 +45,8 @@ class RelativeCertainty(TableMeasure):
         choices=("largest", "share"),
     )  # fmt: skip
     intervals: bool = param(
-        True, doc="whether attackers also work out intervals from bounds, such as that nobody contributes less than nothing"
+        True,
+        doc="whether attackers also work out intervals from bounds, such as that nobody contributes less than nothing",
     )
 
     def validate(self) -> None:
@@ -62,7 +66,9 @@ class RelativeCertainty(TableMeasure):
             "largest": largest, "contributors above 1": float(above), "contributors": float(len(ratio)),
             "known exactly": float(np.isinf(ratio).sum()),
         }  # fmt: skip
-        told = f"{out_of(above, len(ratio), ('is', 'are'), 'contributor')} known better than to {100 * self.base_cv:.3g} %"
+        told = (
+            f"{out_of(above, len(ratio), ('is', 'are'), 'contributor')} known better than to {100 * self.base_cv:.3g} %"
+        )
         if self.of == "share":
             return self.result(share, told, details=details)
         return self.result(largest, f"{self.words(largest)}; {told}", details=details)

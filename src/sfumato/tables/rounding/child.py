@@ -44,7 +44,7 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float) -> Answer:
     The child is killed if it takes longer, and whenever this call ends early, by Ctrl-C for instance.
     """
     packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]))  # type: ignore[arg-type]
+    np.savez(packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]))
     started = time.monotonic()
     # -P: what lies beside the script must not be taken for a module
     command = [sys.executable, "-P", str(Path(cp_sat.__file__))]

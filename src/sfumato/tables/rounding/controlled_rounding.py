@@ -43,7 +43,10 @@ class ControlledRounding(Protection):
 
     base: float = param(5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 25))
     steps: int = param(
-        0, doc="how many bases further than the nearest two multiples a cell may be moved, if it must", low=0, integer=True
+        0,
+        doc="how many bases further than the nearest two multiples a cell may be moved, if it must",
+        low=0,
+        integer=True,
     )
     rules: SensitivityRule | None = param(None, doc="rules that say which cells need how much protection")
     gap: float = param(
@@ -77,12 +80,16 @@ class ControlledRounding(Protection):
         base = f"{self.base:g}" if found.steps == 0 else f"{found.steps + 1} times {self.base:g}"
         how = "the least there is" if found.gap <= 0 else f"at most {100 * found.gap:.2g} % above the least there is"
         said = [
-            Guarantee(self.name, f"every cell is a multiple of {self.base:g}, and all cells add up", "every equation checked"),
+            Guarantee(
+                self.name, f"every cell is a multiple of {self.base:g}, and all cells add up", "every equation checked"
+            ),
             Guarantee(self.name, f"every cell is less than {base} from its value", "every cell compared"),
             Guarantee(self.name, f"the total distance to the original is {how}", "by the bound of the solver"),
         ]
         if not np.isfinite(found.gap):
-            said[-1] = Guarantee(self.name, "the rounding is the nearest found within the time limit", "by local search")
+            said[-1] = Guarantee(
+                self.name, "the rounding is the nearest found within the time limit", "by local search"
+            )
         if sensitivity is not None:
             said.append(Guarantee(
                 self.name, f"all {some(int(sensitivity.unsafe.sum()), 'unsafe cell')} keep their protection levels",
@@ -175,7 +182,7 @@ class _Search:
         if s is None or not s.unsafe.any():
             return np.empty(0, np.int64)
         unsafe = np.flatnonzero(s.unsafe)
-        far, values = problem.far(steps), times * problem.base
+        far, values = problem.far(steps), times.astype(np.float64) * problem.base
         least = 0.0 if self.table.nonnegative else -np.inf
         low, high = Attacker(
             self.table.cells, np.maximum(values - far, least), values + far, least, near=self.table.totals
@@ -193,17 +200,23 @@ class _Search:
         """Return the error that says what is in the way, and the smallest relaxation that works."""
         names = self.table.cells.name
         if why.protection:
-            first = f"rounding to {base:g} does not protect {listing(map(names, why.cells), 5)} enough." if len(why.cells) else (
-                f"no rounding to {base:g} was found that protects all unsafe cells enough."
+            first = (
+                f"rounding to {base:g} does not protect {listing((names(int(c)) for c in why.cells), 5)} enough."
+                if len(why.cells)
+                else (f"no rounding to {base:g} was found that protects all unsafe cells enough.")
             )
-            for times in range(2, 65):
+            each = 1.0 if self.table.integer else base / 2
+            for larger in (base + each * k for k in range(1, 500)):
                 if time.monotonic() > self.deadline:
                     break
-                if isinstance(self.run(base * times, steps), _Found):
-                    return ParameterError(f"{first} A base of {base * times:g} works.")
+                low, high = RoundingProblem(self.table, larger, self.equations, self.sensitivity).bounds(steps)
+                if (low <= high).all() and isinstance(self.run(larger, steps), _Found):
+                    return ParameterError(f"{first} A base of {larger:g} works.")
             return ParameterError(f"{first} Try a larger base, or suppression.")
         near = f"less than {base:g}" if steps == 0 else f"less than {steps + 1} times {base:g}"
-        exists = "there is no additive rounding" if why.proved else "no additive rounding was found within the time limit"
+        exists = (
+            "there is no additive rounding" if why.proved else "no additive rounding was found within the time limit"
+        )
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
         start = problem.start(self.uniforms)
         for k in range(steps + 1, max(problem.steps_of(_cells(problem, start)), steps + 1) + 1):
@@ -214,7 +227,7 @@ class _Search:
                 return DataError(
                     f"{exists} with every cell {near} from its value. {least} steps={k}: "
                     f"{some(int(beyond.sum()), 'cell')} then move{'s' if beyond.sum() == 1 else ''} further: "
-                    f"{listing(map(names, np.flatnonzero(beyond)), 5)}."
+                    f"{listing((names(int(c)) for c in np.flatnonzero(beyond)), 5)}."
                 )
         return DataError(f"{exists} with every cell {near} from its value. Allow more steps, or more time.")
 

@@ -57,7 +57,7 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
         quantities.append(inside + over - under)
         model.add_linear_constraint(inside + over - under, low, high)
         terms += [inside, over, under]
-        costs += [p["up"][i], *[p["outer"][0]] * 2]
+        costs += [p["up"][i], p["outer"][i], p["outer"][i]]
     for a, b in zip(p["starts"][:-1], p["starts"][1:], strict=True):
         model.add(cp_model.LinearExpr.weighted_sum([quantities[j] for j in p["columns"][a:b]], p["signs"][a:b]) == 0)
     constant = p["constant"][0] - sum(p["up"][i] * p["floor"][i] for i in range(count) if not p["free"][i])
@@ -103,7 +103,7 @@ def main() -> int:
         with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as given:
             found = solve({name: given[name] for name in given.files})
         packed = io.BytesIO()
-        np.savez(packed, allow_pickle=False, **found)  # type: ignore[arg-type]
+        np.savez(packed, allow_pickle=False, **found)
         with os.fdopen(answer, "wb") as out:
             out.write(packed.getvalue())
     except BaseException:  # whatever it says might quote a value

@@ -12,7 +12,9 @@ from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
-_SAME = 1e-9  # of the ratio to the base: closer than this, a value is taken to be a multiple
+_SAME = (
+    1e-9  # of the base: closer than this, and a few units of the last binary digit, a value is taken to be a multiple
+)
 
 
 def check_base(base: float, table: Table, name: str) -> None:
@@ -31,7 +33,7 @@ def split(values: Numbers, base: float) -> tuple[Numbers, Numbers]:
     """
     ratio = values / base
     near = np.rint(ratio)
-    multiple = np.abs(ratio - near) <= _SAME * np.maximum(1.0, np.abs(ratio))
+    multiple = np.abs(ratio - near) <= _SAME + 1e-15 * np.abs(ratio)
     times = np.where(multiple, near, np.floor(ratio))
     return times, np.where(multiple, 0.0, values - base * times)
 

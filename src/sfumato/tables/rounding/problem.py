@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,20 @@ class RoundingProblem:
     equations: Equations
     sensitivity: Sensitivity | None = None
 
-    @property
+    @cached_property
     def floor(self) -> Whole:
         """How many bases are in each cell, shape (cells,)."""
         return split(self.table.value, self.base)[0].astype(np.int64)
 
-    @property
+    @cached_property
     def rest(self) -> Numbers:
         """What each cell is above that, shape (cells,)."""
         return split(self.table.value, self.base)[1]
+
+    @cached_property
+    def _copies(self) -> Numbers:
+        """How many cells each quantity stands for that is shown at all: a region with one sector is shown twice."""
+        return np.bincount(self.equations.of_cell).astype(np.float64)
 
     def far(self, steps: int) -> float:
         """Return how far a reader must reckon the true value to be from the published one."""
@@ -70,9 +76,8 @@ class RoundingProblem:
         return int(max(beyond.max(), 0))
 
     def distance(self, times: Whole) -> float:
-        """Return Σ |published − true| over the distinct cells."""
-        shown = self.equations.cell[self.equations.cell >= 0]
-        return float(np.abs(times * self.base - self.table.value)[shown].sum())
+        """Return Σ |published − true| over the cells."""
+        return float(np.abs(times * self.base - self.table.value).sum())
 
     def start(self, uniforms: Numbers) -> Whole:
         """Return numbers of bases for the leaves that come near to what is wanted, shape (leaves,).
@@ -86,7 +91,7 @@ class RoundingProblem:
         shown = self.equations.cell[self.equations.cell >= 0]
         rows = sparse.csr_array(incidence[shown][:, at])
         choice = Choice(rows, -rest[at], self.base - rest[at], uniforms[at])
-        value, weight = self.table.value[shown], np.ones(len(shown))
+        value, weight = self.table.value[shown], self._copies.copy()
         low, high = (b[shown] for b in self.bounds(0))
         best, fewest = choice.up, np.inf
         for _ in range(_TRIES):
@@ -98,13 +103,13 @@ class RoundingProblem:
                 best, fewest = choice.up.copy(), score
             if score == 0:
                 break
-            weight[off > 0] += 1
+            weight[off > 0] += self._copies[off > 0]
         if fewest > 0:
             choice.change(best)
         steps = 0 if fewest == 0 else max(int((fewest - 1) // len(shown)), 1)
         low, high = (b[shown] for b in self.bounds(steps))
         limits = np.stack([low * self.base - value, high * self.base - value])
-        choice.improve(np.zeros(len(shown)), np.ones(len(shown)), limits)
+        choice.improve(np.zeros(len(shown)), self._copies, limits)
         best = choice.up
         leaves = floor.astype(np.int64)
         leaves[at] += best
@@ -127,10 +132,12 @@ class RoundingProblem:
         rest = self.rest[cell]
         lower[shown], upper[shown] = bounds[0][cell], bounds[1][cell]
         floor[shown], room[shown] = self.floor[cell], rest > 0
-        up[shown] = np.where(rest > 0, np.rint((self.base - 2 * rest) * scale), 0)
+        up[shown] = np.where(rest > 0, np.rint((self.base - 2 * rest) * scale), 0) * self._copies
+        outer = np.full(count, round(self.base * scale), np.int64)
+        outer[shown] *= self._copies.astype(np.int64)
         return {
             "floor": floor, "room": room, "lower": lower, "upper": upper, "up": up, "hint": hint, "free": ~shown,
-            "outer": np.array([round(self.base * scale)]), "constant": np.array([int(np.rint(rest * scale).sum())]),
+            "outer": outer, "constant": np.array([int((np.rint(rest * scale) * self._copies).sum())]),
             "starts": e.sums.indptr.astype(np.int64), "columns": e.sums.indices.astype(np.int64),
             "signs": e.sums.data.astype(np.int64),
         }  # fmt: skip

@@ -24,9 +24,7 @@ class RandomRounding(Protection):
     Fellegi, Controlled random rounding, Survey Methodology 1 (1975), for the unbiased scheme.
     """
 
-    base: float = param(
-        5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10)
-    )
+    base: float = param(5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10))
     by: str = param(
         "cell", choices=("cell", "leaf"),
         doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', of which the cells are sums",
@@ -54,5 +52,5 @@ class RandomRounding(Protection):
         times = times + (draws.uniforms(leaf_ids(table.cells), "leaf") < rest / self.base)
         adds = Guarantee(self.name, f"cells add up; every leaf is {near}", "cells are sums of rounded leaves")
         whole = table.integer and bool((table.totals == np.rint(table.totals)).all())
-        far = reach(self.base, whole) * table.cells.sizes
+        far = reach(self.base, whole) * table.cells.sizes.astype(np.float64)
         return rounded(table, table.cells.sums(times), self.base, far, self, said, adds)

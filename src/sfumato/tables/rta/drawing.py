@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sfumato.contract import Draws
 from sfumato.errors import ParameterError
@@ -25,6 +26,9 @@ Whole = NDArray[np.int64]
 _FIRST, _LAST = -80, 240
 """Variances from 2 to the first up to 2 to the last of these have noise."""
 SMALLEST = 2.0**_FIRST
+_BITS = 52
+"""Of a double's fraction: after so many halvings the middle is the variance itself."""
+_AT_ONCE = 10_000
 
 
 def leaf_labels(cells: Cells) -> list[str]:
@@ -84,33 +88,57 @@ def brownian(variance: Numbers, ids: Whole, draws: Draws) -> Numbers:
     if not ((variance >= 0) & (variance < 2.0**_LAST)).all():
         raise ParameterError("the variances of the noise are not finite numbers of at least 0. Use a smaller unit.")
     noise = np.zeros(len(variance))
-    at = np.flatnonzero(variance > 0)
-    time, who = np.maximum(variance[at], SMALLEST), np.asarray(ids, np.int64)[at]
-    if not len(at):
-        return noise
+    noisy = np.flatnonzero(variance > 0)
+    for first in range(0, len(noisy), _AT_ONCE):
+        at = noisy[first : first + _AT_ONCE]
+        noise[at] = _path(np.maximum(variance[at], SMALLEST), np.asarray(ids, np.int64)[at], draws)
+    return noise
+
+
+def _path(time: Numbers, who: Whole, draws: Draws) -> Numbers:
     octave = np.frexp(time)[1] - 1  # 2^octave <= time < 2^(octave + 1)
-    low, high = np.zeros(len(at)), np.zeros(len(at))
-    path = np.sqrt(SMALLEST) * _normals(draws, who, np.full(len(at), SMALLEST))
-    for k in range(_FIRST, int(octave.max()) + 1):
-        low[octave == k] = path[octave == k]
-        path = path + 2.0 ** (k / 2) * _normals(draws, who, np.full(len(at), 2.0 ** (k + 1)))
-        high[octave == k] = path[octave == k]
-    start = 2.0**octave
-    width, todo = start.copy(), np.flatnonzero(time > start)
-    while len(todo):
-        width[todo] /= 2
-        middle = start[todo] + width[todo]
-        between = (low[todo] + high[todo]) / 2 + np.sqrt(width[todo] / 2) * _normals(draws, who[todo], middle)
-        right = time[todo] >= middle
-        low[todo], high[todo] = np.where(right, between, low[todo]), np.where(right, high[todo], between)
-        start[todo] = np.where(right, middle, start[todo])
-        todo = todo[time[todo] > start[todo]]
-    noise[at] = low
+    powers = np.arange(_FIRST, int(octave.max()) + 2)
+    steps = np.sqrt(2.0 ** np.append(_FIRST, powers[:-1]))
+    fixed = np.cumsum(
+        steps[:, None] * _normals(draws, who, np.repeat(2.0 ** powers[:, None], len(who), axis=1)), axis=0
+    )
+    each = np.arange(len(who))
+    low, high = fixed[octave - _FIRST, each], fixed[octave - _FIRST + 1, each]
+    # the time decides beforehand which halves are looked at: all their middles are drawn in one go
+    half = np.ldexp(1.0, octave - np.arange(1, _BITS + 1)[:, None])
+    middle = np.floor(time / (2 * half)) * (2 * half) + half
+    between = np.sqrt(half / 2) * _normals(draws, who, middle)
+    for level in range(_BITS):
+        centre = (low + high) / 2 + between[level]
+        right = time >= middle[level]
+        low, high = np.where(right, centre, low), np.where(right, high, centre)
+    return np.asarray(low)
+
+
+def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Numbers:
+    """Return noise of a given covariance, leaves × leaves: leaves by themselves follow their path, blocks are drawn together.
+
+    A block's noise is the symmetric root of its covariance times a keyed normal number for each leaf, whatever their order.
+    Another covariance has other numbers: with the same ones, two publications could be solved for the values.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    variance = covariance.diagonal()
+    noise = brownian(variance, ids, draws)
+    block = connected_components(covariance, directed=False)[1]
+    for b in np.flatnonzero(np.bincount(block) > 1):
+        members = np.flatnonzero(block == b)
+        members = members[np.argsort(ids[members])]
+        dense = covariance[members][:, members].toarray()
+        values, vectors = np.linalg.eigh(dense)
+        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        name = hashlib.blake2b(np.round(dense / dense.max(), 9).tobytes(), digest_size=8).hexdigest()
+        noise[members] = root @ draws.normals(ids[members], f"block {name} {np.log2(dense.max()):.9f}")
     return noise
 
 
 def _normals(draws: Draws, who: Whole, time: Numbers) -> Numbers:
-    """Return a standard normal number for each (id, point of time)."""
+    """Return a standard normal number for each (id, point of time); `time` has shape (k, ids) or (ids,)."""
     from sfumato.kernels.digest import mix64
 
     return draws.normals(mix64(mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path")

@@ -9,14 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.kernels.noisy_sums import Sums
+from sfumato.kernels.noisy_sums import FINE, Sums
 from sfumato.tables.rta.attackers import DENSE, sums_of
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.rta.one_leaf import one_leaf
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS = 40
+_ROUNDS, _IDLE, _REACH = 40, 6, 4.0
+_ROUGHLY, _GAP = 0.1, 5e-3
+"""With blocks too large to invert it is enough to come this close to protection and to the optimum, before the last repair."""
+_NEAR = 1.2
+"""Unknowns with less than this times the required variance are watched."""
 _MARGIN = 1e-9
 """By which share more variance is left than required, so that rounding does not undo it."""
 
@@ -75,7 +79,8 @@ def linked_noise(known: Knowledge, alone: Numbers, price: Numbers, linked: NDArr
 class _Solver:
     def __init__(self, known: Knowledge, least: Numbers, price: Numbers) -> None:
         self.known, self.least, self.price = known, least, price
-        self.required = known.required * (1.0 + _MARGIN)
+        self.large = int(np.bincount(known.block).max(initial=0)) > DENSE
+        self.required = known.required * (1.0 + (1e-3 if self.large else _MARGIN))
         self.wanted = known.required > 0
         self.spread = np.maximum(known.spread, 1e-300)
         _, target, attacker = one_leaf(known)
@@ -86,31 +91,37 @@ class _Solver:
         self.of_block[seen] = known.block[by.indices[by.indptr[:-1][seen]]]
 
     def solve(self) -> tuple[Numbers, float, int]:
-        omega = self._start()
+        """Return the noise, a lower bound on its cost, and how many rounds it took."""
+        omega, best, lower, step, worst = self._start(), np.inf, 0.0, 1.0, 1.0
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        best, lower, reach, step, worst = np.inf, 0.0, 4.0, 1.0, np.inf
-        answer = omega
-        rounds = 0
+        answer, last, idle, looked, rounds = omega, np.inf, 0, 0, 0
         for rounds in range(1, _ROUNDS + 1):
-            tolerance = 1e-5
-            sums, left, helper = self._audit(omega, tolerance)
-            close = np.flatnonzero(self.wanted & (left < 2.0 * self.required))
-            pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
-            omega_new, pairs, violation, bound = self._round(sums, omega, pairs, tolerance, reach, step)
-            lower = max(lower, bound)
-            cost = float(self.price @ omega)
+            tolerance = min(max(0.03 * worst, FINE), 1e-3)
+            # to look for new pairs takes long where blocks are large: once those watched are nearly protected is soon enough
+            if not self.large or rounds == 1 or worst < _ROUGHLY:
+                looked += 1
+                sums, left, helper = self._audit(omega, tolerance)
+                close = np.flatnonzero(self.wanted & (left < _NEAR * self.required))
+                pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
+            else:
+                sums = sums_of(self.known, omega)
+            new, pairs, violation, bound = self._round(sums, omega, pairs, tolerance, step)
+            lower, cost = max(lower, bound), float(self.price @ omega)
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
-            done = violation < 1e-5 and cost - lower <= 1e-5 * cost
-            if done:
+            idle = idle + 1 if abs(cost - last) <= 1e-4 * cost and violation < 1e-4 else 0
+            last = cost
+            if self.large and violation < _ROUGHLY and looked > 1 and cost - lower <= _GAP * cost:
+                answer = new
+                break
+            if violation < 1e-5 and (cost - lower <= 1e-5 * cost or idle >= _IDLE):
                 answer = omega
                 break
             if violation > 0.8 * worst:
                 step = max(0.7 * step, 0.25)
             elif violation < 0.4 * worst:
                 step = min(1.2 * step, 1.0)
-            worst = violation
-            omega = omega_new
+            worst, omega = violation, new
         else:
             answer = omega if best == np.inf else answer
         return self._repair(answer), lower, rounds
@@ -140,7 +151,7 @@ class _Solver:
         from sfumato.kernels.noisy_sums import learned
 
         sums = sums_of(self.known, omega)
-        q, gain, best = learned(sums, self.wanted, DENSE, tolerance)
+        q, gain, best = learned(sums, self.wanted, DENSE, tolerance, _NEAR * self.required)
         v = self.known.variance
         return sums, np.maximum(v * (1.0 - v * q) - gain, 0.0), best
 
@@ -154,7 +165,7 @@ class _Solver:
         return left, sparse.csr_array((value, row, start), shape=(len(pairs.target), len(self.least)))
 
     def _round(
-        self, sums: Sums, omega: Numbers, pairs: _Pairs, tolerance: float, reach: float, step: float
+        self, sums: Sums, omega: Numbers, pairs: _Pairs, tolerance: float, step: float
     ) -> tuple[Numbers, _Pairs, float, float]:
         from sfumato.kernels.noisy_pairs import pack, typed
 
@@ -169,7 +180,7 @@ class _Solver:
         rows = np.repeat(np.arange(len(left)), np.diff(z.indptr))
         slope.data = (z.data / (left[rows] * u[z.indices])) ** 2
         room = 1.0 / required - 1.0 / left + slope @ u
-        low, high = u / reach, np.minimum(u * reach, 1.0 / (cover + self.least))
+        low, high = u / _REACH, np.minimum(u * _REACH, 1.0 / (cover + self.least))
         start, index = typed(slope.indptr, slope.indices)
         dual = pairs.dual * 1.0
         new = pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
@@ -231,13 +242,13 @@ class _Solver:
     def _repair(self, omega: Numbers) -> Numbers:
         """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
         for turn in range(60):
-            sums, left, helper = self._audit(omega, 1e-8)
+            sums, left, helper = self._audit(omega, FINE)
             bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
             if not len(bad):
                 return omega
             order = bad[np.argsort(self.of_block[bad], kind="stable")]
             pairs = _Pairs(order, helper[order], np.zeros(len(order)))
-            found, z = self._z(sums, pairs, 1e-8)
+            found, z = self._z(sums, pairs, FINE)
             found = np.minimum(np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order]))
             u = 1.0 / (self.spread + omega)
             rows = np.repeat(np.arange(len(order)), np.diff(z.indptr))
@@ -246,7 +257,10 @@ class _Solver:
             over = 1.0 / found - 1.0 / self.required[order]
             share = np.minimum(over / np.maximum(inside, 1e-300) * (1.1 + 0.2 * turn), 0.8)
             cut = np.zeros(len(omega))
-            big = slope * u[z.indices] >= 0.05 * inside[rows]  # where it helps
+            part = slope * u[z.indices]
+            most = np.zeros(len(order))
+            np.maximum.at(most, rows, part)
+            big = part >= 1e-3 * most[rows]  # where it helps
             np.maximum.at(cut, z.indices[big], share[rows[big]])
             omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
         raise AssertionError("noise that only rises did not come to protect everybody")

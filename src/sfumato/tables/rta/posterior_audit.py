@@ -19,6 +19,7 @@ from sfumato.tables.table import Table
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _SLACK = 1e-9
+_NEAR = 1.1
 _MOST_CELLS, _MOST_UNKNOWNS = 3_000, 6_000
 
 
@@ -81,7 +82,7 @@ def audit_pairs(
     leaf_variance: Numbers | sparse.csr_array,
     *,
     published: NDArray[np.bool_] | None = None,
-    tolerance: float = 1e-8,
+    tolerance: float | None = None,
 ) -> PairAudit:
     """Audit every pair of attacker and contributor, over all cells and linked tables at once.
 
@@ -96,9 +97,10 @@ def audit_pairs(
         otherwise, since every cell is a sum of leaves. If given, they see these cells and nothing else: exact, by dense
         linear algebra, for tables of moderate size.
     tolerance
-        To which relative precision large blocks of linked leaves are worked out; what it leaves open counts as known.
+        To which relative precision large blocks of linked leaves are worked out, for everybody. If not given, only unknowns
+        that are near what is required are worked out closely. What is left open counts as known: never on the unsafe side.
     """
-    from sfumato.kernels.noisy_sums import learned
+    from sfumato.kernels.noisy_sums import FINE, learned
 
     known = prior if isinstance(prior, Knowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
@@ -106,7 +108,7 @@ def audit_pairs(
         return _seen_cells(table, known, omega, published)
     sums = sums_of(known, omega)
     v = known.variance
-    q, gain, best = learned(sums, known.required > 0, DENSE, tolerance)
+    q, gain, best = learned(sums, known.required > 0, DENSE, tolerance or FINE, None if tolerance else _NEAR * known.required)
     outsider = np.maximum(v * (1.0 - v * q), 0.0)
     variance = np.maximum(outsider - gain, 0.0)
     attacker = np.where(best >= 0, known.contributor[best], -1)

@@ -40,6 +40,8 @@ class Adjusted:
     covariance: sparse.csr_array
     """Of the noise in the leaves, leaves × leaves."""
     audit: PairAudit
+    error: float = 0.5
+    """By how many units a leaf without noise may be off: more than a half where leaves must have given sums."""
 
 
 def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> PublishedTable:
@@ -48,12 +50,10 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: s
     exact_sums = np.asarray(cells.incidence.astype(np.int64) @ adjusted.units, np.int64)
     values = values_of(exact_sums, adjusted.decimals)
     leaf_variance = np.maximum(adjusted.covariance.diagonal(), 0.0)
-    noise = np.maximum(
-        np.asarray((cells.incidence @ adjusted.covariance).multiply(cells.incidence).sum(axis=1)).ravel(), 0.0
-    )
-    noise[cells.sums((leaf_variance > 0).astype(np.float64)) == 0] = 0.0
-    off = np.abs(table.totals / step - np.rint(table.totals / step)) > 1e-6
-    rounding = cells.sums((off | (leaf_variance > 0)) * step**2 / 12)
+    noise = np.asarray((cells.incidence @ adjusted.covariance).multiply(cells.incidence).sum(axis=1)).ravel()
+    noise[noise <= 1e-12 * cells.sums(leaf_variance)] = 0.0  # what cancels leaves a last bit
+    off = (np.abs(table.totals / step - np.rint(table.totals / step)) > 1e-6).astype(np.float64)
+    rounding = np.where(noise > 0, cells.sums(np.maximum(off, leaf_variance > 0)), cells.sums(off)) * step**2 / 12
     told = noise + rounding
     variance, quality = None, None
     if how == "exact":
@@ -64,10 +64,18 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: s
         quality = bands.letters(values, told, rta.cutpoints)
     elif how == "bounds":
         factor = bound_factor(known, table, leaf_variance)
-        most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
-        quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
+        if factor is None and rta.variances is None:
+            how = "none"
+        elif factor is None:
+            raise NotApplicable(
+                "no bound on the variances can be read off the published values: some contributions cancel in their cells. "
+                "Publish variances='none', or give the table a public size measure (size=...)."
+            )
+        else:
+            most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
+            quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
     changed = noise > 0
-    slack = cells.sums(off * step / 2)
+    slack = cells.sums(off) * adjusted.error * step
     moved = np.abs(values - table.value) > 1e-9 * np.maximum(np.abs(table.value), step)
     record = Record(
         cells, table.totals, adjusted.units, adjusted.decimals, adjusted.covariance, table.variable, rta.period
@@ -113,10 +121,11 @@ def check_bands(
         )
 
 
-def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> float:
+def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> float | None:
     """Return c such that no leaf has a larger variance than c times its squared total (plus 1 for whole numbers).
 
     k = vw²/((v - w²)d²) is the same for everybody if variances come from values; it is doubled until it holds for all leaves.
+    None if it would have to grow too far: contributions of both signs cancel somewhere.
     """
     given = table.contributions
     own = np.abs(given.totals)[known.contributor] if given is not None else np.zeros(len(known))
@@ -130,10 +139,7 @@ def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> floa
         over = float((np.maximum(leaf_variance - table.integer, 0.0)[noisy] / (k * table.totals[noisy] ** 2)).max())
     factor = 2.0 ** math.ceil(math.log2(over)) if 1 + 1e-3 < over < math.inf else 1.0
     if over > _LOOSEST:
-        raise NotApplicable(
-            "no bound on the variances can be read off the published values: some contributions cancel in their cells. Publish "
-            "variances='none', or give the table a public size measure (size=...)."
-        )
+        return None
     return k * factor * (1 + 1e-3)
 
 

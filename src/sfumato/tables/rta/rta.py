@@ -23,7 +23,7 @@ from sfumato.tables.rta.digits import (
     rounded,
     rounded_to,
 )
-from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
+from sfumato.tables.rta.drawing import correlated, leaf_draws, leaf_ids
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.rta.later import Division, divide
 from sfumato.tables.rta.leaf_noise import leaf_name, leaf_noise
@@ -115,21 +115,29 @@ class RTA(Protection):
         """Return the adjusted table with its variances, audited; refused where nothing can protect a contributor."""
         return self.protect_with(table, self.prior(table), draws)
 
-    def protect_with(self, table: Table, prior: Prior, draws: Draws) -> PublishedTable:
-        """Protect a table under priors of your own (see `Prior.given`) in place of coefficients of variation."""
+    def protect_with(
+        self, table: Table, prior: Prior, draws: Draws, covariance: sparse.csr_array | None = None
+    ) -> PublishedTable:
+        """Protect a table under priors of your own (`Prior.given`), or with correlated noise (`block_noise`).
+
+        `covariance`, leaves × leaves, takes the place of the independent noise that would be worked out; it is audited alike.
+        """
         from sfumato.tables.rta.posterior_audit import audit_pairs
 
         known = self._known(table, prior)
-        how = self._how(known)
-        variance = round_up(leaf_noise(table, known).variance)
-        audit = _held(audit_pairs(table, known, variance), table, known)
-        ids = leaf_ids(table.cells)
-        values = table.totals + brownian(variance, ids, leaf_draws(draws, table.variable, self.period))
-        decimals = published_decimals(table, self.decimals)
+        if covariance is None:
+            covariance = sparse.csr_array(sparse.diags_array(round_up(leaf_noise(table, known).variance)))
+            audit = audit_pairs(table, known, covariance.diagonal())
+        else:
+            audit = audit_pairs(table, known, covariance)
+        _check_held(audit, table, known)
+        noise = correlated(covariance, leaf_ids(table.cells), leaf_draws(draws, table.variable, self.period))
+        values, decimals = table.totals + noise, published_decimals(table, self.decimals)
         if table.nonnegative:
-            values = not_below_zero(values, variance)
-        adjusted = Adjusted(rounded(values, decimals), decimals, sparse.csr_array(sparse.diags_array(variance)), audit)
-        return publish(self, table, known, adjusted, how)
+            values = not_below_zero(values, covariance.diagonal())
+        return publish(
+            self, table, known, Adjusted(rounded(values, decimals), decimals, covariance, audit), self._how(known)
+        )
 
     def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
         """Protect a table of data of which another one is published already; `record` says what.
@@ -144,12 +152,11 @@ class RTA(Protection):
                 "the record is of another variable or period: its noise has nothing to do with this table."
             )
         decimals = published_decimals(table, record.decimals if self.decimals is None else self.decimals)
-        if decimals < record.decimals:
+        if decimals != record.decimals:
             raise ParameterError(
-                f"cells are published with {record.decimals} digits after the point already; a later table needs as many."
+                f"cells are published with {record.decimals} digits after the point already; a later table needs the same."
             )
         known = self._known(table, self.prior(table) if prior is None else prior)
-        how = self._how(known)
 
         def exposed(covariance: sparse.csr_array) -> NDArray[np.bool_]:
             failing = audit_pairs(table, known, covariance).failing
@@ -160,10 +167,11 @@ class RTA(Protection):
         needed = round_up(leaf_noise(table, known).variance)
         division = divide(record, table, needed, known.spread, exposed)
         values = table.totals + division.draw(table, draws, self.period)
-        units = _in_units(table, values, division, decimals, record.units * 10 ** (decimals - record.decimals))
+        units = _in_units(table, values, division, record)
         covariance = division.covariance()
-        audit = _held(audit_pairs(table, known, covariance), table, known)
-        return publish(self, table, known, Adjusted(units, decimals, covariance, audit), how)
+        audit = audit_pairs(table, known, covariance)
+        _check_held(audit, table, known)
+        return publish(self, table, known, Adjusted(units, decimals, covariance, audit, 1.0), self._how(known))
 
     def prior(self, table: Table) -> Prior:
         """Return what attackers are taken to know."""
@@ -206,9 +214,7 @@ def _are_values(known: Knowledge, table: Table) -> bool:
     return bool(some.sum() > 2 and ratio.max() <= ratio.min() * (1 + 1e-6))
 
 
-def _in_units(
-    table: Table, values: Numbers, division: Division, decimals: int, sums: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> NDArray[np.int64]:
     """Return the leaves of a later table in whole units, not below zero where that makes no sense; old leaves keep their sums."""
     free, inside = np.flatnonzero(~division.inside), np.flatnonzero(division.inside)
     if table.nonnegative:
@@ -217,15 +223,15 @@ def _in_units(
             members = np.flatnonzero(division.group == g)
             values[members] = not_below_zero(values[members], division.variance[members])
     units = np.zeros(len(values), np.int64)
-    units[free] = rounded(values[free], decimals)
-    units[inside] = rounded_to(values[inside], decimals, division.group[inside], sums)
+    units[free] = rounded(values[free], record.decimals)
+    units[inside] = rounded_to(values[inside], record.decimals, division.group[inside], record.units)
     return units
 
 
-def _held(audit: PairAudit, table: Table, known: Knowledge) -> PairAudit:
-    """Return the audit; refused if it failed, which rounding variances up should have prevented."""
+def _check_held(audit: PairAudit, table: Table, known: Knowledge) -> None:
+    """Refuse noise that does not keep the promise."""
     if audit.holds:
-        return audit
+        return
     leaves = known.by_unknown[:, audit.failing[:20]].indices
     named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
     raise NotApplicable(

@@ -38,5 +38,5 @@ class NK(SensitivityRule):
     def assess(self, table: Table) -> Sensitivity:
         """Return which cells are unsafe, with their protection levels."""
         cell, target, others = settings.attack(table, self.n - 1, self.weights, self.negative, self.waived)
-        shortfall = 100 / self.k * (target + others) - cell.total
+        shortfall = 100 * (target + others) / self.k - cell.total
         return settings.found(table, shortfall, cell.total, self.levels, self.label())

@@ -37,5 +37,5 @@ class PPercent(SensitivityRule):
     def assess(self, table: Table) -> Sensitivity:
         """Return which cells are unsafe, with their protection levels."""
         cell, target, others = settings.attack(table, self.coalition, self.weights, self.negative, self.waived)
-        shortfall = (1 + self.p / 100) * target + others - cell.total
+        shortfall = self.p * target / 100 - (cell.total - target - others)
         return settings.found(table, shortfall, cell.total, self.levels, self.label())

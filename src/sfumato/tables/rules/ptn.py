@@ -55,7 +55,7 @@ class PTN(SensitivityRule):
         noise = q * cell.own + (cell.total - cell.own) if self.weights == "unknown" else q * cell.total
         someone = np.isfinite(target)
         target = np.where(someone, target, 0.0)
-        threshold = np.maximum(self.p / 100 * target, self.least)
-        shortfall = threshold + q * target + (q - self.own / 100) * others - noise
+        threshold = np.maximum(self.p * target / 100, self.least)
+        shortfall = threshold - (noise - q * target - (q - self.own / 100) * others)
         shortfall = np.where(someone, shortfall, -np.inf)
         return settings.found(table, shortfall, cell.total, self.levels, self.label())

@@ -14,7 +14,7 @@ from sfumato.tables.rules.standing import Standing, standing, waived_of, worst_a
 from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
-_ROUNDING = 1e-10  # a shortfall below this share of the total is a rounding error
+_ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
 
 def coalition() -> Any:

@@ -35,7 +35,7 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
 class Together(SensitivityRule):
     """Several rules as one: a cell is unsafe if any of them says so, and has the widest of their protection levels."""
 
-    rules: tuple[SensitivityRule, ...] = param((), doc="the rules, of which any one makes a cell unsafe")
+    rules: tuple[SensitivityRule, ...] = param(doc="the rules, of which any one makes a cell unsafe")
 
     def validate(self) -> None:
         """Check that there are rules."""

@@ -63,7 +63,7 @@ def first_pattern(problem: Problem) -> Flags:
 def mend(problem: Problem, hidden: Flags, clock: Clock) -> tuple[Flags, Check]:
     """Return a pattern with more hidden, in which every interval is as wide as it must be, and its audit."""
     hidden = hidden.copy()
-    repair = Repair(problem)
+    repair, wide = Repair(problem), 16
     while True:
         clock.look()
         found = check(problem, hidden)
@@ -76,8 +76,12 @@ def mend(problem: Problem, hidden: Flags, clock: Clock) -> tuple[Flags, Check]:
         for place in found.failing[np.argsort(-need, kind="stable")]:
             _widen(problem, repair, int(place), up, down, hidden)
             clock.look()
-        if int(hidden.sum()) == before:
-            raise Impossible(int(targets[found.failing[0]]))
+        if int(hidden.sum()) == before:  # nothing cheap helps: everything near the secrets goes, further each time
+            near = np.unique(np.concatenate([repair.around(int(t), wide) for t in targets[found.failing]]))
+            hidden[near[~problem.fixed[near]]] = True
+            if int(hidden.sum()) == before and wide >= len(problem):
+                raise Impossible(int(targets[found.failing[0]]))
+            wide *= 4
 
 
 def _widen(problem: Problem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:

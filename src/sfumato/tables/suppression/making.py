@@ -81,6 +81,7 @@ def make_problem(
 def _rounded(values: Numbers) -> Numbers:
     """Return values with twelve digits."""
     with np.errstate(divide="ignore"):
-        size = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
-    unit = 10.0 ** (size - 11)
-    return np.asarray(np.round(values / unit) * unit)
+        size = np.where(values == 0, 0, np.floor(np.log10(np.abs(values)))).astype(int)
+    shift = 11 - size
+    large, small = 10.0 ** np.maximum(shift, 0), 10.0 ** np.maximum(-shift, 0)  # powers above 1, which are exact
+    return np.asarray(np.round(values * large / small) * small / large)

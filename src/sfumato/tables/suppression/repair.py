@@ -39,7 +39,7 @@ class Repair:
             return np.zeros(len(self.problem))
         found, seen = None, 0
         for near in (*_NEAR, len(self.problem)):
-            columns = self._around(target, near)
+            columns = self.around(target, near)
             if len(columns) == seen:
                 break
             seen = len(columns)
@@ -50,7 +50,7 @@ class Repair:
                 break
         return found
 
-    def _around(self, target: int, count: int) -> Whole:
+    def around(self, target: int, count: int) -> Whole:
         """Return the quantities that hang together with a target through the fewest equations, at least `count` of them."""
         sums, columns = self.problem.sums, self._by_column
         inside, done = np.zeros(len(self.problem), bool), np.zeros(sums.shape[0], bool)

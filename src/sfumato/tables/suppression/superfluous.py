@@ -18,11 +18,15 @@ _MOST = 64
 """So many secrets are looked at one by one for a cell; with more in doubt the cell stays hidden."""
 
 
+_LITTLE = 1e-2
+"""A secret whose freedom shrinks by less than this share is taken to stay safe until the pattern is checked again."""
+
+
 def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock) -> Flags:
     """Return the pattern without cells that the proofs of `Freedom` do not need, the dearest first.
 
     Showing a cell takes the direction in which it moves out of the freedom: a projection, for all secrets at once. Secrets
-    that linear programs proved are not looked at: check the pattern again.
+    that linear programs proved are not looked at, so the pattern must be checked again.
     """
     hidden = hidden.copy()
     freedom, targets = found.freedom, problem.targets
@@ -47,7 +51,7 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
         proven = left >= (1 + 1e-6) * need**2
         if problem.integer:
             proven &= left >= np.ceil(need) ** 2
-        doubtful = np.flatnonzero(~proven)
+        doubtful = np.flatnonzero(~proven & (gain - left > _LITTLE * gain))
         if len(doubtful) > _MOST or (left[doubtful] <= 1e-9 * gain[doubtful]).any():
             continue
         rest = moves[doubtful] - np.outer(share[doubtful], way)

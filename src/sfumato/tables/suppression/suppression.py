@@ -1,0 +1,98 @@
+"""Cell suppression that is safe: every interval that an attacker can work out is audited."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Draws, Guarantee, param
+from sfumato.errors import ParameterError
+from sfumato.tables.a_priori import APriori
+from sfumato.tables.protection import Protection
+from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rule import SensitivityRule
+from sfumato.tables.rules import rules_of
+from sfumato.tables.suppression.costs import COSTS
+from sfumato.tables.suppression.pattern import Pattern, find_pattern
+from sfumato.tables.suppression.wishes import Wishes
+from sfumato.tables.table import Table
+
+Numbers = NDArray[np.float64]
+
+
+class Suppression(Protection):
+    """Unsafe cells are not published, and neither are as many others as it takes to keep them from being worked out.
+
+    A pattern is safe if the interval that an attacker finds for every unsafe cell, from everything that is published in all
+    linked tables, from what he knew before, and by arithmetic, reaches as far above and below its value as the rule demands.
+    The same holds for sums of hidden cells that anybody can work out (a total less its parts that are shown), if they would
+    break the rule as cells, and against contributors who know their own figures. Every interval is audited. Nothing is
+    random: the same data give the same pattern, whatever the order of the records.
+
+    "fast" hides cells by Gaussian elimination (Langsrud 2024), widens intervals that are too short by linear programs
+    (Fischetti and Salazar-González 2000) and shows again what was superfluous; "exact" minimises the cost by a mixed-integer
+    program, for small tables.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sfumato import Microdata
+    >>> firms = pd.DataFrame({"region": list("NNNNNNSSSSSSSS"), "sector": list("aabbbbaaaabbbb"),
+    ...                       "turnover": [90.0, 5, 20, 25, 30, 25, 20, 30, 25, 25, 40, 30, 30, 20]})
+    >>> table = Table.of(Microdata(firms), "region * sector", "turnover")
+    >>> published = Suppression(rules="p% 10").protect(table, Draws(1))
+    >>> published
+    PublishedTable(9 cells, 4 not published)
+    """
+
+    random: ClassVar[bool] = False
+
+    rules: SensitivityRule = param(doc="a rule, or several, that say which cells are unsafe")
+    cost: str = param(
+        "value", choices=COSTS,
+        doc="what to hide little of: 'value', 'frequency', 'contributors', 'unity' (cells), or 'log' of the value",
+    )  # fmt: skip
+    a_priori: APriori | None = param(
+        None, doc="for single cells: unsafe or protected, costs, bounds that attackers know, protection levels", published=False
+    )
+    bounds: float | None = param(
+        None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
+        low=0, above=True,
+    )  # fmt: skip
+    insiders: bool = param(True, doc="whether contributors who know their own figures are attackers too")
+    method: str = param("fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
+    time_limit: float = param(600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False)
+
+    def validate(self) -> None:
+        """Make one rule of several, or of a text; check the wishes."""
+        object.__setattr__(self, "rules", rules_of(self.rules))
+        if self.a_priori is not None and not isinstance(self.a_priori, APriori):
+            raise ParameterError("a_priori of suppression must be an APriori, or left out.")
+
+    def label(self) -> str:
+        """Return the method in a few words."""
+        return f"suppression, {self.rules.label()}"
+
+    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+        """Return the table without the cells that must be hidden; refused where they cannot be."""
+        ends = time.monotonic() + self.time_limit
+        wishes = Wishes.of(table, self.rules, self.cost, self.a_priori, self.bounds)
+        found = find_pattern(table, self.rules, wishes, self.method, self.insiders, ends)
+        return self._published(table, wishes, found)
+
+    def _published(self, table: Table, wishes: Wishes, found: Pattern) -> PublishedTable:
+        plain = PublishedTable.shown(table, self)
+        status = np.where(wishes.found.unsafe, Status.PRIMARY, np.where(found.hidden, Status.SECONDARY, Status.SHOWN))
+        says = f"the interval of every unsafe cell reaches its protection levels ({self.rules.label()})"
+        return plain.with_(
+            values=np.where(found.hidden, np.nan, table.value),
+            status=status.astype(np.int8),
+            low=np.where(found.hidden, wishes.low, table.value),
+            high=np.where(found.hidden, wishes.high, table.value),
+            guarantees=(Guarantee("", says, found.verified), *found.more),
+        )
+
+

@@ -1,0 +1,95 @@
+"""Sums of hidden cells that anybody can work out: a total that is shown less its parts that are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.cells import Cells
+from sfumato.tables.dimension import TOTAL
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Breakdowns:
+    """The cells in classes (all of region by sector, all of region group by sector …) whose members do not overlap."""
+
+    cells: Cells
+    members: tuple[Whole, ...]
+    """The cells of each class."""
+    finer: tuple[Whole, ...]
+    """For each class the cells that it divides: each of its members is inside one of them or outside."""
+
+    @classmethod
+    def of(cls, cells: Cells) -> Breakdowns:
+        """Return the classes of a table's cells."""
+        levels = np.column_stack([_depth(cells, d) for d in range(len(cells.dimensions))])
+        _, kind = np.unique(levels, axis=0, return_inverse=True)
+        kind = kind.ravel()
+        members, finer = [], []
+        for k in range(int(kind.max(initial=-1)) + 1):
+            inside = np.flatnonzero(kind == k)
+            rows = sparse.csr_array(cells.incidence[inside])
+            if (np.asarray(rows.sum(axis=0)) > 1).any():
+                continue  # they overlap: labels that are on no tree
+            common = sparse.coo_array(cells.incidence @ rows.T)
+            cell, member = common.coords
+            cut = np.zeros(len(cells), bool)
+            cut[cell[common.data < cells.sizes[inside][member]]] = True
+            covered = np.bincount(cell, common.data, len(cells)) > 0
+            divided = np.flatnonzero(~cut & covered & (kind != k))
+            if len(divided):
+                members.append(inside)
+                finer.append(divided)
+        return cls(cells, tuple(members), tuple(finer))
+
+    def left_over(self, hidden: Flags) -> sparse.csr_array:
+        """Return the sums that are shown less their parts that are shown, as rows of leaves; each once, none of them a cell."""
+        found = []
+        rows = sparse.csr_array(self.cells.incidence)
+        for members, divided in zip(self.members, self.finer, strict=True):
+            open_ = np.ones(self.cells.leaves, bool)
+            open_[rows[members[~hidden[members]]].indices] = False
+            shown = divided[~hidden[divided]]
+            part = rows[shown].multiply(open_[None, :]).tocsr()
+            part.eliminate_zeros()
+            size = np.diff(part.indptr)
+            found.append(sparse.csr_array(part[(size > 0) & (size < self.cells.sizes[shown])]))
+        if not found:
+            return sparse.csr_array((0, self.cells.leaves))
+        together = sparse.csr_array(sparse.vstack([rows, *found]))
+        together.sort_indices()
+        codes = _codes(together)
+        _, first = np.unique(codes, axis=0, return_index=True)
+        return sparse.csr_array(together[np.sort(first[first >= len(self.cells)])])
+
+
+def _codes(rows: sparse.csr_array) -> Whole:
+    """Return two numbers for each set of leaves that tell sets apart."""
+    keys = np.random.default_rng(0).integers(1, 2**62, (rows.shape[1], 2))
+    total = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(keys[rows.indices], axis=0, dtype=np.int64)])
+    return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
+
+
+def _depth(cells: Cells, dimension: int) -> Whole:
+    """Return on which level of a dimension each cell's label is: 0 for the total, 1 for the coarsest labels; shape (cells,)."""
+    labels, place = np.unique(cells.labels[:, dimension].astype(str), return_inverse=True)
+    place = place.ravel()
+    if len(labels) == 1:
+        return np.zeros(len(cells), np.int64)
+    which = sparse.csr_array((np.ones(len(cells)), (place, np.arange(len(cells)))), shape=(len(labels), len(cells)))
+    leaves = sparse.csr_array(which @ cells.incidence)
+    leaves.data[:] = 1.0
+    common = sparse.coo_array(leaves @ leaves.T)
+    size = np.diff(leaves.indptr)
+    inner, outer = common.coords
+    within = (common.data == size[inner]) & (size[inner] < size[outer]) & (labels[outer] != TOTAL)
+    depth = 1 + np.bincount(inner[within], minlength=len(labels))
+    depth[labels == TOTAL] = 0
+    return np.asarray(depth[place], np.int64)

@@ -1,0 +1,301 @@
+"""Controlled rounding, against every additive rounding of small tables; and its child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rounding_tables import adds_up, all_roundings, counted, linked, shared
+
+from sfumato import Microdata
+from sfumato.contract import Draws, param
+from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
+from sfumato.kernels.partitions import partitions
+from sfumato.tables import ControlledRounding, Sensitivity, SensitivityRule, Status, Table
+from sfumato.tables.attacker import Attacker
+from sfumato.tables.equations import Equations
+from sfumato.tables.rounding import child, cp_sat
+
+pytest.importorskip("numba")
+HAS_ORTOOLS = subprocess.run([sys.executable, "-c", "import ortools"], capture_output=True).returncode == 0
+needs_ortools = pytest.mark.skipif(not HAS_ORTOOLS, reason="ortools is not installed")
+INFEASIBLE = [[[1, 0, 1], [0, 1, 0]], [[1, 1, 1], [0, 1, 1]]]
+"""Found by trying all roundings of random tables: none to multiples of 2 is additive and zero-restricted."""
+
+
+class Levels(SensitivityRule):
+    """Cells of 1 to `most` are unsafe, with given levels: a rule for these tests."""
+
+    most: float = param(4, doc="largest unsafe value", low=0)
+    level: float = param(1, doc="protection on both sides", low=0)
+
+    def label(self) -> str:
+        return f"up to {self.most:g}"
+
+    def assess(self, table: Table) -> Sensitivity:
+        unsafe = (table.value > 0) & (table.value <= self.most)
+        level = np.full(len(table), self.level)
+        return Sensitivity.of(unsafe, level, np.minimum(level, table.value), self.label())
+
+
+# -- the equations
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_the_equations_say_exactly_what_the_incidence_says(seed: int) -> None:
+    for formula in ("region * sector + kind * sector", "region + sector + kind", "region : sector - 1 + kind"):
+        table = linked(seed, formula=formula)
+        e = Equations.of(table.cells)
+        quantities = np.zeros(e.sums.shape[1])
+        quantities[e.of_leaf], quantities[e.of_cell] = table.totals, table.value
+        assert np.abs(e.sums @ quantities).max(initial=0) == 0
+        # as many independent equations as there are quantities beyond the leaves: so they say all there is to say
+        assert e.sums.shape[1] - e.sums.shape[0] == table.cells.leaves
+        assert np.linalg.matrix_rank(e.sums.toarray()) == e.sums.shape[0] if e.sums.shape[0] else True
+        assert (e.of_cell[e.cell[e.cell >= 0]] == np.flatnonzero(e.cell >= 0)).all()
+
+
+def test_partitions_are_disjoint_unions() -> None:
+    sets = [{0}, {1}, {2, 3}, {0, 1}, {0, 1, 2, 3}, {1, 2, 4}]
+    ptr = np.cumsum([0, *map(len, sets)]).astype(np.int64)
+    members = np.array([m for s in sets for m in sorted(s)], np.int64)
+    inner = [sorted((j for j in range(6) if sets[j] < sets[c]), key=lambda j: -len(sets[j])) for c in range(6)]
+    inner_ptr = np.cumsum([0, *map(len, inner)]).astype(np.int64)
+    starts, found = partitions(ptr, members, inner_ptr, np.array([j for c in inner for j in c], np.int64), 5)
+    for c in range(6):
+        pieces = [sets[f] if f >= 0 else {-1 - f} for f in found[starts[c] : starts[c + 1]].tolist()]
+        if len(sets[c]) > 1:
+            assert set().union(*pieces) == sets[c]
+            assert sum(map(len, pieces)) == len(sets[c])
+        else:
+            assert not pieces
+    assert found[starts[4] : starts[5]].tolist() == [2, 3]
+
+
+# -- the rounding
+
+
+@needs_ortools
+@pytest.mark.parametrize(("shape", "base"), [((3, 3), 5), ((2, 2, 2), 3), ((2, 3), 10), ((2, 2, 3), 4)])
+def test_the_distance_is_the_smallest_of_all_additive_roundings(shape: tuple[int, ...], base: int) -> None:
+    g = np.random.default_rng(sum(shape) + base)
+    for _ in range(2):
+        table = counted(g.integers(0, 2 * base, shape))
+        best = min((np.abs(y - table.value).sum() for y in all_roundings(table, base)), default=None)
+        assert best is not None
+        published = ControlledRounding(base).apply(table, Draws(1))
+        assert np.abs(published.values - table.value).sum() == best
+        assert adds_up(table, published.values)
+        assert "least there is" in published.guarantees[2].says
+
+
+@needs_ortools
+@pytest.mark.parametrize("seed", range(4))
+def test_linked_and_hierarchical_tables_are_rounded_together(seed: int) -> None:
+    for formula in ("region * sector + kind * sector", "region + sector"):
+        table = linked(seed, 80, formula)
+        published = ControlledRounding(3, steps=1).apply(table, Draws(seed))
+        assert adds_up(table, published.values)
+        assert (published.values % 3 == 0).all()
+        assert ((published.low <= table.value) & (table.value <= published.high)).all()
+        assert (published.status == Status.CHANGED).all()
+        near = np.abs(published.values - table.value)
+        assert near.max() < 6
+        if near.max() < 3:
+            multiples = table.value % 3 == 0
+            assert (published.values[multiples] == table.value[multiples]).all()
+
+
+@needs_ortools
+def test_hidden_leaves_do_not_bind() -> None:
+    """Margins only: every pair of margins with the same grand total will do, so each margin can go to the nearest."""
+    table = counted([[1, 1, 1], [1, 1, 1], [1, 1, 1]]).with_()
+    frame = pd.DataFrame([{"a": f"a{i}", "b": f"b{j}"} for i in range(3) for j in range(3)])
+    margins = Table.of(Microdata(frame), "a + b")
+    published = ControlledRounding(2).apply(margins, Draws(1))
+    # 3 goes to 2 or 4 and 9 to 8 or 10; 2 + 2 + 4 = 8 at the least distance: 3 + 3 + 1
+    assert np.abs(published.values - margins.value).sum() == 7
+    assert len(table) == 16
+
+
+@needs_ortools
+def test_where_there_is_none_the_fewest_steps_are_named_and_used() -> None:
+    table = counted(INFEASIBLE)
+    assert next(all_roundings(table, 2), None) is None
+    best = min(np.abs(y - table.value).sum() for y in all_roundings(table, 2, steps=1))
+    with pytest.raises(
+        DataError, match=r"there is no additive rounding .*smallest relaxation that works is steps=1: \d cells? .*a a\d"
+    ):
+        ControlledRounding(2).apply(table, Draws(1))
+    published = ControlledRounding(2, steps=3).apply(table, Draws(1))
+    assert np.abs(published.values - table.value).sum() == best
+    assert adds_up(table, published.values)
+    assert (published.high == published.values + 3).all()
+    assert "less than 2 times 2" in published.guarantees[1].says
+
+
+@needs_ortools
+def test_magnitudes_are_rounded_too() -> None:
+    g = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": list("uvw") * 4, "b": list("xxxyyyzzzxyz"), "t": g.lognormal(2, 1, 12)})
+    table = Table.of(Microdata(frame), "a * b", "t")
+    best = min(np.abs(y - table.value).sum() for y in all_roundings(table, 5))
+    published = ControlledRounding(5).apply(table, Draws(1))
+    assert np.abs(published.values - table.value).sum() == pytest.approx(best, rel=1e-5)
+    assert (published.high == published.values + 5).all()
+
+
+@needs_ortools
+def test_a_rounding_does_not_depend_on_the_order_of_rows() -> None:
+    g = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": g.choice(list("uvw"), 90), "b": g.choice(list("xyz"), 90)})
+    first = ControlledRounding(4).apply(Table.of(Microdata(frame), "a * b"), Draws(1))
+    again = ControlledRounding(4).apply(Table.of(Microdata(frame.sample(frac=1, random_state=3)), "a * b"), Draws(1))
+    assert np.array_equal(first.values, again.values)
+
+
+@needs_ortools
+def test_protection_levels_hold_against_an_attacker_who_adds_up() -> None:
+    table = counted([[1, 2, 9], [3, 8, 6], [7, 4, 11]])
+    rule = Levels(most=4, level=2)
+    published = ControlledRounding(5, rules=rule).apply(table, Draws(1))
+    s = rule.assess(table)
+    unsafe = np.flatnonzero(s.unsafe)
+    low, high = Attacker.of(published).intervals(unsafe)
+    assert (high >= table.value[unsafe] + s.upper[unsafe] - 1e-6).all()
+    assert (low <= table.value[unsafe] - s.lower[unsafe] + 1e-6).all()
+    # 4 must be published so that 10 and 0 are possible: as 0 with a base of 11, of which 10 is the largest rest
+    with pytest.raises(ParameterError, match=r"rounding to 5 does not protect .* A base of 11 works"):
+        ControlledRounding(5, rules=Levels(most=4, level=6)).apply(table, Draws(1))
+
+
+@needs_ortools
+@pytest.mark.parametrize(
+    ("name", "formula"), [("z1", "region * hovedint"), ("z3", "region * hovedint * mnd + fylke * mnd2")]
+)
+def test_the_shared_frequency_files_are_rounded(name: str, formula: str) -> None:
+    table = shared(name, formula)
+    published = ControlledRounding(5, time_limit=20).apply(table, Draws(1))
+    assert np.abs(published.values - table.value).max() < 5
+    assert (table.cells.sums(published.values[table.cells.of_leaf]) == published.values).all()
+
+
+# -- the child
+
+
+def small_problem() -> dict[str, Any]:
+    table = counted([[1, 2], [3, 4]])
+    from sfumato.tables.rounding.problem import RoundingProblem
+
+    problem = RoundingProblem(table, 5, Equations.of(table.cells))
+    return problem.arrays(problem.bounds(0), problem.start(np.linspace(0.1, 0.9, 4)))
+
+
+def test_without_ortools_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ortools.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[rounding\]'"):
+        ControlledRounding(5).apply(counted([[1, 2], [3, 4]]), Draws(1))
+
+
+def test_a_child_that_fails_says_nothing_about_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    for package in ("ortools", "ortools/sat", "ortools/sat/python"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / "ortools/sat/python/cp_model.py").write_text(
+        "import sys\nprint('secret 4711')\nprint('secret 4711', file=sys.stderr)\n"
+        "class CpModel:\n    def __init__(self): raise ValueError('secret 4711')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(SfumatoError, match="without an answer") as found:
+        ControlledRounding(5).apply(counted([[4711, 2], [3, 4]]), Draws(1))
+    seen = capfd.readouterr()
+    assert "4711" not in str(found.value) + seen.out + seen.err
+    assert found.value.__cause__ is None
+
+
+def slow_ortools(folder: Path) -> None:
+    (folder / "ortools.py").write_text("import time\ntime.sleep(120)\n")
+
+
+def children() -> set[str]:
+    mine = str(os.getpid())
+    return {p.name for p in Path("/proc").glob("[0-9]*") if _parent(p) == mine and b"cp_sat" in _command(p)}
+
+
+def _parent(process: Path) -> str:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return ""
+
+
+def _command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_child_that_takes_too_long_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_ortools(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(child, "_GRACE", 0.0)
+    started = time.monotonic()
+    answer = child.solve(small_problem(), limit=1.0, gap=0.0)
+    assert answer.status == child.UNKNOWN
+    assert answer.gap == np.inf
+    assert time.monotonic() - started < 30
+    assert not children()
+
+
+def test_at_the_time_limit_the_best_found_by_local_search_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_ortools(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(child, "_GRACE", 0.0)
+    table = counted([[1, 2, 9], [3, 8, 6], [7, 4, 11]])
+    published = ControlledRounding(5, time_limit=1).apply(table, Draws(1))
+    assert adds_up(table, published.values)
+    assert np.abs(published.values - table.value).max() < 5
+    assert "within the time limit" in published.guarantees[2].says
+
+
+def test_an_interrupt_kills_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_ortools(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def interrupted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        child.solve(small_problem(), limit=60.0, gap=0.0)
+    assert not children()
+
+
+@needs_ortools
+def test_no_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert child.solve(small_problem(), limit=10.0, gap=0.0).status == child.OPTIMAL
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_the_program_of_the_child_imports_nothing_of_sfumato() -> None:
+    text = Path(cp_sat.__file__).read_text("utf-8")
+    assert "import sfumato" not in text
+    assert "from sfumato" not in text

@@ -1,0 +1,102 @@
+"""Suppression, audited by linear programs that are not ours and, where tables are small, against all patterns."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from sfumato import Attribute, Draws, Microdata, Schema
+from sfumato.errors import DataError, ParameterError
+from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
+from sfumato.tables.rule import Sensitivity
+from sfumato.tables.suppression import Suppression
+
+
+def microdata(frame: pd.DataFrame, contributor: str | None = None) -> Microdata:
+    return Microdata(frame, Schema(tuple(
+        Attribute(n, scale="unordered" if frame[n].dtype == object or n in ("owner",) or str(frame[n].dtype) == "str" else "ordered",
+                  role="contributor" if n == contributor else "other") for n in frame
+    )))  # fmt: skip
+
+
+def firms(seed: int, n: int, regions: int = 3, sectors: int = 3, kinds: int = 1, owners: int = 0) -> pd.DataFrame:
+    g = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "region": [f"r{i}" for i in g.integers(0, regions, n)], "sector": [f"s{i}" for i in g.integers(0, sectors, n)],
+        "kind": [f"k{i}" for i in g.integers(0, kinds, n)], "turnover": np.round(g.lognormal(2, 1.2, n), 1),
+    })  # fmt: skip
+    frame["half"] = "h" + (frame.region.str[1:].astype(int) // 2).astype(str)
+    if owners:
+        frame["owner"] = [f"o{i}" for i in g.integers(0, owners, n)]
+    return frame
+
+
+def slow_audit(
+    table: Table, hidden: np.ndarray, found: Sensitivity, low: np.ndarray, high: np.ndarray
+) -> list[int]:
+    """Return the unsafe cells whose interval is too short, by scipy over all leaves and cells."""
+    rows = table.cells.incidence.toarray()
+    value = rows @ table.totals
+    free = hidden & np.isfinite(high)
+    matrix = np.vstack([rows[free], -rows[hidden & np.isfinite(low)]])
+    limits = np.concatenate([high[free], -low[hidden & np.isfinite(low)]])
+    bad = []
+    for cell in np.flatnonzero(found.unsafe):
+        ends = []
+        for sign in (1, -1):
+            solved = linprog(
+                sign * rows[cell], A_ub=matrix if len(matrix) else None, b_ub=limits if len(matrix) else None,
+                A_eq=rows[~hidden] if (~hidden).any() else None, b_eq=value[~hidden] if (~hidden).any() else None,
+                bounds=(0 if table.nonnegative else None, None), method="highs",
+            )  # fmt: skip
+            assert solved.status in (0, 3), solved.message
+            ends.append(sign * solved.fun if solved.status == 0 else -sign * np.inf)
+        slack = 1e-6 * max(1.0, value[cell])
+        enough = (
+            ends[1] >= value[cell] + found.upper[cell] - slack
+            and ends[0] <= value[cell] - found.lower[cell] + slack
+            and ends[1] - ends[0] >= found.width[cell] - slack
+            and ends[1] - ends[0] > slack
+        )
+        if not enough:
+            bad.append(int(cell))
+    return bad
+
+
+def assert_safe(table: Table, published: PublishedTable, rule: Any) -> None:
+    found = rule.assess(table)
+    hidden = np.isnan(published.values)
+    assert (published.status == Status.PRIMARY).tolist() == found.unsafe.tolist()
+    assert (published.suppressed == hidden).all()
+    assert hidden[found.unsafe].all()
+    assert np.array_equal(published.values[~hidden], table.value[~hidden])
+    assert slow_audit(table, hidden, found, published.low, published.high) == []
+
+
+FORMULAS = ("region * sector", "(region + half) * sector", "region * sector + half * kind", "region * sector * kind")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(FORMULAS), st.sampled_from([PPercent(10), PPercent(30), NK(1, 75), NK(2, 90)]))
+def test_every_interval_is_wide_enough(seed: int, formula: str, rule: Any) -> None:
+    g = np.random.default_rng(seed)
+    frame = firms(seed, int(g.integers(3, 60)), kinds=int(g.integers(1, 4)), owners=int(g.integers(2, 30)))
+    table = Table.of(microdata(frame, "owner"), formula, "turnover")
+    assert_safe(table, Suppression(rules=rule).protect(table, Draws(1)), rule)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(FORMULAS), st.booleans())
+def test_counts_are_hidden_as_well(seed: int, formula: str, zeros: bool) -> None:
+    g = np.random.default_rng(seed)
+    frame = firms(seed, int(g.integers(3, 60)), kinds=int(g.integers(1, 4)))
+    table = Table.of(microdata(frame), formula, empty=True)
+    rule = MinimumFrequency(3, zeros=zeros)
+    assert_safe(table, Suppression(rules=rule).protect(table, Draws(1)), rule)
