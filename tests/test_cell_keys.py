@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -273,6 +274,16 @@ def test_even_and_odd_numbers_of_contributors_have_tables_of_their_own_and_unsaf
     assert unsafe.any()
     with pytest.raises(ParameterError, match="top = 1"):
         CellKey(table=table, top=2)
+
+
+def test_rows_for_small_cells_may_stand_in_the_same_file(tmp_path: Path) -> None:
+    big, small = magnitude_table(5, 1.0), magnitude_table(8, 2.0)
+    PerturbationTable({"all": big.rows["all"], "small_cells": small.rows["all"]}).write(tmp_path / "both.txt")
+    table = Table.of(microdata(people(80)), "region * sector", "income")
+    together = CellKey(table=tmp_path / "both.txt", share=0.3).protect(table, Draws(4))
+    apart = CellKey(table=big, small=small, share=0.3).protect(table, Draws(4))
+    assert together.values == pytest.approx(apart.values, rel=1e-9)
+    assert not np.allclose(together.values, CellKey(table=big, share=0.3).protect(table, Draws(4)).values)
 
 
 def test_a_method_is_written_and_read_again() -> None:

@@ -147,7 +147,7 @@ def test_what_is_asked_wrongly_is_told_in_a_sentence(
 
 
 @pytest.mark.parametrize(("formula", "variable", "says"), [
-    ("region *", "turnover", "not the formula of a table"),
+    ("log(region)", "turnover", "not the formula of a table"),
     ("region * sektor", "turnover", "sektor"),
     ("region * sector", "kind", "kind"),
     ("region * sector", "turnovr", "turnovr"),

@@ -506,6 +506,37 @@ def test_a_linked_table_may_be_coarser_in_a_dimension_that_they_share() -> None:
     assert ("a", "Total", "p") not in asked  # nobody gave, or can work out, the kinds within a region
 
 
+def test_linked_tables_may_be_rounded_each_on_its_own() -> None:
+    frame = firms(500)
+    one, two = (
+        by_pandas(frame, d, {}).query("region in ['a', 'b', 'c', 'd']")
+        for d in (["region", "sector"], ["region", "kind"])
+    )
+    one, two = (t[(t.iloc[:, 1] != "Total")].assign(value=t.value.round(-1)) for t in (one, two))
+    sums = [t.groupby("region").value.sum() for t in (one, two)]
+    assert (sums[0] != sums[1]).any()  # so that they do not agree to the digit
+    dimensions = ["region", "sector", "kind"]
+    with pytest.raises(DataError, match="contradict each other"):
+        Table.from_cells([one, two], dimensions, "value")
+    table = Table.from_cells([one, two], dimensions, "value", decimals=-1)
+    for region, sector, value in zip(one.region, one.sector, one.value, strict=True):
+        # three sectors and two kinds of a region: at most five halves of ten apart
+        assert abs(table.value[table.cells.find(region=str(region), sector=str(sector))] - value) <= 25
+    two = two.assign(value=two.value + np.where(np.arange(len(two)) == 0, 100.0, 0.0))
+    with pytest.raises(DataError, match="contradict each other"):
+        Table.from_cells([one, two], dimensions, "value", decimals=-1)
+
+
+def test_a_cell_without_a_counterpart_in_a_linked_table_is_empty_or_refused() -> None:
+    one = pd.DataFrame({"region": ["a", "b", "c"], "sector": ["x", "x", "y"], "v": [2.0, 3.0, 0.0]})
+    two = pd.DataFrame({"region": ["a", "b"], "kind": ["p", "q"], "v": [2.0, 3.0]})
+    table = Table.from_cells([one, two], ["region", "sector", "kind"], "v")
+    assert table.value[table.cells.find(region="c", sector="y")] == 0
+    assert table.value[table.cells.find()] == pytest.approx(5)
+    with pytest.raises(DataError, match="1 cell of one linked table has no part in another: region c, sector y"):
+        Table.from_cells([one.assign(v=[2.0, 3, 1]), two], ["region", "sector", "kind"], "v")
+
+
 def test_linked_tables_that_nothing_could_be_made_of_are_refused() -> None:
     one = pd.DataFrame({"a": ["1", "1", "2", "2"], "b": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})
     two = pd.DataFrame({"b": ["1", "1", "2", "2"], "c": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})

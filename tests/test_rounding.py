@@ -22,7 +22,6 @@ from sfumato.tables.attacker import Attacker
 from sfumato.tables.rounding.cell_ids import cell_ids
 from sfumato.tables.rounding.multiples import split
 
-
 # -- random rounding
 
 

@@ -159,3 +159,19 @@ def test_bounds_are_refused_where_contributions_cancel() -> None:
     with pytest.raises(NotApplicable, match="no bound on the variances"):
         RTA(variances="bounds").protect(table, Draws(1))
     assert RTA().protect(table, Draws(1)).quality is None  # unless asked for: then nothing is published
+
+
+def test_variances_that_show_how_a_contributor_divides_are_not_published_exactly() -> None:
+    """Sizes are public, but a firm alone in two leaves gives ω = k (share × size)²: the ratio of both is that of its parts."""
+    frame = pd.DataFrame({
+        "region": ["a", "b", *"c" * 30], "owner": [1, 1, *range(2, 32)], "turnover": [300.0, 100.0, *np.full(30, 50.0)],
+        "staff": [200.0, 200.0, *np.full(30, 40.0)],
+    })  # fmt: skip
+    table = table_of(frame, "region")
+    hidden = RTA(variances="none").protect(table, Draws(1))
+    assert hidden.leaf_variance is not None
+    with pytest.raises(NotApplicable, match=r"show how contributors divide among cells.*'region a', 'region b'"):
+        RTA(variances="exact").protect(table, Draws(1))
+    assert RTA().protect(table, Draws(1)).variance is None
+    apart = table_of(frame.assign(owner=range(32)), "region")
+    assert RTA().protect(apart, Draws(1)).variance is not None

@@ -65,6 +65,7 @@ def test_decimals_are_those_of_the_data_unless_asked() -> None:
     assert published_decimals(table.with_(integer=True)) == 0
     assert published_decimals(table, -1) == -1
     assert published_decimals(table.with_(totals=table.totals / 3)) == 6
+    assert published_decimals(table.with_(totals=np.full(table.cells.leaves, 3e-9))) == 12  # 0.000000003000
 
 
 @settings(deadline=None, max_examples=40)

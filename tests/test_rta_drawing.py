@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rta_tables import firms, microdata, table_of
 
+from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import ParameterError
 from sfumato.tables import RTA, Table
@@ -48,8 +49,8 @@ def test_no_variance_no_noise_and_tiny_ones_work() -> None:
 def test_noise_hangs_on_labels_and_not_on_order() -> None:
     frame = firms(200)
     one, two = table_of(frame), table_of(frame.sample(frac=1, random_state=3), "sector * region")
-    first = dict(zip(leaf_labels(one.cells), leaf_ids(one.cells), strict=True))
-    second = dict(zip(leaf_labels(two.cells), leaf_ids(two.cells), strict=True))
+    first = dict(zip(leaf_labels(one.cells), leaf_ids(one), strict=True))
+    second = dict(zip(leaf_labels(two.cells), leaf_ids(two), strict=True))
     assert first == second
     assert len(set(first.values())) == one.cells.leaves
 
@@ -59,7 +60,7 @@ def test_a_column_that_groups_another_does_not_change_the_noise() -> None:
     frame["zone"] = frame.region.map({"a": "n", "b": "n", "c": "s", "d": "s", "e": "s"})
     plain = table_of(frame, "region * sector")
     linked = Table.of(microdata(frame), "region * sector + zone * sector", "turnover", size="staff")
-    assert set(leaf_ids(plain.cells)) == set(leaf_ids(linked.cells))
+    assert set(leaf_ids(plain)) == set(leaf_ids(linked))
 
 
 def test_variable_and_period_and_seed_change_the_noise() -> None:
@@ -84,3 +85,23 @@ def test_streams_of_two_variables_are_independent() -> None:
     a = brownian(np.ones(N), IDS, leaf_draws(Draws(1), "turnover", "2024"))
     b = brownian(np.ones(N), IDS, leaf_draws(Draws(1), "turnover", "2025"))
     assert np.corrcoef(a, b)[0, 1] == pytest.approx(0, abs=4.5 / np.sqrt(N))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_another_population_under_the_same_labels_has_other_noise_and_a_correction_has_the_same(named: bool) -> None:
+    """With one noise for both, the difference of two tables would be the contribution of whoever is in one of them."""
+    frame = firms(200)
+    frame["owner"] = [f"firm {i}" for i in range(200)]
+    schema = microdata(frame).schema if named else None
+
+    def noise(part: object) -> dict[str, int]:
+        table = Table.of(Microdata(part, schema), "region", "turnover")
+        return dict(zip(leaf_labels(table.cells), leaf_ids(table).tolist(), strict=True))
+
+    all_of_them, without = noise(frame), noise(frame[frame.index != 7])
+    changed = {label for label in all_of_them if all_of_them[label] != without[label]}
+    assert len(changed) == 1
+    assert frame.region[7] in next(iter(changed))
+    corrected = frame.assign(turnover=frame.turnover.where(frame.index != 7, 1.0))
+    assert noise(corrected) == all_of_them
+    assert noise(frame.sample(frac=1, random_state=1)) == all_of_them

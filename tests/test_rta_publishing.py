@@ -14,7 +14,7 @@ from sfumato import Microdata
 from sfumato.contract import Draws, build
 from sfumato.decision import SimpleRTA
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.tables import RTA, PublishedTable, Status, Table
+from sfumato.tables import PQ, RTA, PublishedTable, Status, Table
 from sfumato.tables.rta.priors import Prior
 
 FORMULAS = ("region * sector", "region * sector + kind * sector", "region + sector : kind", "region * sector * kind")
@@ -249,3 +249,19 @@ def test_correlated_noise_is_drawn_with_its_covariance_and_audited() -> None:
     shuffled = table_of(firms(60, 2).sample(frac=1, random_state=1), "sector * region")
     with pytest.raises(NotApplicable, match="the audit found that somebody could know a contribution too well"):
         rta.protect_with(shuffled, prior, Draws(1), covariance * 0.1)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10_000), st.sampled_from([(0.5, 0.2), (0.5, 0.3), (0.4, 0.1)]))
+def test_the_leaves_that_need_noise_are_those_of_a_pq_rule_on_squares(seed: int, cvs: tuple[float, float]) -> None:
+    """λ²s₁² + ε²s₂² − ε²Σs² > 0 is q·Σ_{i≥3} sᵢ² < p·s₁² with p = η² and q = ε² − η² (section 3.3)."""
+    epsilon, eta = cvs
+    frame = firms(40, seed)
+    frame["turnover"] = frame.staff**2
+    squares = table_of(frame, "region : sector - 1", size=None)
+    unsafe = PQ(p=100 * eta**2, q=100 * (epsilon**2 - eta**2)).assess(squares).unsafe
+    frame["turnover"] = frame.staff
+    table = table_of(frame, "region : sector - 1")
+    published = RTA(prior_cv=epsilon, base_cv=eta, variances="none").protect(table, Draws(1))
+    assert published.leaf_variance is not None
+    assert np.array_equal(published.leaf_variance > 0, unsafe[table.cells.of_leaf])

@@ -83,6 +83,15 @@ def test_the_p_percent_rule_finds_what_every_coalition_can_do(p: int, coalition:
     assert 0 < found.unsafe.sum() < len(cells)
 
 
+@pytest.mark.parametrize("weights", ["known", "unknown"])
+def test_a_holding_may_have_records_with_different_weights(weights: str) -> None:
+    g = np.random.default_rng(8)
+    cells = [[(o, x, int(g.integers(1, 5)), f) for o, x, _, f in cell] for cell in random_cells(150, seed=2)]
+    table = table_of(cells, weighted=True)
+    found = PPercent(20, weights=weights).assess(table)
+    agree(found, [p_percent_by_hand(cell, 20, 1, weights) for cell in in_order(table, cells)], table.value)
+
+
 @pytest.mark.parametrize(("n", "k"), [(1, 50), (1, 75), (2, 85), (3, 60), (2, 100)])
 @pytest.mark.parametrize("weights", ["known", "copies", "unknown"])
 def test_the_dominance_rule_looks_at_every_set_of_n_contributors(n: int, k: int, weights: str) -> None:

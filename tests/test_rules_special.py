@@ -139,3 +139,17 @@ def test_tables_that_give_the_largest_contributions_are_enough_if_they_give_enou
     heavy = Largest(given.given.contributors, given.given.values, given.given.weights * 2, given.given.who)
     with pytest.raises(DataError, match="have weights"):
         PPercent(10).assess(given.with_(given=heavy))
+
+
+def test_columns_of_waivers_and_requests_must_say_something_that_is_understood() -> None:
+    frame = pd.DataFrame({"region": ["a", "a"], "owner": ["u", "v"], "value": [1.0, 2.0], "asked": [1, 3]})
+    with pytest.raises(DataError, match="'waiver' must hold yes or no"):
+        of_frame(frame.assign(waiver=["yes", "maybe"]))
+    with pytest.raises(DataError, match="request codes 1 and 2"):
+        of_frame(frame, request="asked")
+    words = of_frame(frame.assign(waiver=["Yes", None]))
+    assert words.contributions is not None
+    assert words.contributions.waived is not None
+    assert words.contributions.waived.tolist() == [True, False]
+    with pytest.raises(DataError, match="by name"):
+        PPercent(10, waived=("u",)).assess(of_frame(frame.drop(columns=["owner", "asked"])))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +15,8 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables import PublishedTable, Status, Table
 from sfumato.tables.audit import Audit, audit
 from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.rta.leaf_noise import leaf_noise
+from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 
 FORMULAS = ("a * b", "a * b + c * b", "a * b * c - a:b:c", "a * b * c")
@@ -90,13 +91,13 @@ def test_intervals_and_disclosed_cells_are_those_of_an_attacker_by_scipy(formula
 @pytest.mark.parametrize("seed", range(12))
 def test_whole_numbers_give_the_cells_that_enumeration_of_all_tables_gives(seed: int) -> None:
     g = np.random.default_rng(seed)
-    counts = g.integers(0, 4, (2, 3))
+    counts = g.integers(0, 2, (2, 3))
     rows = [{"a": f"a{i}", "b": f"b{j}"} for i in range(2) for j in range(3) for _ in range(counts[i, j])]
     table = Table.of(Microdata(pd.DataFrame([*rows, {"a": "a0", "b": "b0"}])), "a * b", empty=True)
     published = hide(table, g.random(len(table)) < 0.45)
     found = audit(published, insiders="none")
     hidden = published.suppressed
-    leaves = np.array(list(itertools.product(range(int(table.value.max()) + 1), repeat=table.cells.leaves)))
+    leaves = np.indices((int(table.value.max()) + 1,) * table.cells.leaves).reshape(table.cells.leaves, -1).T
     possible = leaves @ table.cells.incidence.toarray().T
     possible = possible[(possible[:, ~hidden] == table.value[~hidden]).all(axis=1)]
     assert len(possible)
@@ -374,3 +375,75 @@ def test_only_the_cells_asked_for_are_looked_at() -> None:
     found = audit(published, cells=[table.cells.find(region="N", sector="x")], insiders="none")
     assert found.examined.sum() == 1
     assert (found.verdicts == "not examined").sum() == 8
+
+
+def holdings() -> Table:
+    g = np.random.default_rng(4)
+    n = 30
+    frame = pd.DataFrame({
+        "a": g.choice(list("pqr"), n), "b": g.choice(list("xy"), n), "who": g.integers(0, 12, n), "v": g.lognormal(3, 1, n),
+    })  # fmt: skip
+    return Table.of(Microdata(frame), "a * b", "v", contributor="who")
+
+
+def test_posterior_variances_of_a_suppressed_table_under_a_prior_are_those_of_dense_linear_algebra() -> None:
+    table = holdings()
+    assert table.contributions is not None
+    published = hide(table, (table.cells.sizes == 1) & (table.cells.labels[:, 0] != "r"))
+    v = 0.25 * table.contributions.totals**2
+    found = audit(published, Prior.from_sizes(0.5, 0.1, sizes=table.contributions.totals), insiders="none")
+    assert found.pairs is not None
+    # what each contributor gave to each leaf is a fixed share of its total, which is the unknown
+    shares = table.contributions.own.toarray() / table.contributions.totals
+    seen = (table.cells.incidence.toarray() @ shares)[~published.suppressed]
+    for h in range(len(v)):
+        best = np.inf
+        for g in range(-1, len(v)):
+            if g == h:
+                continue
+            prior = np.diag(np.where(np.arange(len(v)) == g, 0.0, v))
+            k = seen @ prior @ seen.T
+            best = min(best, v[h] - prior[h] @ seen.T @ np.linalg.pinv(k, rcond=1e-12) @ seen @ prior[h])
+        assert found.pairs.variance[h] == pytest.approx(best, rel=1e-5, abs=1e-6 * v[h])
+    assert found.safe == found.pairs.holds
+    assert "with a prior" in str(found)
+
+
+def test_noise_that_was_made_for_a_prior_passes_its_audit_and_fails_a_stricter_one() -> None:
+    table = holdings()
+    assert table.contributions is not None
+    sizes = table.contributions.totals
+    made_for = Prior.from_sizes(0.5, 0.2, sizes=sizes)
+    variance = leaf_noise(table, made_for).variance
+    value = table.value
+    noisy = PublishedTable.shown(table).with_(
+        values=value + 1.0, status=np.full(len(table), Status.CHANGED, np.int8), low=np.full(len(table), -np.inf),
+        high=np.full(len(table), np.inf), variance=table.cells.sums(variance), leaf_variance=variance,
+    )  # fmt: skip
+    kept = audit(noisy, made_for)
+    assert kept.pairs is not None
+    assert kept.pairs.ratio.min() == pytest.approx(1, abs=1e-3) or kept.pairs.ratio.min() > 1
+    assert kept.safe
+    broken = audit(noisy, Prior.from_sizes(0.5, 0.4, sizes=sizes))
+    assert not broken.safe
+    assert broken.headline == "Not safe: some contributors learn more of others than they may."
+    assert broken.to_dict()["posterior"]["known better than allowed"] == len(
+        broken.pairs.failing if broken.pairs else ()
+    )
+    assert any("needs a prior" in note for note in audit(noisy).notes)
+    read = audit(noisy.with_(leaf_variance=None), made_for)  # the variances of leaves are read off the published ones
+    assert read.pairs is not None
+    assert read.pairs.ratio == pytest.approx(kept.pairs.ratio)
+
+
+def test_a_rounded_table_is_audited_under_a_prior_too() -> None:
+    table = holdings()
+    assert table.contributions is not None
+    base = 5.0
+    rounded = base * np.round(table.value / base)
+    published = PublishedTable.shown(table).with_(
+        values=rounded, status=np.full(len(table), Status.CHANGED, np.int8), low=rounded - base, high=rounded + base
+    )
+    found = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals), insiders="none")
+    assert found.pairs is not None
+    assert (found.pairs.variance <= 0.25 * table.contributions.totals**2 + 1e-9).all()

@@ -101,8 +101,9 @@ def test_of_many_labels_the_largest_are_drawn() -> None:
 
 
 def test_a_table_of_one_number_has_no_heat_map() -> None:
-    from sfumato.tables.cells import Cells
     from scipy import sparse
+
+    from sfumato.tables.cells import Cells
 
     cells = Cells((), np.empty((1, 0), object), sparse.csr_array(np.ones((1, 1))))
     p = PublishedTable.shown(Table(cells, np.array([5.0]), np.array([2.0]), "turnover"))

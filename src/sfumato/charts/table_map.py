@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ class _Panel:
                 best.append(row)
         steps = [
             {"u": a["u"], "r": a["r"], "u2": b["u"], "r2": b["r"], "what": "frontier"}
-            for a, b in zip(best, best[1:], strict=False)
+            for a, b in itertools.pairwise(best)
         ]
         if not steps:
             return []

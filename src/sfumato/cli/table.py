@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from sfumato.cli.listing import show_tables
 from sfumato.cli.load import load, refuse_existing
 from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace, SchemaFile
 from sfumato.cli.screen import Screen
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError
 
 if TYPE_CHECKING:
     from sfumato.contract import Draws

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.noisy_sums import _KNOWN, Sums, _column, _dot, _inverse, _symmetric_inverse
+from sfumato.kernels.noisy_sums import _KNOWN, Sums, _dot, _inverse, _symmetric_inverse, _unknown_column
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -57,11 +57,9 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
                 group = np.array([g])
         k = group.size
         c, scale, cross = np.zeros((k, k)), np.zeros(k), np.zeros(k)
-        f, l = sums.unknown_start[h], sums.unknown_start[h + 1]
-        count, top, _ = _column(
-            sums.unknown_row[f:l], sums.unknown_value[f:l], sums, inverse, place, low, high, x, r, touched, seen, queue,
-            waiting, tolerance,
-        )  # fmt: skip
+        count, top, _ = _unknown_column(
+            h, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
+        )
         q = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
         listed = _add(sums, h, 1.0, x, touched, count, total, 0, marked, listing)
         if wide[pair]:
@@ -84,11 +82,9 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
         if k > 0:
             for i in range(k):
                 u = group[i]
-                f, l = sums.unknown_start[u], sums.unknown_start[u + 1]
-                count, top, _ = _column(
-                    sums.unknown_row[f:l], sums.unknown_value[f:l], sums, inverse, place, low, high, x, r, touched, seen,
-                    queue, waiting, tolerance,
-                )  # fmt: skip
+                count, top, _ = _unknown_column(
+                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
+                )
                 for j in range(k):
                     w = group[j]
                     both = 0.0
@@ -112,11 +108,9 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
             variance -= v[h] * v[h] * np.sum(cross * share)
             for i in range(k):
                 u = group[i]
-                f, l = sums.unknown_start[u], sums.unknown_start[u + 1]
-                count, top, _ = _column(
-                    sums.unknown_row[f:l], sums.unknown_value[f:l], sums, inverse, place, low, high, x, r, touched, seen,
-                    queue, waiting, tolerance,
-                )  # fmt: skip
+                count, top, _ = _unknown_column(
+                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
+                )
                 if wide[pair]:
                     for at in range(low, high):
                         row = sums.block_row[at]
@@ -158,7 +152,7 @@ def gradients(
     left, start = np.zeros(pairs), np.zeros(pairs + 1, np.int64)
     own = np.append(np.diff(sums.unknown_start), 0)
     most = np.minimum(np.diff(sums.block_start)[block_of[target]], own[target] + own[helper] + _MORE)
-    wide = np.full(pairs, sums.row_apart.shape[1] > 0) & (own[target] > _MORE // 2)  # set apart: it reaches everywhere
+    wide = np.full(pairs, sums.row_apart.shape[1] > 0) & (sums.apart_place[target] >= 0)  # it reaches everywhere
     most[wide] = np.diff(sums.block_start)[block_of[target[wide]]]
     room = int(most.sum())
     rows, values = np.empty(room, np.int64), np.empty(room)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-FINE, ROUGH = 5e-5, 3e-3
+FINE, ROUGH = 1e-3, 3e-3
 """To which relative precision large blocks are relaxed: where it matters, and at first."""
 _SINGULAR = 1e-8
 _KNOWN = 1e-12
@@ -60,11 +60,18 @@ class Sums(NamedTuple):
     """Shape (unknowns, k)."""
     reach: Numbers
     """A bound on m'S⁻¹m without the unknowns that are set apart: 1/v for all others."""
+    apart_place: Whole
+    """Which of those set apart an unknown is; -1 for none."""
+    apart_column: Numbers
+    """S⁻¹m of those set apart, shape (rows, k)."""
 
 
 @numba.njit(cache=True, nogil=True)
-def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
-    """Solve S x = b; return how many rows were touched, and bounds on b'S⁻¹b and on the squared length of the error."""
+def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, keep):  # type: ignore[no-untyped-def]
+    """Solve S x = b; return how many rows were touched, and bounds on b'S⁻¹b and on the squared length of the error.
+
+    What is left, r = b - S x, is put back to zero unless it is to be kept.
+    """
     count, size = 0, 0.0
     for i in range(rows.size):
         row = rows[i]
@@ -116,7 +123,8 @@ def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance): 
         row = touched[i]
         error += r[row] * r[row] / sums.floor[row]
         product += x[row] * r[row]
-        r[row] = 0.0
+        if not keep:
+            r[row] = 0.0
     for i in range(rows.size):
         product += values[i] * x[rows[i]]
     return count, product + error, error
@@ -126,7 +134,7 @@ def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance): 
 def _column(rows, values, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
     """Put S⁻¹b into x; return as `_relax` does. `inverse` is that of the block, or empty for a block that is relaxed."""
     if inverse.size == 0:
-        return _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance)
+        return _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, False)
     product = 0.0
     for at in range(low, high):
         row = sums.block_row[at]
@@ -138,6 +146,28 @@ def _column(rows, values, sums, inverse, place, low, high, x, r, touched, seen, 
     for i in range(rows.size):
         product += values[i] * x[rows[i]]
     return high - low, product, 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _unknown_column(u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
+    """Put S⁻¹m of an unknown into x, as `_column` does; that of an unknown which is set apart is there already."""
+    j, count = sums.apart_place[u], 0
+    start, end = sums.unknown_start[u], sums.unknown_start[u + 1]
+    if j < 0:
+        return _column(
+            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, inverse, place, low, high, x, r, touched, seen,
+            queue, waiting, tolerance,
+        )  # fmt: skip
+    product = 0.0
+    for row in range(sums.diagonal.size):
+        if sums.apart_column[row, j] != 0.0:
+            x[row] = sums.apart_column[row, j]
+            seen[row] = True
+            touched[count] = row
+            count += 1
+    for at in range(start, end):
+        product += sums.unknown_value[at] * x[sums.unknown_row[at]]
+    return count, product, 0.0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -285,16 +315,21 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
             errors, scale = np.zeros(k), np.zeros(k)
             for i in range(k):
                 u = sums.group_unknown[start + i]
-                first_at, last_at = sums.unknown_start[u], sums.unknown_start[u + 1]
-                count, top, error = _column(
-                    sums.unknown_row[first_at:last_at], sums.unknown_value[first_at:last_at], sums, inverse, place,
-                    low, high, x, r, touched, seen, queue, waiting, coarse if k == 1 else fine,
-                )  # fmt: skip
+                count, top, error = _unknown_column(
+                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, coarse if k == 1 else fine
+                )
                 q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
                 errors[i] = error
                 found = _spread(sums, x, touched, count, acc, met)
                 left = 1.0 - v[u] * q[u]
-                if k == 1 and attack and left > _KNOWN:
+                if k == 1 and attack and left > _KNOWN and sums.apart_place[u] >= 0:  # exact, and everywhere
+                    for h in range(unknowns):
+                        if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
+                            seen_of = acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])
+                            here = v[h] * v[h] * seen_of * seen_of * v[u] / left
+                            if here > together[h]:
+                                together[h], by_group[h] = here, u
+                elif k == 1 and attack and left > _KNOWN:
                     worth = v[u] / left
                     gauge[u] = worth
                     spill = max(spill, worth * error)
@@ -378,8 +413,10 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
         if own * strength[order[0]] <= gain[h]:
             continue
         start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
+        if sums.apart_place[h] >= 0:  # in reach of everybody: looked at when it was refined
+            continue
         count, _, _ = _relax(
-            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
+            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance, False
         )
         found = _spread(sums, x, touched, count, acc, met)
         for i in range(order.size):
@@ -402,55 +439,66 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
 
 @numba.njit(cache=True, nogil=True)
 def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-untyped-def]
-    """Work out again, closely, what of these targets is learned by knowing one other unknown."""
+    """Work out again, closely, what of these targets is learned by knowing one other unknown.
+
+    With x_g and x_h known but for errors e, m_g'S⁻¹m_h = m_g'x_h + x_g'r_h + e_g'S e_h: the error is the product of two.
+    """
     v = sums.variance
     rows, unknowns = sums.diagonal.size, v.size
-    x, r = np.zeros(rows), np.zeros(rows)
-    touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
-    seen, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    x, r, y, s = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
+    touched, reached, queue = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    seen, met_row, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     acc, met = np.zeros(unknowns), np.empty(unknowns, np.int64)
-    close, here = np.zeros(unknowns, np.bool_), np.empty(unknowns)
+    close, seen_of, here = np.zeros(unknowns, np.bool_), np.empty(unknowns), np.empty(unknowns)
+    most, nothing = gauge_most(gauge, sums.reach), np.zeros((0, 0))
     for t in range(targets.size):
         h = targets[t]
         start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
-        count, top, error = _relax(
-            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
-        )
+        if sums.apart_place[h] >= 0:
+            count, top, error = _unknown_column(
+                h, sums, nothing, touched, 0, 0, x, r, touched, seen, queue, waiting, tolerance
+            )
+        else:
+            count, top, error = _relax(
+                sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting,
+                tolerance, True,
+            )  # fmt: skip
         q[h] = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
         found = _spread(sums, x, touched, count, acc, met)
-        for i in range(count):
-            x[touched[i]] = 0.0
-            seen[touched[i]] = False
         for i in range(found):
             g = met[i]
             here[i] = 0.0
+            seen_of[i] = acc[g] - _dot(sums.unknown_apart[g], sums.unknown_apart[h])
             if gauge[g] > 0.0 and sums.side[g] != sums.side[h]:
-                seen_of = abs(acc[g] - _dot(sums.unknown_apart[g], sums.unknown_apart[h])) + np.sqrt(error * sums.reach[g])
-                here[i] = v[h] * v[h] * seen_of * seen_of
+                here[i] = (v[h] * (abs(seen_of[i]) + np.sqrt(error * sums.reach[g]))) ** 2 * gauge[g]
             acc[g] = 0.0
+            close[i] = False
         while True:
             first, at = 0.0, -1
             for i in range(found):
-                if here[i] * gauge[met[i]] > first:
-                    first, at = here[i] * gauge[met[i]], i
-            if at < 0 or close[met[at]]:
+                if here[i] > first:
+                    first, at = here[i], i
+            if at < 0 or close[at]:
                 break
             g = met[at]
             start, end = sums.unknown_start[g], sums.unknown_start[g + 1]
-            count, top, _ = _relax(
-                sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance
-            )
-            for i in range(count):
-                x[touched[i]] = 0.0
-                seen[touched[i]] = False
+            hit, top, other = _relax(
+                sums.unknown_row[start:end], sums.unknown_value[start:end], sums, y, s, reached, met_row, queue, waiting,
+                tolerance, False,
+            )  # fmt: skip
+            for i in range(hit):
+                seen_of[at] += y[reached[i]] * r[reached[i]]
+                y[reached[i]] = 0.0
+                met_row[reached[i]] = False
             left = 1.0 - v[g] * (top - _dot(sums.unknown_apart[g], sums.unknown_apart[g]))
-            gauge[g] = v[g] / left if left > _KNOWN else 0.0
-            close[g] = True
-        gain[h], best[h] = first, met[at] if at >= 0 else -1
-        spill = 0.0  # whom relaxing did not reach: by the same bound
-        if error > 0.0:
-            spill = v[h] * v[h] * error * gauge_most(gauge, sums.reach)
-        gain[h] = max(gain[h], spill)
+            worth = v[g] / left if left > _KNOWN else 0.0
+            here[at] = min(here[at], (v[h] * (abs(seen_of[at]) + np.sqrt(error * other))) ** 2 * worth)
+            close[at] = True
+        for i in range(count):
+            x[touched[i]] = 0.0
+            r[touched[i]] = 0.0
+            seen[touched[i]] = False
+        gain[h], best[h] = max(first, v[h] * v[h] * error * most), met[at] if at >= 0 else -1
     return 0
 
 
@@ -503,7 +551,7 @@ def learned(
 def kernel_arguments(**arrays: Any) -> Sums:
     """Return the arrays with the types that the kernel was compiled for."""
     whole = {"block_start", "block_row", "s_start", "s_row", "row_start", "row_unknown", "unknown_start", "unknown_row",
-             "side", "group_start", "group_unknown", "group_block_start"}  # fmt: skip
+             "side", "apart_place", "group_start", "group_unknown", "group_block_start"}  # fmt: skip
     made = {}
     for name, value in arrays.items():
         kind = np.int64 if name in whole else bool if name == "simple" else np.float64

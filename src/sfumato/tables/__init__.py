@@ -47,6 +47,7 @@ from sfumato.tables.rules import (
     parse_rule,
     rules_of,
 )
+from sfumato.tables.suppression import Suppression
 from sfumato.tables.table import Table
 from sfumato.tables.table_map import TableChoice, TableMap, table_map
 
@@ -55,8 +56,8 @@ __all__ = [
     "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "ControlledAdjustment", "ControlledRounding",
     "IntervalLengths", "KnownClosely", "Largest", "MinimumContributors", "MinimumFrequency", "PPercent",
     "PerturbationTable", "Protection", "PublishedTable", "PublishedValue", "RandomRounding", "Record",
-    "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "SmallCountRounding", "Status", "Table",
-    "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells", "audit",
-    "parse_rule", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata", "read_argus_microdata",
-    "read_argus_table", "rules_of", "table_map",
+    "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "SmallCountRounding", "Status", "Suppression",
+    "Table", "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells",
+    "audit", "parse_rule", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata",
+    "read_argus_microdata", "read_argus_table", "rules_of", "table_map",
 ]  # fmt: skip

@@ -62,65 +62,24 @@ def adjust(
     `up` fixes the direction of each unsafe quantity; None leaves the choice to the program. `whole` asks for whole numbers.
     With `squared` the cost is Σ cost · change², for fixed directions and not in whole numbers.
     """
-    w, count, unsafe = wanted, len(wanted.value), len(wanted.unsafe)
-    low, high = w.low.copy(), w.high.copy()
-    blocks: list[list[Any]] = [[w.equations.sums]]
-    row_low = [np.zeros(w.equations.sums.shape[0])]
-    row_high = [np.zeros(w.equations.sums.shape[0])]
-    costs, columns_low, columns_high = [np.zeros(count)], [low], [high]
+    w = wanted
+    model = _Model(w, up, whole)
     shown = np.flatnonzero(w.cost > 0)
-    pick = _rows(shown, count)
-    if up is not None:
-        _narrow(w, up, low, high)
-        if (low > high).any():
-            return None
-    if not squared:
-        one = sparse.eye_array(len(shown), format="csr")
-        blocks = [[blocks[0][0], None, None], [pick, -one, one]]
-        row_low.append(w.value[shown])
-        row_high.append(w.value[shown])
-        costs += [w.cost[shown], w.cost[shown]]
-        columns_low += [np.zeros(len(shown))] * 2
-        columns_high += [np.full(len(shown), np.inf)] * 2
-    if up is None:
-        # z ≥ up·s + low·(1 − s) and z ≤ down·(1 − s) + high·s, with s = 1 for up
-        free = np.isfinite(w.up) & np.isfinite(w.down)
-        ups, downs = (
-            np.where(np.isfinite(w.up), w.up, w.high[w.unsafe]),
-            np.where(np.isfinite(w.down), w.down, w.low[w.unsafe]),
-        )
-        least, most = w.low[w.unsafe], w.high[w.unsafe]
-        at = _rows(w.unsafe, count)
-        empty = [None] * (len(blocks[0]) - 1)
-        blocks = [[*b, None] for b in blocks]
-        blocks.append([at, *empty, sparse.diags_array(-(ups - least), format="csr")])
-        blocks.append([at, *empty, sparse.diags_array(-(most - downs), format="csr")])
-        row_low += [least, np.full(unsafe, -np.inf)]
-        row_high += [np.full(unsafe, np.inf), downs]
-        costs.append(np.zeros(unsafe))
-        columns_low.append(np.where(free, 0.0, (~np.isfinite(w.down)).astype(np.float64)))
-        columns_high.append(np.where(free, 1.0, np.isfinite(w.up).astype(np.float64)))
-    matrix = sparse.csr_array(sparse.block_array(blocks, format="csr"))
-    width = matrix.shape[1]
-    integer = np.zeros(width, bool)
-    integer[w.leaves] = whole
-    integer[width - unsafe :] |= up is None
-    cost = np.concatenate(costs)
     if squared:
-        cost[:count] = -2 * w.cost * w.value
-    answer = _run(
-        matrix, cost, np.concatenate(columns_low), np.concatenate(columns_high), np.concatenate(row_low),
-        np.concatenate(row_high), integer, 2 * w.cost if squared else None, seconds,
-    )  # fmt: skip
+        model.costs[0] = -2 * w.cost * w.value
+    else:
+        nothing, anything, one = np.zeros(len(shown)), np.full(len(shown), np.inf), sparse.eye_array(len(shown))
+        more = model.columns(nothing, anything, w.cost[shown])
+        less = model.columns(nothing, anything, w.cost[shown])
+        model.rows({0: _at(shown, len(w.value)), more: -one, less: one}, w.value[shown], w.value[shown])
+    answer = model.solve(seconds, 2 * w.cost if squared else None)
     if answer is None:
         return None
     x, best = answer
-    z = x[:count]
-    if whole:
-        z = np.rint(z)
+    z = np.rint(x[: len(w.value)]) if whole else x[: len(w.value)]
     change = np.abs(z - w.value)
-    total = float((w.cost * (change**2 if squared else change)).sum())
-    return Adjusted(z, x[width - unsafe :] > 0.5 if up is None else up, total, best)
+    cost = float((w.cost * (change**2 if squared else change)).sum())
+    return Adjusted(z, model.directions(x), cost, best)
 
 
 def least_change(
@@ -130,89 +89,117 @@ def least_change(
 
     It is the smallest t for which some table has every elastic quantity within t · share of its value.
     """
-    w, count, unsafe = wanted, len(wanted.value), len(wanted.unsafe)
-    low, high = w.low.copy(), w.high.copy()
-    if up is not None:
-        _narrow(w, up, low, high)
+    model = _Model(wanted, up, False)
+    at = np.flatnonzero(elastic)
+    t = model.columns(np.zeros(1), np.full(1, np.inf), np.ones(1))
+    pick, column, none = _at(at, len(wanted.value)), sparse.csr_array(share[at][:, None]), np.full(len(at), np.inf)
+    model.rows({0: pick, t: -column}, -none, wanted.value[at])
+    model.rows({0: pick, t: column}, wanted.value[at], none)
+    answer = model.solve(seconds, None)
+    return None if answer is None else (float(answer[0][t]), answer[0][: len(wanted.value)])
+
+
+def _at(places: Whole, count: int) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(places)), (np.arange(len(places)), places)), shape=(len(places), count))
+
+
+class _Model:
+    """Columns and rows as they are added; the first columns are the quantities, the next the directions if they are free."""
+
+    def __init__(self, wanted: Wanted, up: Flags | None, whole: bool) -> None:
+        w = wanted
+        self._up, self._count, self._entries, self._height = up, 0, [], 0  # type: ignore[var-annotated]
+        self.costs: list[Numbers] = []
+        self._bounds: list[tuple[Numbers, Numbers]] = []
+        self._row_bounds: list[tuple[Numbers, Numbers]] = []
+        self._integer: list[Flags] = []
+        low, high = w.low.copy(), w.high.copy()
+        if up is not None:
+            low[w.unsafe[up]] = np.maximum(low[w.unsafe[up]], w.up[up])
+            high[w.unsafe[~up]] = np.minimum(high[w.unsafe[~up]], w.down[~up])
+        self.columns(low, high, np.zeros(len(low)), np.isin(np.arange(len(low)), w.leaves) & whole)
+        zero = np.zeros(w.equations.sums.shape[0])
+        self.rows({0: w.equations.sums}, zero, zero)
+        if up is not None:
+            return
+        # z ≥ up·s + low·(1 − s) and z ≤ down·(1 − s) + high·s, with s = 1 for up
+        can_go_up, can_go_down = np.isfinite(w.up), np.isfinite(w.down)
+        least, most, pick = w.low[w.unsafe], w.high[w.unsafe], _at(w.unsafe, len(w.value))
+        ups, downs = np.where(can_go_up, w.up, most), np.where(can_go_down, w.down, least)
+        s = self.columns((~can_go_down).astype(float), can_go_up.astype(float), 0 * least, np.ones(len(least), bool))
+        none = np.full(len(least), np.inf)
+        self.rows({0: pick, s: sparse.diags_array(least - ups)}, least, none)
+        self.rows({0: pick, s: sparse.diags_array(downs - most)}, -none, downs)
+
+    def columns(self, low: Numbers, high: Numbers, cost: Numbers, integer: Flags | None = None) -> int:
+        """Add columns, and return the place of the first."""
+        first = self._count
+        self._count += len(low)
+        self.costs.append(cost)
+        self._bounds.append((low, high))
+        self._integer.append(np.zeros(len(low), bool) if integer is None else integer)
+        return first
+
+    def rows(self, parts: dict[int, Any], low: Numbers, high: Numbers) -> None:
+        """Add rows: each part is a matrix over the columns from some place on."""
+        for first, part in parts.items():
+            entries = sparse.coo_array(part)
+            row, column = entries.coords
+            self._entries.append((row + self._height, column + first, entries.data))
+        self._height += len(low)
+        self._row_bounds.append((low, high))
+
+    def directions(self, x: Numbers) -> Flags:
+        """Return which unsafe quantities went up."""
+        if self._up is not None:
+            return self._up
+        first = len(self.costs[0])
+        return np.asarray(x[first : first + len(self.costs[1])] > 0.5)
+
+    def solve(self, seconds: float, hessian: Numbers | None) -> tuple[Numbers, bool] | None:
+        """Return the cheapest columns, and whether they are proved to be; None if there are none, or none were found."""
+        import highspy
+
+        low, high = (np.concatenate(b) for b in zip(*self._bounds, strict=True))
         if (low > high).any():
             return None
-    at = np.flatnonzero(elastic)
-    pick, column = _rows(at, count), sparse.csr_array(share[at][:, None])
-    blocks: list[list[Any]] = [[w.equations.sums, None], [pick, -column], [pick, column]]
-    equations = np.zeros(w.equations.sums.shape[0])
-    row_low = [equations, np.full(len(at), -np.inf), w.value[at]]
-    row_high = [equations, w.value[at], np.full(len(at), np.inf)]
-    lows, highs = [low, np.zeros(1)], [high, np.full(1, np.inf)]
-    if up is None:
-        ups, downs = (
-            np.where(np.isfinite(w.up), w.up, w.high[w.unsafe]),
-            np.where(np.isfinite(w.down), w.down, w.low[w.unsafe]),
-        )
-        least, most, rows = w.low[w.unsafe], w.high[w.unsafe], _rows(w.unsafe, count)
-        blocks = [[*b, None] for b in blocks]
-        blocks.append([rows, None, sparse.diags_array(-(ups - least), format="csr")])
-        blocks.append([rows, None, sparse.diags_array(-(most - downs), format="csr")])
-        row_low += [least, np.full(unsafe, -np.inf)]
-        row_high += [np.full(unsafe, np.inf), downs]
-        lows.append((~np.isfinite(w.down)).astype(np.float64))
-        highs.append(np.isfinite(w.up).astype(np.float64))
-    matrix = sparse.csr_array(sparse.block_array(blocks, format="csr"))
-    cost = np.zeros(matrix.shape[1])
-    cost[count] = 1.0
-    integer = np.zeros(matrix.shape[1], bool)
-    integer[count + 1 :] = True
-    bounds = [np.concatenate(b) for b in (lows, highs, row_low, row_high)]
-    answer = _run(matrix, cost, *bounds, integer, None, seconds)
-    return None if answer is None else (float(answer[0][count]), answer[0][:count])
-
-
-def _narrow(w: Wanted, up: Flags, low: Numbers, high: Numbers) -> None:
-    low[w.unsafe[up]] = np.maximum(low[w.unsafe[up]], w.up[up])
-    high[w.unsafe[~up]] = np.minimum(high[w.unsafe[~up]], w.down[~up])
-
-
-def _rows(at: Whole, count: int) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(len(at)), (np.arange(len(at)), at)), shape=(len(at), count))
-
-
-def _run(
-    matrix: sparse.csr_array, cost: Numbers, low: Numbers, high: Numbers, row_low: Numbers, row_high: Numbers,
-    integer: Flags, hessian: Numbers | None, seconds: float,
-) -> tuple[Numbers, bool] | None:  # fmt: skip
-    """Return the cheapest columns, and whether they are proved to be; None if there are none, or none were found in time."""
-    import highspy
-
-    solver = highspy.Highs()
-    solver.silent()
-    for option, value in {
-        "threads": 1, "random_seed": 0, "time_limit": seconds, "mip_rel_gap": 1e-6, "mip_abs_gap": 1e-9,
-        "primal_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
-    }.items():  # fmt: skip
-        solver.setOptionValue(option, value)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.shape[1], matrix.shape[0]
-    lp.col_cost_, lp.col_lower_, lp.col_upper_, lp.row_lower_, lp.row_upper_ = cost, low, high, row_low, row_high
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data.astype(np.float64)
-    if integer.any():
-        kinds = highspy.HighsVarType
-        lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in integer]
-    solver.passModel(lp)
-    if hessian is not None:
-        quadratic = highspy.HighsHessian()
-        quadratic.dim_ = len(hessian)
-        quadratic.format_ = highspy.HessianFormat.kTriangular
-        quadratic.start_ = np.arange(len(hessian) + 1, dtype=np.int32)
-        quadratic.index_ = np.arange(len(hessian), dtype=np.int32)
-        quadratic.value_ = hessian
-        solver.passHessian(quadratic)
-    solver.run()
-    status = solver.getModelStatus()
-    info = solver.getInfo()
-    if status == highspy.HighsModelStatus.kOptimal:
-        return np.array(solver.getSolution().col_value), True
-    if status == highspy.HighsModelStatus.kTimeLimit and info.primal_solution_status == 2:  # feasible, not proved best
-        return np.array(solver.getSolution().col_value), False
-    return None
+        matrix = sparse.csr_array(sparse.coo_array(
+            (np.concatenate([e[2] for e in self._entries]),
+             (np.concatenate([e[0] for e in self._entries]), np.concatenate([e[1] for e in self._entries]))),
+            shape=(self._height, self._count),
+        ))  # fmt: skip
+        integer = np.concatenate(self._integer)
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.silent()
+        for option, value in {
+            "threads": 1, "random_seed": 0, "time_limit": seconds, "mip_rel_gap": 1e-6, "mip_abs_gap": 1e-9,
+            "primal_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
+        }.items():  # fmt: skip
+            solver.setOptionValue(option, value)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self._count, self._height
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = np.concatenate(self.costs), low, high
+        lp.row_lower_, lp.row_upper_ = (np.concatenate(b) for b in zip(*self._row_bounds, strict=True))
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+        lp.a_matrix_.value_ = matrix.data.astype(np.float64)
+        if integer.any():
+            kinds = highspy.HighsVarType
+            lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in integer]
+        solver.passModel(lp)
+        if hessian is not None:
+            quadratic = highspy.HighsHessian()
+            quadratic.dim_ = self._count
+            quadratic.format_ = highspy.HessianFormat.kTriangular
+            quadratic.start_ = np.arange(self._count + 1, dtype=np.int32)
+            quadratic.index_ = np.arange(self._count, dtype=np.int32)
+            quadratic.value_ = hessian
+            solver.passHessian(quadratic)
+        solver.run()
+        status = solver.getModelStatus()
+        best = status == highspy.HighsModelStatus.kOptimal
+        stopped = status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kSolutionLimit)
+        if best or (stopped and solver.getInfo().primal_solution_status == 2):  # 2: feasible
+            return np.array(solver.getSolution().col_value), best
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ class ControlledAdjustment(Protection):
     Dandekar and Cox, Synthetic tabular data (2002); Castro, Minimum-distance controlled perturbation methods, European
     Journal of Operational Research 171 (2006).
     """
+
+    random: ClassVar[bool] = False
 
     rules: SensitivityRule = param(doc="rules that say which cells are unsafe, and how far they must move")
     cost: str = param(
@@ -151,7 +153,8 @@ class ControlledAdjustment(Protection):
         if unit is not None:
             up = np.ceil(value + ups / scale - 1e-9 * np.maximum(size, 1))
             down = np.floor(value - downs / scale + 1e-9 * np.maximum(size, 1))
-        up, down = np.where(ups > 0, up, np.inf), np.where((downs > 0) & (down >= low), down, -np.inf)
+        reachable = (downs > 0) & (value - downs / scale >= low - 1e-9 * np.maximum(size, 1))  # to 0 exactly, often
+        up, down = np.where(ups > 0, up, np.inf), np.where(reachable, np.maximum(down, low), -np.inf)
         return Wanted(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
 
     def _found(self, table: Table, wanted: Wanted, uniforms: Numbers) -> Adjusted:

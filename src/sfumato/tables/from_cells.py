@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, ParameterError, listing, some
 from sfumato.tables.additivity import Sums, positions
 from sfumato.tables.cells import Cells, make_cells
 from sfumato.tables.finest import above_any, crossed, cut, finest, inside, overlapping, spread
@@ -53,7 +53,7 @@ def from_cells(
     cells, sums, leaf_of, parts = _cells(given)
     position = sums.find(given.codes)
     order = _Finest(leaf_of, parts, cells.leaves)
-    totals = order.leaves(given.values)
+    totals = order.leaves(given.values, half)
     counts = None if given.counts is None else totals if value is None else order.leaves(given.counts)
     if margins != "compute":
         is_given = np.zeros(len(cells), bool)
@@ -84,8 +84,8 @@ class _Finest:
         """Whether each finest cell is a leaf."""
         return len(self._parts) == 1
 
-    def leaves(self, values: Numbers) -> Numbers:
-        """Return the leaves' values from those of the given cells."""
+    def leaves(self, values: Numbers, half: float = 0.0) -> Numbers:
+        """Return the leaves' values from those of the given cells, which may be rounded by `half`."""
         if self.alone:
             return np.asarray(np.bincount(self._leaf_of, values[self._parts[0][0]], self._leaves), np.float64)
         if (values < 0).any():
@@ -95,7 +95,7 @@ class _Finest:
             member = np.full(self._leaves, -1, np.int64)
             member[self._leaf_of] = lies_in
             members.append(member)
-        return spread(members, [values[rows] for rows, _ in self._parts], self._leaves)
+        return spread(members, [values[rows] for rows, _ in self._parts], self._leaves, half)
 
 
 def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Whole]]]:
@@ -115,7 +115,7 @@ def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Who
             )
         finest_of.append(rows[bare])
     parts = [given.codes[rows] for rows in finest_of]
-    codes = parts[0] if len(parts) == 1 else crossed(parts, trees)
+    codes = parts[0] if len(parts) == 1 else np.concatenate([crossed(parts, trees), *_unmatched(finest_of, given)])
     terms = dict.fromkeys(
         tuple(names[i] for i in subset)
         for _, used in given.tables
@@ -126,6 +126,25 @@ def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Who
     cells = _determined(cells, parts, given)
     members = [inside(codes, own, trees) for own in parts]
     return cells, Sums.of(cells, trees), leaf_of, list(zip(finest_of, members, strict=True))
+
+
+def _unmatched(finest_of: Sequence[Whole], given: GivenCells) -> list[Whole]:
+    """Return the finest cells that have no part in some linked table: empty ones, or they are refused."""
+    found = []
+    for rows in finest_of:
+        lost = np.zeros(len(rows), bool)
+        for others in finest_of:
+            if others is not rows:
+                common = crossed([given.codes[rows], given.codes[others]], given.trees)
+                lost |= ~np.isin(np.arange(len(rows)), inside(common, given.codes[rows], given.trees))
+        if (bad := rows[lost & (given.values[rows] != 0)]).size:
+            raise DataError(
+                f"{some(len(bad), 'cell')} of one linked table {'has' if len(bad) == 1 else 'have'} no part in another: "
+                f"{listing((given.name(int(r)) for r in bad), 5)}. Linked tables are about the same contributors; add the cells "
+                "that are absent."
+            )
+        found.append(given.codes[rows[lost]])
+    return found
 
 
 def _determined(cells: Cells, parts: Sequence[Whole], given: GivenCells) -> Cells:

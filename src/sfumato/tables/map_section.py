@@ -28,8 +28,8 @@ def table_map_section(map: TableMap, max_risk: float | None = None, choice: Choi
         else:
             said.append(f"There is no answer: {choice.reason}")
     said.append(
-        f"The same table was protected by {spoken(families)}, at {counted(len(map.points), 'setting')}; where something is random, "
-        f"{map.replications:,} times, with 95 % intervals over these."
+        f"The same table was protected by {spoken(families)}, at {counted(len(map.points), 'setting')}; where something is "
+        f"random, {map.replications:,} times, with 95 % intervals over these."
     )
     sorts = {type(m): first_line(m) for m in map.measures}
     said += [f"{words}." for words in sorts.values()]

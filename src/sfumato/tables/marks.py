@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.engines import Column
 from sfumato.errors import DataError, some
 from sfumato.microdata import Batch, missing_of
 
@@ -22,36 +24,41 @@ class Records:
 
     leaf: Whole
     """The leaf of each record, shape (records,)."""
-    ids: Whole
-    """A number for each record that does not depend on the table; shape (records,)."""
+    hidden: Whole
+    """The id that each record got when it was loaded, shape (records,)."""
+    identifier: Column | None = None
+    """The identifier of each record, where the data have one."""
     keys: Numbers | None = None
     """The record keys that the file brought along, in [0, 1); shape (records,)."""
 
     def __len__(self) -> int:
         return len(self.leaf)
 
+    @cached_property
+    def ids(self) -> Whole:
+        """A number for each record that does not depend on the table, shape (records,).
+
+        It comes from the identifier if that tells all records apart, so that the order of the file does not matter; else it
+        is the hidden id.
+        """
+        if self.identifier is None or self.identifier.missing.any():
+            return self.hidden
+        hashes = self.identifier.hashes
+        return hashes if len(np.unique(hashes)) == len(hashes) else self.hidden
+
 
 def records_of(batch: Batch, leaf: Whole, identifier: str | None, key: str | None) -> Records:
-    """Return the records of a table.
-
-    They are known by the identifier if the data have one that tells them apart, so that the order of the file does not
-    matter; else by the hidden id that each got when it was loaded.
-    """
-    ids = batch.ids
-    if identifier is not None:
-        column = batch.column(identifier)
-        known = not missing_of(column, batch.schema[identifier]).any()
-        if known and len(np.unique(column.hashes)) == len(batch):
-            ids = column.hashes
+    """Return the records of a table, with their identifier and the keys that the file gives them."""
+    known = None if identifier is None else batch.column(identifier)
     if key is None:
-        return Records(leaf, ids)
+        return Records(leaf, batch.ids, known)
     keys = batch.numbers(key)
     if bad := int((~((keys >= 0) & (keys < 1))).sum()):
         raise DataError(
             f"{some(bad)} have a record key in '{key}' that is missing or outside [0, 1). Correct them, or leave the column "
             "out: keys are drawn then."
         )
-    return Records(leaf, ids, keys)
+    return Records(leaf, batch.ids, known, keys)
 
 
 def said_yes(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:

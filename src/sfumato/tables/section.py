@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from sfumato.tables.audit.result import Audit
 
 _NOT_EXAMINED = (
-    "What other tables, earlier and later ones, and tables of other variables of the same contributors add to this one was not "
-    "examined, unless they were protected together with it.",
-    "Attackers were taken to know what stands above, and no more. Whoever knows several contributions, through common owners "
-    "that the data do not name, or talks to other contributors, learns more.",
+    (
+        "What other tables, earlier and later ones, and tables of other variables of the same contributors add to this one was "
+        "not examined, unless they were protected together with it."
+    ),
+    (
+        "Attackers were taken to know what stands above, and no more. Whoever knows several contributions, through common owners "
+        "that the data do not name, or talks to other contributors, learns more."
+    ),
 )
 
 
@@ -61,8 +65,7 @@ def table_section(
     content += _figures(published, public=False)
     who = "" if table.contributions is None else f" of {counted(len(table.contributions), 'contributor')}"
     sentences = [
-        f"The table has {counted(len(published), 'cell')} by {spoken(published.cells.dimensions) or 'nothing'}, with "
-        f"{_what(published)}{who}. {_done(published)}",
+        f"{_shape(published)}{who}. {_done(published)}",
         *_rules_words(published),
         *([audit.headline] if audit is not None else []),
         *([_unmeasured(refused)] if refused else []),
@@ -111,10 +114,8 @@ def rules_in(protection: Protection | None) -> SensitivityRule | None:
 def _public(published: PublishedTable) -> Section:
     gone = int(np.isnan(published.values).sum())
     changed = int((published.status == Status.CHANGED).sum())
-    said = [
-        f"The table has {counted(len(published), 'cell')} by {spoken(published.cells.dimensions) or 'nothing'}, with "
-        f"{_what(published)}. To protect those who contributed to it, {_treated(gone, changed, len(published))}",
-    ]
+    treated = _treated(gone, changed, len(published))
+    said = [f"{_shape(published)}. To protect those who contributed to it, {treated}"]
     if published.protection is not None:
         said.append(f"Method: {first_line(type(published.protection))}.")
     if published.variance is not None and changed:
@@ -127,7 +128,7 @@ def _public(published: PublishedTable) -> Section:
             "A published value lies near the true one, not always on it; sums of published values may differ a little."
         )
     said.append("What may not be told of the protection, so that it holds, is not told here.")
-    content = [*_parameters(published.protection, told=True), *_figures(published, public=True)]
+    content: list[Grid | Figure] = [*_parameters(published.protection, told=True), *_figures(published, public=True)]
     return Section(_title(published), tuple(said), tuple(content))
 
 
@@ -147,6 +148,11 @@ def _title(published: PublishedTable) -> str:
     return f"Table of {_what(published)} by {spoken(published.cells.dimensions) or 'nothing'}"
 
 
+def _shape(published: PublishedTable) -> str:
+    by = spoken(published.cells.dimensions) or "nothing"
+    return f"The table has {counted(len(published), 'cell')} by {by}, with {_what(published)}"
+
+
 def _what(published: PublishedTable) -> str:
     unit = f" ({published.unit})" if published.unit else ""
     return f"{published.variable}{unit}" if published.variable else "counts"
@@ -164,9 +170,10 @@ def _rules_words(published: PublishedTable) -> list[str]:
     if (rules := rules_in(published.protection)) is not None:
         said.append(f"Unsafe cells are those that break {rules.label()}.")
     if primary or secondary:
+        are, they = ("is", "it is") if primary == 1 else ("are", "they are")
         said.append(
-            f"{counted(primary, 'cell')} {'is' if primary == 1 else 'are'} not published because {'it is' if primary == 1 else 'they are'} "
-            f"unsafe, and {secondary:,} more so that nobody can work them out."
+            f"{counted(primary, 'cell')} {are} not published because {they} unsafe, and {secondary:,} more so that nobody can "
+            "work them out."
         )
     return said
 

@@ -13,7 +13,7 @@ from sfumato.tables.argus.text import read_text, sniff, split
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.table import Table
 
-_STATUS = {"S": "safe", "U": "unsafe", "P": "protected"}
+_STATUS = {"S": "safe", "U": "unsafe", "P": "protected", "M": "unsafe", "ML": "unsafe"}
 _ACTIONS = ("S", "U", "P", "M", "ML", "C", "W", "PL", "AB")
 
 
@@ -28,8 +28,8 @@ def read_argus_a_priori(
     """Read an a-priori file for a table: the labels of a cell, an action, and its numbers on every line.
 
     The actions are those of τ-ARGUS: S safe, U unsafe, P protected; C or W a cost; PL the lower and upper protection level;
-    AB bounds that are known a priori; M and ML suppressed without being sensitive, which is unsafe with levels of 0. A later
-    line counts over an earlier one.
+    AB bounds that are known a priori; M and ML a cell that τ-ARGUS suppressed to protect others, which is unsafe here: never
+    shown, and never less protected than a rule wants. A later line counts over an earlier one.
 
     Parameters
     ----------
@@ -79,9 +79,6 @@ def read_argus_a_priori(
 def _apply(found: dict[str, dict[Labels, Any]], cell: Labels, action: str, rest: list[str], where: str) -> None:
     if action in _STATUS:
         found["statuses"][cell] = _STATUS[action]
-    elif action in ("M", "ML"):
-        found["statuses"][cell] = "unsafe"
-        found["lower_level"][cell] = found["upper_level"][cell] = 0.0
     elif action in ("C", "W"):
         (cost,) = _numbers(rest, 1, where, "a cost")
         found["costs"][cell] = cost if cost > 0 else 1.0  # as τ-ARGUS does

@@ -62,41 +62,49 @@ def by_equations(known: Knowledge, table: Table, targets: Whole) -> list[Insider
     contributions = table.contributions
     if contributions is None:
         return []
-    _, part_of = known.components
+    of_cell, part_of = known.components
     alone = np.where(known.known_leaves, -1, alone_in(contributions))
     holders = by_cell(table.cells, contributions.own)
+    asked, shown = (sparse.csc_array(known.cells.incidence[rows]) for rows in (targets, np.flatnonzero(known.shown)))
+    unknown = np.asarray(known.cells.incidence[targets] @ (~known.known_leaves).astype(np.float64))
     found: list[Insider] = []
-    for part in np.unique(part_of[(alone >= 0) & (part_of >= 0)]):
-        found += _in_part(known, np.flatnonzero(part_of == part), alone, targets, holders)
+    for part in np.intersect1d(part_of[(alone >= 0) & (part_of >= 0)], of_cell):
+        leaves = np.flatnonzero(part_of == part)
+        inside = sparse.csr_array(asked[:, leaves])
+        # a cell that hangs on other parts too stays unknown with what is known in this one
+        here = np.flatnonzero((np.diff(inside.indptr) > 0) & (np.diff(inside.indptr) == unknown))
+        if len(here):
+            rows = sparse.csr_array(shown[:, leaves])
+            found += _in_part(alone[leaves], leaves, inside[here], targets[here], rows, holders)
     return _with_values(found, table)
 
 
-def _in_part(known: Knowledge, leaves: Whole, alone: Whole, targets: Whole, holders: sparse.csr_array) -> list[Insider]:
-    who, times = np.unique(alone[leaves][alone[leaves] >= 0], return_counts=True)
-    inside = sparse.csr_array(known.cells.incidence[targets][:, leaves])
-    touched = np.flatnonzero((np.diff(inside.indptr) > 0) & (np.diff(inside.indptr) == _unknown_in(known, targets)))
-    if not len(touched):  # cells that hang on other parts too stay unknown with what is known here
-        return []
-    open_ = _directions(sparse.csr_array(known.cells.incidence[known.shown][:, leaves]), int(times.max()) + _SPARE)
-    moves = inside[touched] @ open_
+def _in_part(
+    alone: Whole,
+    leaves: Whole,
+    inside: sparse.csr_array,
+    targets: Whole,
+    rows: sparse.csr_array,
+    holders: sparse.csr_array,
+) -> list[Insider]:
+    """Return what contributors work out in one part: `inside` and `rows` are targets and shown cells × its leaves."""
+    who, times = np.unique(alone[alone >= 0], return_counts=True)
+    open_ = _directions(rows, int(times.max()) + _SPARE)
+    moves = inside @ open_
     length = np.linalg.norm(moves, axis=1)
-    undecided = length > 1e-7 * np.sqrt(np.diff(inside.indptr)[touched])  # the others are known to everybody
-    touched, moves, length = touched[undecided], moves[undecided], length[undecided]
+    undecided = length > 1e-7 * np.sqrt(np.diff(inside.indptr))  # the others are known to everybody
+    targets, moves, length = targets[undecided], moves[undecided], length[undecided]
     found = []
     for person in who:
-        own = np.flatnonzero(alone[leaves] == person)
+        own = np.flatnonzero(alone == person)
         basis, size, _ = np.linalg.svd(open_[own].T, full_matrices=False)
         basis = basis[:, size > 1e-7]
         left = np.linalg.norm(moves - (moves @ basis) @ basis.T, axis=1)
         for i in np.flatnonzero(left < 1e-6 * length):
-            cell = int(targets[touched[i]])
+            cell = int(targets[i])
             if (holders[[cell]].indices != person).any():  # not only his own
                 found.append(Insider(int(person), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
     return found
-
-
-def _unknown_in(known: Knowledge, cells: Whole) -> Numbers:
-    return np.asarray(known.cells.incidence[cells] @ (~known.known_leaves).astype(np.float64))
 
 
 def _directions(rows: sparse.csr_array, count: int) -> Numbers:

@@ -49,7 +49,7 @@ def sentences(audit: Audit) -> list[str]:
             f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must "
             f"be uncertain by {100 * audit.tolerance:g} % of their value."
         )
-    else:
+    elif audit.published.suppressed.any():
         said.append(
             "A suppressed cell counts as approximately disclosed if the interval that a reader can work out is no longer than "
             f"{100 * audit.tolerance:g} % of its value."

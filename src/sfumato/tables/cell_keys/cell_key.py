@@ -89,11 +89,13 @@ class CellKey(Protection):
 
     @property
     def _table(self) -> PerturbationTable | None:
-        return _given("table", self.table)
+        given = _given("table", self.table)
+        return None if given is None else given.without_small()
 
     @property
     def _small(self) -> PerturbationTable | None:
-        return _given("small", self.small, "all")
+        given = _given("table", self.table)
+        return given.for_small() if self.small is None and given is not None else _given("small", self.small, "all")
 
     def label(self) -> str:
         """Return a few words for a legend."""
@@ -118,7 +120,7 @@ class CellKey(Protection):
             values = changed * weight
             low, high = np.zeros(len(table)), np.where(changed == 0, np.inf, (1 + noise.maximum) * values)
         says = f"no count changes by more than {noise.maximum:g}, zeros stay, none is below 0"
-        return self._published(table, values, low, high, Guarantee("cell_key", says, "in every cell"))
+        return self._published(table, values, low, high, says)
 
     def _magnitudes(self, table: Table, draws: Draws) -> PublishedTable:
         noise = self._table or magnitude_table(self.maximum, self.variance, monotone=self.monotone)
@@ -140,13 +142,10 @@ class CellKey(Protection):
         if digits is not None:
             values, half = np.round(values, digits), 0.5 * 10.0**-digits
         low, high = self._sure(values, half, scale, noise, table.nonnegative)
-        share = (noise.maximum + self.extra) * scale.highest
-        says = (
-            f"no cell changes by more than {share:.1%} of itself"
-            if self.small is None
-            else "zeros stay, none is below 0"
-        )
-        return self._published(table, values, low, high, Guarantee("cell_key", says, "in every cell"))
+        says = "zeros stay, and no cell changes its sign"
+        if table.nonnegative and self._small is None:
+            says += f" or by more than {(noise.maximum + self.extra) * scale.highest:.1%} of itself"
+        return self._published(table, values, low, high, says)
 
     def _sure(
         self, values: Numbers, half: float, scale: Scale, noise: PerturbationTable, nonnegative: bool
@@ -162,8 +161,9 @@ class CellKey(Protection):
             low, high = low - step, (values + half + step) / (1 - reach) if reach < 1 else high
         return np.maximum(low, 0.0), high
 
-    def _published(self, table: Table, values: Numbers, low: Numbers, high: Numbers, said: Guarantee) -> PublishedTable:
+    def _published(self, table: Table, values: Numbers, low: Numbers, high: Numbers, says: str) -> PublishedTable:
         # every cell counts as changed: who stayed the same is a secret of the keys
+        said = Guarantee("cell_key", says, "follows from the perturbation table, whose rows were checked")
         return PublishedTable.shown(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, guarantees=(said,)
         )

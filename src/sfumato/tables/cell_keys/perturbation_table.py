@@ -99,6 +99,15 @@ class PerturbationTable:
             (r.change == np.round(r.change)).all() for r in rows
         )
 
+    def for_small(self) -> PerturbationTable | None:
+        """Return the rows for small cells, as a table of their own; None if there are none."""
+        return PerturbationTable({"all": self.rows["small_cells"]}) if "small_cells" in self.rows else None
+
+    def without_small(self) -> PerturbationTable:
+        """Return the table without the rows for small cells."""
+        kept = {kind: rows for kind, rows in self.rows.items() if kind != "small_cells"}
+        return self if len(kept) == len(self.rows) else PerturbationTable(kept)
+
     def at(self, counts: NDArray[np.int64] | Numbers, keys: Numbers) -> Numbers:
         """Return what is added to counts, for their cell keys; both of shape (n,)."""
         rows = self.rows["all"]

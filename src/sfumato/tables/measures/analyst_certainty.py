@@ -22,8 +22,10 @@ class AnalystCertainty(TableMeasure):
 
     side: ClassVar[Side] = Side.UTILITY
 
-    cv: float = param(0.1, doc="coefficient of variation that is good enough", low=0, above=True)
-    quantile: float = param(0.0, doc="0 for the least certain cell; 0.5 for the median cell, and so on", low=0, high=1)
+    cv: float = param(default=0.1, doc="coefficient of variation that is good enough", low=0, above=True)
+    quantile: float = param(
+        default=0.0, doc="0 for the least certain cell; 0.5 for the median cell, and so on", low=0, high=1
+    )
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the certainty of the least certain cell, or of a quantile of the cells; empty cells are left out."""

@@ -32,7 +32,7 @@ class CellCertainty(TableMeasure):
         doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
     )
     of: str = param(
-        "largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
+        default="largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
         choices=("largest", "share"),
     )  # fmt: skip
 

@@ -188,7 +188,8 @@ def _single_leaves(
     ok = left > _NOTHING * v[person]
     strength = np.where(ok, share**2 / np.where(ok, left, 1.0), 0.0)
     order = np.lexsort((-strength, row))
-    row, person, share, left, strength = (x[order] for x in (row, person, share, left, strength))
+    row, person, share = row[order], person[order], share[order]
+    left, strength = left[order], strength[order]
     place = np.arange(len(row))
     start = np.maximum.accumulate(np.where(np.r_[True, row[1:] != row[:-1]], place, 0)) if len(row) else place
     other = np.where(place == start, start + 1, start)

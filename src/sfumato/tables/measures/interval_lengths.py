@@ -33,7 +33,7 @@ class IntervalLengths(TableMeasure):
         doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
     )
     of: str = param(
-        "largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
+        default="largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),
     )  # fmt: skip
 

@@ -25,9 +25,12 @@ class KnownClosely(TableMeasure):
     side: ClassVar[Side] = Side.RISK
 
     within: float = param(
-        0.1, doc="how closely: half the length of the interval, as a share of the value", low=0, usual=(0.5, 0.01)
+        default=0.1,
+        doc="how closely: half the length of the interval, as a share of the value",
+        low=0,
+        usual=(0.5, 0.01),
     )
-    below: float | None = param(None, doc="look only at cells of fewer records than this: small counts", low=1)
+    below: float | None = param(default=None, doc="look only at cells of fewer records than this: small counts", low=1)
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the share."""

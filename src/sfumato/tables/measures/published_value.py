@@ -21,7 +21,7 @@ class PublishedValue(TableMeasure):
     side: ClassVar[Side] = Side.UTILITY
 
     of: str = param(
-        "value", doc="share of what: the value in all cells, or the number of cells", choices=("value", "cells")
+        default="value", doc="share of what: the value in all cells, or the number of cells", choices=("value", "cells")
     )
 
     def assess(self, outcome: PublishedTable) -> Score:

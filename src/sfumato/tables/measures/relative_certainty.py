@@ -31,21 +31,21 @@ class RelativeCertainty(TableMeasure):
     side: ClassVar[Side] = Side.RISK
 
     prior_cv: float = param(
-        0.5,
+        default=0.5,
         doc="how well others know a contribution before publication: standard deviation over size, ε",
         low=0,
         above=True,
     )
     base_cv: float = param(
-        0.15, doc="how well they may know it afterwards: standard deviation over size, η", low=0, above=True,
+        default=0.15, doc="how well they may know it afterwards: standard deviation over size, η", low=0, above=True,
         usual=(0.05, 0.3),
     )  # fmt: skip
     of: str = param(
-        "largest", doc="the largest relative certainty, or the share of contributors of whom too much is known",
+        default="largest", doc="the largest relative certainty, or the share of contributors of whom too much is known",
         choices=("largest", "share"),
     )  # fmt: skip
     intervals: bool = param(
-        True,
+        default=True,
         doc="whether attackers also work out intervals from bounds, such as that nobody contributes less than nothing",
     )
 
@@ -104,7 +104,8 @@ class RelativeCertainty(TableMeasure):
             return "a contribution is known exactly"
         if value == 0:
             return "nothing is known of any contribution"
-        return f"an attacker knows some contribution to within {digits(100 * self.base_cv / np.sqrt(value))} % (standard deviation)"
+        share = digits(100 * self.base_cv / np.sqrt(value))
+        return f"an attacker knows some contribution to within {share} % (standard deviation)"
 
     @property
     def variant(self) -> str:

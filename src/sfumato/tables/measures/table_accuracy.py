@@ -21,7 +21,9 @@ class TableAccuracy(TableMeasure):
 
     side: ClassVar[Side] = Side.UTILITY
 
-    weight: str = param("cells", doc="whether all cells count alike, or by their value", choices=("cells", "value"))
+    weight: str = param(
+        default="cells", doc="whether all cells count alike, or by their value", choices=("cells", "value")
+    )
 
     def assess(self, outcome: PublishedTable) -> Score:
         """Return the mean accuracy; a cell of value 0 is right or wrong."""

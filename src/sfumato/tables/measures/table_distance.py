@@ -26,7 +26,7 @@ class TableDistance(TableMeasure):
     side: ClassVar[Side] = Side.UTILITY
 
     kind: str = param(
-        "absolute", doc="the distance: absolute, relative, of squares, or Hellinger",
+        default="absolute", doc="the distance: absolute, relative, of squares, or Hellinger",
         choices=("absolute", "relative", "squares", "hellinger"),
     )  # fmt: skip
 

@@ -14,9 +14,9 @@ from sfumato.tables.equations import Equations
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rounding import child
+from sfumato.tables.rounding.cell_ids import leaf_numbers
 from sfumato.tables.rounding.multiples import check_base, rounded
 from sfumato.tables.rounding.problem import RoundingProblem
-from sfumato.tables.rta.drawing import leaf_ids
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import rules_of
 from sfumato.tables.table import Table
@@ -69,7 +69,7 @@ class ControlledRounding(Protection):
         deadline = time.monotonic() + self.time_limit
         sensitivity = None if self.rules is None else self.rules.assess(table)
         equations = Equations.of(table.cells)
-        uniforms = draws.child(self.name, table.variable).uniforms(leaf_ids(table.cells), "order")
+        uniforms = draws.child(self.name, table.variable).uniforms(leaf_numbers(table.cells), "order")
         search = _Search(table, equations, sensitivity, uniforms, self.gap, deadline)
         found = search.run(self.base, self.steps)
         if isinstance(found, _None):

@@ -91,6 +91,7 @@ class RoundingProblem:
         shown = self.equations.cell[self.equations.cell >= 0]
         rows = sparse.csr_array(incidence[shown][:, at])
         choice = Choice(rows, -rest[at], self.base - rest[at], uniforms[at])
+        choice.change(choice.nearest)
         value, weight = self.table.value[shown], self._copies.copy()
         low, high = (b[shown] for b in self.bounds(0))
         best, fewest = choice.up, np.inf

@@ -7,9 +7,8 @@ import numpy as np
 from sfumato.contract import Draws, Guarantee, param
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable
-from sfumato.tables.rounding.cell_ids import cell_ids
+from sfumato.tables.rounding.cell_ids import cell_ids, leaf_numbers
 from sfumato.tables.rounding.multiples import check_base, reach, rounded, split
-from sfumato.tables.rta.drawing import leaf_ids
 from sfumato.tables.table import Table
 
 
@@ -49,7 +48,7 @@ class RandomRounding(Protection):
             )
             return rounded(table, times, self.base, reach(self.base, table.integer), self, said, apart)
         times, rest = split(table.totals, self.base)
-        times = times + (draws.uniforms(leaf_ids(table.cells), "leaf") < rest / self.base)
+        times = times + (draws.uniforms(leaf_numbers(table.cells), "leaf") < rest / self.base)
         adds = Guarantee(self.name, f"cells add up; every leaf is {near}", "cells are sums of rounded leaves")
         whole = table.integer and bool((table.totals == np.rint(table.totals)).all())
         far = reach(self.base, whole) * table.cells.sizes.astype(np.float64)

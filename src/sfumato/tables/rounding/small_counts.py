@@ -10,19 +10,21 @@ from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, some
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rounding.cell_ids import leaf_numbers
 from sfumato.tables.rounding.two_values import Choice
-from sfumato.tables.rta.drawing import leaf_ids
 from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_STARTS = 5000  # as many starts as this has times the counts to be rounded
 
 
 class SmallCountRounding(Protection):
     """Small inner counts become 0 or the base; every cell is then summed again, so that the table adds up.
 
     Only leaves that stand in a published cell of 1 to `largest` are rounded; all others stay as they are. Which go up is
-    chosen so that the squared errors of all published cells are small together: a start that goes up and down in turn, then
-    changes of one leaf or two until none helps. No published cell is between 1 and `largest` afterwards.
+    chosen so that the squared errors of all published cells are small together: from several starts, changes of one leaf or
+    two until none helps. No published cell is between 1 and `largest` afterwards.
 
     The idea is that of Langsrud and Heldal, An algorithm for small count rounding of tabular data, Privacy in Statistical
     Databases (2018); the search is our own.
@@ -49,7 +51,7 @@ class SmallCountRounding(Protection):
         """Return the table with its small counts rounded."""
         counts = _checked(table)
         small = self.base - 1 if self.largest is None else self.largest
-        uniforms = draws.child(self.name, table.variable).uniforms(leaf_ids(table.cells), "order")
+        keyed, ids = draws.child(self.name, table.variable), leaf_numbers(table.cells)
         cells = table.cells
         by_leaf = sparse.csr_array(cells.incidence.T)
         chosen = np.zeros(cells.leaves, bool)
@@ -59,7 +61,7 @@ class SmallCountRounding(Protection):
             marked = np.zeros(len(cells))
             marked[hidden] = 1.0
             chosen |= (by_leaf @ marked > 0) & (counts > 0) & (counts <= small)
-            leaves = _rounded(cells.incidence, counts, chosen, self.base, uniforms)
+            leaves = _rounded(cells.incidence, counts, chosen, self.base, keyed, ids)
             values = cells.sums(leaves)
         low, high = _sure(values, cells.sizes, self.base, small)
         moved = values - table.value
@@ -92,18 +94,21 @@ def _checked(table: Table) -> Numbers:
 
 
 def _rounded(
-    incidence: sparse.csr_array, counts: Numbers, chosen: NDArray[np.bool_], base: int, uniforms: Numbers
+    incidence: sparse.csr_array, counts: Numbers, chosen: NDArray[np.bool_], base: int, draws: Draws, ids: Whole
 ) -> Numbers:
     """Return the counts with the chosen ones at 0 or the base."""
     at = np.flatnonzero(chosen)
-    choice = Choice(sparse.csr_array(incidence[:, at]), -counts[at], base - counts[at], uniforms[at])
-    choice.improve(np.ones(incidence.shape[0]))
+    order = draws.uniforms(ids[at], "order")
+    choice = Choice(sparse.csr_array(incidence[:, at]), -counts[at], base - counts[at], order)
+    starts = int(np.clip(_STARTS // len(at), 1, 30))
+    more = (draws.uniforms(ids[at], f"start {k}") for k in range(starts))
+    choice.improve_often(np.ones(incidence.shape[0]), more)
     leaves = counts.copy()
     leaves[at] = np.where(choice.up, base, 0)
     return leaves
 
 
-def _sure(values: Numbers, sizes: NDArray[np.int64], base: int, small: int) -> tuple[Numbers, Numbers]:
+def _sure(values: Numbers, sizes: Whole, base: int, small: int) -> tuple[Numbers, Numbers]:
     """Return what is sure of each cell, of which a reader knows the sum of its `sizes` inner counts after rounding.
 
     An inner count that reads 0 was at most `small`, one that reads `base` was at least 1 and at most the base; any other is

@@ -50,7 +50,9 @@ def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array, dense: int = DE
         diagonal = diagonal + poor
     single = np.asarray(known.loading.power(2) @ np.where(count == 1, known.variance, 0.0)) + (omega if plain else 0.0)
     floor = np.maximum(np.maximum(single, 1e-3 * diagonal), 1e-300)
-    row_apart, unknown_apart, reach = _set_apart(known, s, far)
+    row_apart, unknown_apart, reach, column = _set_apart(known, s, far)
+    place = np.full(unknowns, -1, np.int64)
+    place[far] = np.arange(len(far))
     return kernel_arguments(
         block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
         diagonal=diagonal, floor=floor,
@@ -59,6 +61,7 @@ def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array, dense: int = DE
         variance=known.variance, side=known.side, simple=groups.simple, group_start=groups.start,
         group_unknown=groups.unknown, group_block_start=groups.block_start,
         row_apart=row_apart, unknown_apart=unknown_apart, reach=reach,
+        apart_place=place, apart_column=column,
     )  # fmt: skip
 
 
@@ -81,17 +84,18 @@ def _groups(known: Knowledge, block: Whole, blocks: int) -> _Groups:
     return _Groups(np.append(starts, len(kept)), kept, block_start, simple)
 
 
-def _set_apart(known: Knowledge, s: sparse.csr_array, far: Whole) -> tuple[Numbers, Numbers, Numbers]:
-    """Return A (leaves × k) and B (unknowns × k) with (S + U V U')⁻¹ = S⁻¹ - AA' and m'AA'm = BB' (Woodbury), U those set apart; and `reach`."""
+def _set_apart(known: Knowledge, s: sparse.csr_array, far: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Return A (leaves × k) and B (unknowns × k) with (S + U V U')⁻¹ = S⁻¹ - AA' and m'AA'm = BB' (Woodbury), U those set apart; `reach` and S⁻¹U."""
     reach = np.divide(1.0, known.variance, out=np.zeros(len(known)), where=known.variance > 0)
     if not len(far):
-        return np.zeros((known.loading.shape[0], 0)), np.zeros((len(known), 0)), reach
+        none = np.zeros((known.loading.shape[0], 0))
+        return none, np.zeros((len(known), 0)), reach, none
     u = known.by_unknown[:, far].toarray()
     w = conjugate_gradients(s, u)
     t = np.diag(1.0 / known.variance[far]) + (u.T @ w + w.T @ u) / 2
     a = np.linalg.solve(np.linalg.cholesky(t), w.T).T
     reach[far] = np.diag(t)
-    return a, np.asarray(known.by_unknown.T @ a), reach
+    return a, np.asarray(known.by_unknown.T @ a), reach, w
 
 
 def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:

@@ -13,6 +13,8 @@ zero has no such bound: its law depends on the true value. Here noise stays norm
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,10 @@ _MOST_DECIMALS = 6
 
 
 def published_decimals(table: Table, asked: int | None = None) -> int:
-    """Return the digits after the point to publish: as asked, as the table says, or as many as its leaves have (up to 6)."""
+    """Return the digits after the point to publish: as asked, as the table says, or as many as its leaves have.
+
+    Leaves without end get 6, or four significant digits where they are small.
+    """
     if asked is not None:
         return asked
     if table.decimals is not None:
@@ -34,9 +39,11 @@ def published_decimals(table: Table, asked: int | None = None) -> int:
         return 0
     for decimals in range(_MOST_DECIMALS):
         scaled = table.totals * 10.0**decimals
-        if np.allclose(scaled, np.rint(scaled), rtol=1e-12, atol=1e-6):
+        if (np.abs(scaled - np.rint(scaled)) <= np.minimum(1e-6, 1e-6 * np.abs(scaled)) + 1e-12 * np.abs(scaled)).all():
             return decimals
-    return _MOST_DECIMALS
+    sizes = np.abs(table.totals[table.totals != 0])
+    needed = 3 - math.floor(math.log10(float(np.median(sizes)))) if len(sizes) else 0
+    return min(max(_MOST_DECIMALS, needed), 15)
 
 
 def round_up(variance: Numbers, digits: int = 4) -> Numbers:

@@ -1,7 +1,7 @@
 """Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
 
-The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, labels of the leaf,
-variable, period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two
+The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, labels and contributors of
+the leaf, variable, period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two
 variances the larger noise is the smaller one plus an independent part: whoever sees both publications knows what he would
 have known from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value
 away.)
@@ -20,6 +20,7 @@ from sfumato.contract import Draws
 from sfumato.errors import ParameterError
 from sfumato.tables.cells import Cells
 from sfumato.tables.dimension import TOTAL
+from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -59,15 +60,29 @@ def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
     return pairs == b > a
 
 
-def leaf_ids(cells: Cells) -> Whole:
-    """Return a 64-bit number for each leaf, from its labels alone; shape (leaves,)."""
-    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in leaf_labels(cells))
+def leaf_ids(table: Table) -> Whole:
+    """Return a 64-bit number for each leaf, from its labels and whose records it holds; shape (leaves,).
+
+    Two tables of different populations may have leaves of the same labels: with the same noise, their difference would be
+    exact. Contributors tell them apart where they have names, otherwise how many records there are. Values do not count: a
+    corrected one is published with the noise it had.
+    """
+    texts = zip(leaf_labels(table.cells), _members(table), strict=True)
+    digests = (hashlib.blake2b("\x1c".join(parts).encode(), digest_size=8).digest() for parts in texts)
     ids = np.frombuffer(b"".join(digests), np.int64).copy()
     if len(np.unique(ids)) < len(ids):
         raise ParameterError(
             "two leaves of the table have the same labels. Give the tables' dimensions so that their cells differ by labels."
         )
     return ids
+
+
+def _members(table: Table) -> list[str]:
+    given = table.contributions
+    if given is None or given.names is None:
+        return [str(int(count)) for count in table.counts]
+    names = np.array(["" if name is None else str(name) for name in given.names], object)
+    return ["\x1d".join(sorted(names[given.own.indices[a:b]])) for a, b in pairwise(given.own.indptr)]
 
 
 def leaf_draws(draws: Draws, variable: str, period: str) -> Draws:

@@ -153,7 +153,7 @@ class Division:
 
     def draw(self, table: Table, draws: Draws, period: str) -> Numbers:
         """Return the noise of every leaf given what is published, shape (leaves,)."""
-        fresh = brownian(self.variance, leaf_ids(table.cells), leaf_draws(draws, table.variable, period))
+        fresh = brownian(self.variance, leaf_ids(table), leaf_draws(draws, table.variable, period))
         error = (
             self.record.units * unit(self.record.decimals) - self.record.totals
         )  # noise, and rounding of its outcome

@@ -17,7 +17,7 @@ from sfumato.tables.rta.one_leaf import one_leaf
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _ROUNDS, _IDLE, _REACH = 40, 6, 4.0
-_ROUGHLY, _GAP = 0.1, 5e-3
+_ROUGHLY, _GAP = 0.05, 5e-3
 """With blocks too large to invert it is enough to come this close to protection and to the optimum, before the last repair."""
 _NEAR = 1.2
 """Unknowns with less than this times the required variance are watched."""
@@ -96,16 +96,16 @@ class _Solver:
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         answer, last, idle, looked, rounds = omega, np.inf, 0, 0, 0
         for rounds in range(1, _ROUNDS + 1):
-            tolerance = min(max(0.03 * worst, FINE), 1e-3)
             # to look for new pairs takes long where blocks are large: once those watched are nearly protected is soon enough
             if not self.large or rounds == 1 or worst < _ROUGHLY:
                 looked += 1
-                sums, left, helper = self._audit(omega, tolerance)
-                close = np.flatnonzero(self.wanted & (left < _NEAR * self.required))
+                near = _NEAR if rounds > 1 else 2.0
+                sums, left, helper = self._audit(omega, near)
+                close = np.flatnonzero(self.wanted & (left < near * self.required))
                 pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
             else:
                 sums = sums_of(self.known, omega)
-            new, pairs, violation, bound = self._round(sums, omega, pairs, tolerance, step)
+            new, pairs, violation, bound = self._round(sums, omega, pairs, step)
             lower, cost = max(lower, bound), float(self.price @ omega)
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
@@ -117,7 +117,7 @@ class _Solver:
             if violation < 1e-5 and (cost - lower <= 1e-5 * cost or idle >= _IDLE):
                 answer = omega
                 break
-            if violation > 0.8 * worst:
+            if violation > 0.8 * worst and rounds > 2:
                 step = max(0.7 * step, 0.25)
             elif violation < 0.4 * worst:
                 step = min(1.2 * step, 1.0)
@@ -147,29 +147,29 @@ class _Solver:
         u = pack(start, row, part.data**2, room, self.price, 1e-9 * high, high, np.zeros(len(several)), 20)
         return np.maximum(1.0 / u - cover, self.least)
 
-    def _audit(self, omega: Numbers, tolerance: float) -> tuple[Sums, Numbers, Whole]:
+    def _audit(self, omega: Numbers, near: float) -> tuple[Sums, Numbers, Whole]:
         from sfumato.kernels.noisy_sums import learned
 
         sums = sums_of(self.known, omega)
-        q, gain, best = learned(sums, self.wanted, DENSE, tolerance, _NEAR * self.required)
+        q, gain, best = learned(sums, self.wanted, DENSE, FINE, near * self.required)
         v = self.known.variance
         return sums, np.maximum(v * (1.0 - v * q) - gain, 0.0), best
 
-    def _z(self, sums: Sums, pairs: _Pairs, tolerance: float) -> tuple[Numbers, sparse.csr_array]:
+    def _z(self, sums: Sums, pairs: _Pairs) -> tuple[Numbers, sparse.csr_array]:
         """Return the posterior variance of every pair, and z, pairs × leaves."""
         from sfumato.kernels.noisy_pairs import gradients
 
         group = np.full(len(self.known), -1, np.int64)
         group[sums.group_unknown] = np.repeat(np.arange(len(sums.group_start) - 1), np.diff(sums.group_start))
-        left, start, row, value = gradients(sums, self.of_block, pairs.target, pairs.helper, group, DENSE, tolerance)
+        left, start, row, value = gradients(sums, self.of_block, pairs.target, pairs.helper, group, DENSE, FINE)
         return left, sparse.csr_array((value, row, start), shape=(len(pairs.target), len(self.least)))
 
     def _round(
-        self, sums: Sums, omega: Numbers, pairs: _Pairs, tolerance: float, step: float
+        self, sums: Sums, omega: Numbers, pairs: _Pairs, step: float
     ) -> tuple[Numbers, _Pairs, float, float]:
         from sfumato.kernels.noisy_pairs import pack, typed
 
-        left, z = self._z(sums, pairs, tolerance)
+        left, z = self._z(sums, pairs)
         required = self.required[pairs.target]
         left = np.maximum(left, 1e-9 * required)
         bound = self._bound(pairs, left, z, omega)
@@ -242,20 +242,20 @@ class _Solver:
     def _repair(self, omega: Numbers) -> Numbers:
         """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
         for turn in range(60):
-            sums, left, helper = self._audit(omega, FINE)
+            sums, left, helper = self._audit(omega, 1.01)
             bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
             if not len(bad):
                 return omega
             order = bad[np.argsort(self.of_block[bad], kind="stable")]
             pairs = _Pairs(order, helper[order], np.zeros(len(order)))
-            found, z = self._z(sums, pairs, FINE)
+            found, z = self._z(sums, pairs)
             found = np.minimum(np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order]))
             u = 1.0 / (self.spread + omega)
             rows = np.repeat(np.arange(len(order)), np.diff(z.indptr))
             slope = (z.data / (found[rows] * u[z.indices])) ** 2
             inside = np.bincount(rows, slope * u[z.indices], len(order))
             over = 1.0 / found - 1.0 / self.required[order]
-            share = np.minimum(over / np.maximum(inside, 1e-300) * (1.1 + 0.2 * turn), 0.8)
+            share = np.minimum(over / np.maximum(inside, 1e-300) * (1.3 + 0.2 * turn), 0.8)
             cut = np.zeros(len(omega))
             part = slope * u[z.indices]
             most = np.zeros(len(order))

@@ -44,7 +44,7 @@ class Adjusted:
     """By how many units a leaf without noise may be off: more than a half where leaves must have given sums."""
 
 
-def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> PublishedTable:
+def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> PublishedTable:
     """Return the table of adjusted leaves; refused where its variances would disclose a contribution."""
     cells, step = table.cells, unit(adjusted.decimals)
     exact_sums = np.asarray(cells.incidence.astype(np.int64) @ adjusted.units, np.int64)
@@ -56,11 +56,14 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: s
     rounding = np.where(noise > 0, cells.sums(np.maximum(off, leaf_variance > 0)), cells.sums(off)) * step**2 / 12
     told = noise + rounding
     variance, quality = None, None
+    telling = leaves_that_tell(known, leaf_variance)
+    how = rta.variances or ("bounds" if len(telling) else "exact")
     if how == "exact":
-        check_exact(table, known, leaf_variance)
+        check_exact(table, known, telling)
         variance = round_up(told)
     elif how == "bands":
-        check_bands(rta, table, known, values, told, leaf_variance)
+        if len(telling):
+            check_bands(rta, table, known, values, told, leaf_variance)
         quality = bands.letters(values, told, rta.cutpoints)
     elif how == "bounds":
         factor = bound_factor(known, table, leaf_variance)
@@ -87,27 +90,42 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: s
     )  # fmt: skip
 
 
-def check_exact(table: Table, known: Knowledge, leaf_variance: Numbers) -> None:
+def leaves_that_tell(known: Knowledge, leaf_variance: Numbers) -> Whole:
+    """Return the leaves whose variance comes from confidential values, by position.
+
+    All with noise if the contributors' own values are the sizes. If sizes are public, those with a contributor who is in
+    several leaves: how he divides among them is in the variance.
+    """
+    noisy = leaf_variance > 0
+    if known.public:
+        divided = np.asarray(known.loading @ ((known.leaves_of > 1) & (known.variance > 0)).astype(np.float64))
+        noisy &= divided != 0
+    return np.flatnonzero(noisy)
+
+
+def check_exact(table: Table, known: Knowledge, telling: Whole) -> None:
     """Refuse to publish variances from which contributions can be worked out."""
-    if known.public or not (leaf_variance > 0).any():
+    if not len(telling):
         return
-    open_leaves = np.flatnonzero(bands.worked_out(table.cells) & (leaf_variance > 0))
-    where = (
-        listing([f"'{leaf_name(table, int(leaf))}'" for leaf in open_leaves], 3) if len(open_leaves) else "the margins"
-    )
-    raise NotApplicable(
-        "exact variances would disclose contributions: they come from the contributors' own values, and whoever reads one works "
-        f"out the largest contribution, as in {where}. Give the table a public size measure (size=...), or publish "
-        "variances='bounds' or 'none'."
-    )
+    found = telling[bands.worked_out(table.cells)[telling]]
+    where = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in found], 3) if len(found) else "the margins"
+    if known.public:
+        why = (
+            "they show how contributors divide among cells, which comes from the contributions themselves, as in "
+            f"{where}. Publish"
+        )
+    else:
+        why = (
+            "they come from the contributors' own values, and whoever reads one works out the largest contribution, as in "
+            f"{where}. Give the table a public size measure (size=...), or publish"
+        )
+    raise NotApplicable(f"exact variances would disclose contributions: {why} variances='bounds' or 'none'.")
 
 
 def check_bands(
     rta: RTA, table: Table, known: Knowledge, values: Numbers, told: Numbers, leaf_variance: Numbers
 ) -> None:
     """Refuse quality bands that say too precisely how large the noise is, where that comes from the values themselves."""
-    if known.public:
-        return
     least, most = bands.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
     base_cv = rta.base_cv / math.sqrt(known.threshold) / bands.KEPT
     kept = bands.sd_kept(known.loading, known.variance, known.required, base_cv, leaf_variance, least, most)
@@ -163,7 +181,7 @@ def _guarantees(rta: RTA, table: Table, adjusted: Adjusted, how: str, step: floa
         ),
     ]  # fmt: skip
     ways = {
-        "exact": ("variances are published exactly, rounded up", "they come from public sizes, or no leaf has noise"),
+        "exact": ("variances are published exactly, rounded up", "none comes from confidential values"),
         "bands": ("variances are published as quality bands", "what a band says of any contribution was checked"),
         "bounds": (
             "quality bands come from bounds on the variances",

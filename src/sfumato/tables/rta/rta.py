@@ -131,7 +131,7 @@ class RTA(Protection):
         else:
             audit = audit_pairs(table, known, covariance)
         _check_held(audit, table, known)
-        noise = correlated(covariance, leaf_ids(table.cells), leaf_draws(draws, table.variable, self.period))
+        noise = correlated(covariance, leaf_ids(table), leaf_draws(draws, table.variable, self.period))
         values, decimals = table.totals + noise, published_decimals(table, self.decimals)
         if table.nonnegative:
             values = not_below_zero(values, covariance.diagonal())
@@ -171,7 +171,7 @@ class RTA(Protection):
         covariance = division.covariance()
         audit = audit_pairs(table, known, covariance)
         _check_held(audit, table, known)
-        return publish(self, table, known, Adjusted(units, decimals, covariance, audit, 1.0), self._how(known))
+        return publish(self, table, known, Adjusted(units, decimals, covariance, audit, 1.0))
 
     def prior(self, table: Table) -> Prior:
         """Return what attackers are taken to know."""
@@ -191,16 +191,13 @@ class RTA(Protection):
         known = prior.of(table)
         public = known.public and self.sizes != "values" and not _are_values(known, table)
         required = known.required
-        if self.variances == "bands" and not public:
+        if self.variances == "bands" and (not public or (known.leaves_of > 1).any()):
             required = required / bands.KEPT**2  # what reading a band may cost is given back beforehand
         if table.integer and prior.unknowns == "contributor":
             # where the prior leaves little doubt between neighbouring whole numbers, noise cannot make it more
             raised = for_whole_numbers(required, 1.0)
             required = np.where(2 * raised <= known.variance, raised, required)
         return replace(known, required=required, public=public)
-
-    def _how(self, known: Knowledge) -> str:
-        return self.variances or ("exact" if known.public else "bounds")
 
 
 def _are_values(known: Knowledge, table: Table) -> bool:

@@ -60,28 +60,41 @@ def first_pattern(problem: Problem) -> Flags:
     return problem.hidden | hide
 
 
+class Mending:
+    """Hides more where intervals are too short: the cheapest first, then everything near, further each time."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._repair = Repair(problem)
+        self._wide = 16
+
+    def mend(self, hidden: Flags, found: Check, clock: Clock) -> Flags:
+        """Return a pattern with more hidden; refused where there is nothing more to hide."""
+        problem, before = self.problem, int(hidden.sum())
+        hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
+        targets = problem.targets[found.failing]
+        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
+        for place in found.failing[np.argsort(-need, kind="stable")]:
+            clock.look()
+            _widen(problem, self._repair, int(place), up, down, hidden)
+        if int(hidden.sum()) == before:
+            near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
+            hidden[near[~problem.fixed[near]]] = True
+            if int(hidden.sum()) == before and self._wide >= len(problem):
+                raise Impossible(int(targets[0]))
+            self._wide *= 4
+        return hidden
+
+
 def mend(problem: Problem, hidden: Flags, clock: Clock) -> tuple[Flags, Check]:
     """Return a pattern with more hidden, in which every interval is as wide as it must be, and its audit."""
-    hidden = hidden.copy()
-    repair, wide = Repair(problem), 16
+    mending = Mending(problem)
     while True:
         clock.look()
         found = check(problem, hidden)
         if not len(found.failing):
             return hidden, found
-        before = int(hidden.sum())
-        up, down = found.up.copy(), found.down.copy()
-        targets = problem.targets
-        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets[found.failing]]
-        for place in found.failing[np.argsort(-need, kind="stable")]:
-            _widen(problem, repair, int(place), up, down, hidden)
-            clock.look()
-        if int(hidden.sum()) == before:  # nothing cheap helps: everything near the secrets goes, further each time
-            near = np.unique(np.concatenate([repair.around(int(t), wide) for t in targets[found.failing]]))
-            hidden[near[~problem.fixed[near]]] = True
-            if int(hidden.sum()) == before and wide >= len(problem):
-                raise Impossible(int(targets[found.failing[0]]))
-            wide *= 4
+        hidden = mending.mend(hidden, found, clock)
 
 
 def _widen(problem: Problem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:

@@ -65,12 +65,12 @@ class Breakdowns:
             return sparse.csr_array((0, self.cells.leaves))
         together = sparse.csr_array(sparse.vstack([rows, *found]))
         together.sort_indices()
-        codes = _codes(together)
-        _, first = np.unique(codes, axis=0, return_index=True)
+        found_codes = codes(together)
+        _, first = np.unique(found_codes, axis=0, return_index=True)
         return sparse.csr_array(together[np.sort(first[first >= len(self.cells)])])
 
 
-def _codes(rows: sparse.csr_array) -> Whole:
+def codes(rows: sparse.csr_array) -> Whole:
     """Return two numbers for each set of leaves that tell sets apart."""
     keys = np.random.default_rng(0).integers(1, 2**62, (rows.shape[1], 2))
     total = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(keys[rows.indices], axis=0, dtype=np.int64)])

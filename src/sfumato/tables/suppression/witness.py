@@ -67,24 +67,27 @@ class Freedom:
         `along`, shape (quantities, dimension).
         """
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
-        p = self.problem
-        above, below = p.leaf_high[self.free] - p.leaves[self.free], p.leaves[self.free] - p.leaf_low[self.free]
+        p, free = self.problem, self.free
+        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
         bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > _least(p))))
-        rows = sparse.csr_array(p.rows[bounded][:, self.free])
+        rows = sparse.csr_array(p.rows[bounded][:, free])
         for first in range(0, len(quantities), _CHUNK):
             part = slice(first, first + _CHUNK)
             moves = self.moves(quantities[part]) if along is None else along[part]
             gain = (moves**2).sum(axis=1)
-            way = (self.basis @ moves.T) * self.radius[:, None]
-            way[np.abs(way) < 1e-9 * self.radius[:, None] * np.sqrt(gain)] = 0.0
-            longest = np.maximum(_step(way, above, below), 0), np.maximum(_step(-way, above, below), 0)
+            way = self.basis @ moves.T
+            used = np.maximum(_most(way, above), _most(-way, below)), np.maximum(_most(-way, above), _most(way, below))
             if len(bounded):
-                sums = rows @ way
-                top, bottom = (p.high - p.value)[bounded], (p.value - p.low)[bounded]
-                longest = np.minimum(longest[0], _step(sums, top, bottom)), np.minimum(longest[1], _step(-sums, top, bottom))
-            with np.errstate(invalid="ignore"):
-                up[part] = np.where(gain > 1e-18 * (1 + p.value[quantities[part]] ** 2), gain * longest[0], 0.0)
-                down[part] = np.where(gain > 1e-18 * (1 + p.value[quantities[part]] ** 2), gain * longest[1], 0.0)
+                sums = rows @ (self.radius[:, None] * way)
+                with np.errstate(divide="ignore"):
+                    top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+                for side, sign in ((0, 1), (1, -1)):
+                    np.maximum(used[side], _most(sign * sums, top), out=used[side])
+                    np.maximum(used[side], _most(-sign * sums, bottom), out=used[side])
+            some = gain > 1e-18 * (1 + p.value[quantities[part]] ** 2)
+            for side, reach in ((0, up), (1, down)):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    reach[part] = np.where(some, gain / used[side], 0.0)
         return up, down
 
 
@@ -93,8 +96,11 @@ def _least(problem: Problem) -> Numbers:
     return np.asarray(problem.rows @ problem.leaf_low) + 1e-9 * np.abs(problem.value)
 
 
-def _step(way: Numbers, above: Numbers, below: Numbers) -> Numbers:
-    """Return how many times each column of `way` can be walked, shape (columns,)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(way > 0, above[:, None] / way, np.where(way < 0, below[:, None] / -way, np.inf))
-    return np.asarray(room.min(axis=0, initial=np.inf))
+def _most(way: Numbers, weight: Numbers) -> Numbers:
+    """Return the largest share of its room that something uses on each way, shape (ways,); at least 0."""
+    if not weight.any():
+        return np.zeros(way.shape[1])
+    if not (weight == 1).all():
+        with np.errstate(invalid="ignore"):
+            way = np.where(np.abs(way) > 1e-12, way * weight[:, None], 0.0)
+    return np.asarray(way.max(axis=0, initial=0.0))
