@@ -12,6 +12,7 @@ import pytest
 from sfumato import Attribute, Microdata, Schema
 from sfumato.datasets import business
 from sfumato.errors import DataError, ParameterError
+from sfumato.schema import Scale
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables import PublishedTable, Status, Table, audit
 
@@ -26,8 +27,8 @@ def table(formula: str, seed: int = 0) -> Table:
         "kind": g.choice(list("xy"), n), "v": g.integers(1, 99, n),
     })  # fmt: skip
     schema = Schema((
-        Attribute("town", scale="partially ordered", hierarchy=TREE), Attribute("sector", scale="unordered"),
-        Attribute("kind", scale="unordered"), Attribute("v"),
+        Attribute("town", scale=Scale.PARTIALLY_ORDERED, hierarchy=TREE), Attribute("sector", scale=Scale.UNORDERED),
+        Attribute("kind", scale=Scale.UNORDERED), Attribute("v"),
     ))  # fmt: skip
     return Table.of(Microdata(frame, schema), formula, "v")
 
@@ -129,9 +130,9 @@ def test_the_original_beside_it_lets_rules_and_contributors_be_looked_at() -> No
     short = PublishedTable.from_frame(frame.iloc[5:], ["sector", "region"], "value", original=made)
     assert short.suppressed.sum() >= published.suppressed.sum()  # a row that is not there is not published
     with pytest.raises(ParameterError, match="but the one that it was made from by"):
-        PublishedTable.from_frame(frame.assign(kind="x"), ["sector", "kind"], "value", original=made)
+        PublishedTable.from_frame(frame.rename(columns={"region": "kind"}), ["sector", "kind"], "value", original=made)
     with pytest.raises(DataError, match="not in the table that it was made from"):
-        PublishedTable.from_frame(frame.assign(region="Z"), ["sector", "region"], "value", original=made.with_())
+        PublishedTable.from_frame(frame.replace({"region": {"N1": "Z"}}), ["sector", "region"], "value", original=made)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +165,13 @@ def test_a_flag_says_that_a_figure_was_changed_and_a_variance_that_it_has_noise(
     noisy = PublishedTable.from_frame(frame, ["a"], "v", variance="noise")
     assert noisy.status.tolist() == [Status.SHOWN, Status.CHANGED, Status.CHANGED]
     assert np.isinf(noisy.high[1:]).all()
+
+
+def test_a_table_that_shows_a_figure_below_zero_lets_hidden_ones_be_below_zero_too() -> None:
+    frame = pd.DataFrame({"a": ["p", "q", "r", "Total"], "v": ["x", -2, "x", 3]})
+    found = audit(PublishedTable.from_frame(frame, ["a"], "v"))
+    assert np.isinf(found.low[0])
+    assert np.isinf(found.high[0])
+    assert found.safe
+    known = audit(PublishedTable.from_frame(frame.assign(v=["x", 2, "x", 3]), ["a"], "v"))
+    assert (known.low[0], known.high[0]) == (0, 1)

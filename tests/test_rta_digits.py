@@ -51,6 +51,14 @@ def test_rounded_leaves_have_exactly_the_sums_that_are_given(
     assert np.abs(made - rounded(y, decimals)).max() <= abs(off)  # nobody moves further than needed
 
 
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 40), min_size=1, max_size=8), st.integers(0, 60))
+def test_rounded_leaves_of_a_given_sum_do_not_fall_below_zero(leaves: list[float], total: int) -> None:
+    made = rounded_to(np.array(leaves), 0, np.zeros(len(leaves), np.int64), np.array([total]), nonnegative=True)
+    assert made.sum() == total
+    assert (made >= 0).all()
+
+
 def test_units_are_numbers_again() -> None:
     assert values_of(rounded(np.array([0.1, 0.2, 0.3]), 1), 1).tolist() == [0.1, 0.2, 0.3]
     assert values_of(rounded(np.array([1234.0]), -2), -2).tolist() == [1200]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -256,3 +257,40 @@ def test_a_record_with_a_wrong_number_of_leaves_is_refused(tmp_path: Path) -> No
     path.write_text(json.dumps(table), "utf-8")
     with pytest.raises(ParameterError, match="is not the record"):
         Record.read(path)
+
+
+def test_regression_on_both_tables_predicts_a_contribution_no_better_than_promised() -> None:
+    """The whole way, many times over: values drawn from the prior, two publications, and the best linear prediction from both."""
+    g = np.random.default_rng(5)
+    staff = np.array([90.0, 60.0, *np.full(12, 30.0), *np.full(14, 40.0)])
+    frame = pd.DataFrame({
+        "region": ["a"] * 14 + ["b"] * 14, "kind": ["k"] * 2 + ["l"] * 12 + ["k", "l"] * 7, "owner": range(28), "staff": staff,
+    })  # fmt: skip
+    prior_cv, base_cv, count = 0.3, 0.15, 250
+    rta = RTA(prior_cv=prior_cv, base_cv=base_cv)
+    frame["turnover"] = 1.0
+    coarse, fine = table_of(frame, "region"), table_of(frame, "region * kind")
+
+    def filled(table: Table, values: np.ndarray) -> Table:
+        given = table.contributions
+        assert given is not None
+        own = given.own.copy()
+        own.data = values[own.indices]
+        return table.with_(
+            totals=np.asarray(own.sum(axis=1)), contributions=replace(given, own=own, grossed=own), nonnegative=False
+        )
+
+    rows = []
+    for i in range(count):
+        values = np.round(staff * (1 + prior_cv * g.standard_normal(28)), 1)
+        one = rta.protect(filled(coarse, values), Draws(i))
+        assert one.record is not None
+        two = rta.protect_later(filled(fine, values), one.record, Draws(i))
+        rows.append([values[0], values[1], *one.values, *two.values])
+    data = np.array(rows) - np.mean(rows, axis=0)
+    predicted = data[:, 1:] @ np.linalg.lstsq(data[:, 1:], data[:, 0], rcond=1e-9)[0]  # the second firm knows its own
+    rank = np.linalg.matrix_rank(data[:, 1:])
+    left = ((data[:, 0] - predicted) ** 2).sum() / (count - 1 - rank)
+    required = (base_cv * 90) ** 2
+    assert left > required * (1 - 4 * np.sqrt(2 / count))
+    assert left < (prior_cv * 90) ** 2  # it does tell something

@@ -153,6 +153,19 @@ def test_an_outsider_alone_needs_less_noise() -> None:
     assert outside.leaf_variance.sum() < inside.leaf_variance.sum()
 
 
+def test_who_waived_protection_gets_no_noise_but_still_attacks() -> None:
+    frame = pd.DataFrame({
+        "region": list("abb"), "turnover": [50.0, 40, 30], "size": [45.0, 41, 33], "agreed": ["yes", "yes", "no"],
+    })  # fmt: skip
+    table = Table.of(Microdata(frame), "region", "turnover", size="size", waiver="agreed")
+    published = RTA(prior_cv=0.5, base_cv=0.2, decimals=3).protect(table, Draws(1))
+    a, b = table.cells.find(region="a"), table.cells.find(region="b")
+    assert published.values[a] == 50
+    assert published.variance is not None
+    # of the pair in b only the smaller is confidential, and the larger knows its own: ω = k s² (section 3.3)
+    assert published.variance[b] == pytest.approx(0.25 * 0.04 / 0.21 * 33**2, rel=1e-3)
+
+
 def test_priors_of_ones_own_are_the_paper_s_given_priors() -> None:
     frame = pd.DataFrame({"cell": ["c"] * 3, "value": [35.0, 50, -5]})
     table = Table.of(Microdata(frame), "cell", "value")
@@ -265,3 +278,20 @@ def test_the_leaves_that_need_noise_are_those_of_a_pq_rule_on_squares(seed: int,
     published = RTA(prior_cv=epsilon, base_cv=eta, variances="none").protect(table, Draws(1))
     assert published.leaf_variance is not None
     assert np.array_equal(published.leaf_variance > 0, unsafe[table.cells.of_leaf])
+
+
+def test_blocks_with_correlated_noise_are_published_and_cost_totals_less() -> None:
+    pytest.importorskip("clarabel")
+    from sfumato.tables.rta.blocks import block_noise
+
+    table = table_of(firms(40, 3), "sector * kind")
+    prior, rta = Prior.from_sizes(0.5, 0.3), RTA(prior_cv=0.5, base_cv=0.3)
+    covariance = block_noise(table, prior, [np.arange(table.cells.leaves)])
+    alone, together = rta.protect_with(table, prior, Draws(1)), rta.protect_with(table, prior, Draws(1), covariance)
+    assert alone.variance is not None
+    assert together.variance is not None
+    total = table.cells.find()
+    assert together.variance[total] <= alone.variance[total] * (1 + 1e-6)
+    record = together.record
+    assert record is not None
+    assert np.array_equal(whole_units(together), table.cells.incidence.astype(np.int64) @ record.units)

@@ -17,6 +17,9 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
 from sfumato.tables.rule import Sensitivity
 from sfumato.tables.suppression import Suppression
+from sfumato.tables.suppression.exact import Exact, demands_of
+from sfumato.tables.suppression.fast import Clock, first_pattern, mend
+from sfumato.tables.suppression.making import make_problem
 
 
 def microdata(frame: pd.DataFrame, contributor: str | None = None) -> Microdata:
@@ -100,3 +103,36 @@ def test_counts_are_hidden_as_well(seed: int, formula: str, zeros: bool) -> None
     table = Table.of(microdata(frame), formula, empty=True)
     rule = MinimumFrequency(3, zeros=zeros)
     assert_safe(table, Suppression(rules=rule).protect(table, Draws(1)), rule)
+
+
+def brute_force(problem: Any, table: Table, of_cell: np.ndarray, found: Sensitivity, fixed: np.ndarray) -> float:
+    """Return the least cost of all safe patterns, by trying every one."""
+    open_ = np.flatnonzero(~problem.hidden & ~problem.fixed)
+    best = np.inf
+    for choice in itertools.product((False, True), repeat=len(open_)):
+        hidden = problem.hidden.copy()
+        hidden[open_] = choice
+        cost = float(problem.cost[hidden].sum())
+        low, high = np.zeros(len(table)), np.full(len(table), np.inf)
+        if cost < best and not slow_audit(table, hidden[of_cell], found, low, high):
+            best = cost
+    return best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_exact_pattern_is_the_cheapest_of_all(seed: int) -> None:
+    table = Table.of(microdata(firms(seed, 14 + seed, 3, 3)), "region * sector", "turnover")
+    found = PPercent(15).assess(table)
+    nothing, endless = np.zeros(len(table)), np.full(len(table), np.inf)
+    leaves = np.zeros(table.cells.leaves), np.full(table.cells.leaves, np.inf)
+    problem, of_cell, _ = make_problem(table, found, table.value, nothing > 0, nothing, endless, *leaves)
+    hidden = Exact(problem, Clock()).solve(demands_of(problem))
+    assert hidden is not None
+    least = brute_force(problem, table, of_cell, found, nothing)
+    assert float(problem.cost[hidden].sum()) == pytest.approx(least)
+    rough, _ = mend(problem, first_pattern(problem), Clock())
+    assert float(problem.cost[rough].sum()) >= least * (1 - 1e-9)
+    exact = Suppression(rules=PPercent(15), method="exact").protect(table, Draws(1))
+    assert_safe(table, exact, PPercent(15))
+    fast = Suppression(rules=PPercent(15)).protect(table, Draws(1))
+    assert np.nansum(exact.values) >= np.nansum(fast.values) - 1e-6

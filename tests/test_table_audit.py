@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from scipy.optimize import linprog
 
 from sfumato import Microdata
+from sfumato.contract import Draws
 from sfumato.datasets import business
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.tables import PublishedTable, Status, Table
+from sfumato.tables import RTA, Cells, MinimumFrequency, PPercent, PublishedTable, Status, Suppression, Table
 from sfumato.tables.audit import Audit, audit
 from sfumato.tables.audit.knowledge import Knowledge
 from sfumato.tables.rta.leaf_noise import leaf_noise
@@ -447,3 +450,70 @@ def test_a_rounded_table_is_audited_under_a_prior_too() -> None:
     found = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals), insiders="none")
     assert found.pairs is not None
     assert (found.pairs.variance <= 0.25 * table.contributions.totals**2 + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whole_numbers_are_exact_for_any_cells_at_all(seed: int) -> None:
+    """Sums of leaves drawn at random, where fractions reach more than whole numbers do; against enumeration."""
+    g = np.random.default_rng(seed)
+    rows = np.unique((g.random((9, 6)) < 0.5).astype(float), axis=0)
+    rows = np.vstack([rows[rows.any(axis=1)], np.ones(6)])
+    cells = Cells(("cell",), np.array([[f"c{i}"] for i in range(len(rows))], object), sparse.csr_array(rows))
+    truth = g.integers(0, 3, 6)
+    value = rows @ truth
+    gone = g.random(len(rows)) < 0.5
+    gone[-1] = False
+    published = PublishedTable(
+        cells,
+        np.where(gone, np.nan, value),
+        gone.astype(np.int8),
+        np.where(gone, 0.0, value),
+        np.where(gone, np.inf, value),
+    )
+    found = audit(published, integer=True)
+    leaves = np.indices((int(value[-1]) + 1,) * 6).reshape(6, -1).T
+    possible = leaves @ rows.T
+    possible = possible[(possible[:, ~gone] == value[~gone]).all(axis=1)]
+    assert found.low == pytest.approx(possible.min(axis=0))
+    assert found.high == pytest.approx(possible.max(axis=0))
+    assert (found.exact[gone] == (np.ptp(possible, axis=0) == 0)[gone]).all()
+
+
+def test_an_adjusted_table_of_ours_passes_its_audit_and_its_cells_without_noise_count_as_shown() -> None:
+    table = Table.of(business(1_500), "region * sector", "turnover", size="employees")
+    published = RTA(prior_cv=0.5, base_cv=0.15).protect(table, Draws(1))
+    found = audit(published, Prior.from_sizes(0.5, 0.15))
+    assert found.safe, str(found)
+    assert found.pairs is not None
+    assert found.pairs.holds
+    assert (found.verdicts[published.status == Status.SHOWN] == "shown").all()
+    assert found.counts["not shown"] == int((published.status == Status.CHANGED).sum()) > 0
+
+
+FILES = Path(__file__).parents[2] / "shared" / "data" / "tables"
+
+
+@pytest.mark.parametrize(
+    ("name", "formula", "variable", "contributor", "rule"),
+    [
+        ("ssbtools_magnitude1", "sector4 * geo + sector2 * eu", "value", "company", PPercent(10)),
+        ("sdctable_microdata1", "region * gender", "val", None, PPercent(10)),
+        ("ssbtools_magnitude1", "sector4 * geo", None, "company", MinimumFrequency(4)),
+    ],
+)
+def test_suppressions_of_examples_from_other_packages_pass_as_a_reader_sees_them(
+    name: str, formula: str, variable: str | None, contributor: str | None, rule: SensitivityRule
+) -> None:
+    path = FILES / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"the shared reference file {path} is not here")
+    table = Table.of(Microdata(pd.read_csv(path)), formula, variable, contributor=contributor)
+    published = Suppression(rules=rule).protect(table, Draws(1))
+    found = audit(published, rules=rule)
+    assert found.safe, str(found)
+    as_read = PublishedTable.from_frame(published.frame(), table.cells.dimensions, "value", original=table)
+    assert audit(as_read, rules=rule).safe
+    unprotected = audit(PublishedTable.shown(table), rules=rule)
+    unsafe = rule.assess(table).unsafe
+    assert unsafe.any()
+    assert unprotected.counts["exactly disclosed"] == unsafe.sum()

@@ -16,6 +16,7 @@ import pytest
 
 from sfumato import Attribute, Microdata, Schema
 from sfumato.errors import DataError, ParameterError
+from sfumato.schema import Scale
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables import PublishedTable, Status, Table
 from sfumato.tables.exports import csv_text, json_stat, sdmx_csv, write_table
@@ -26,12 +27,12 @@ TREE = TreeHierarchy.from_levels({"Oslo": ["Norway"], "Rome": ["Italy"], "Pisa":
 
 def published(formula: str = "town * sector", decimals: int | None = None) -> PublishedTable:
     frame = pd.DataFrame({
-        "town": ["Oslo", "Rome", "Pisa", "Rome", "Oslo"], "sector": ["a", "a", "b", "b", "b & c"], "kind": ["x", "y", "x", "y", "y"],
-        "turnover": [10.25, 20.5, 30, 40, 0.125],
+        "town": ["Oslo", "Rome", "Pisa", "Rome", "Oslo"], "sector": ["a", "a", "b", "b", "b & c"],
+        "kind": ["x", "y", "x", "y", "y"], "turnover": [10.25, 20.5, 30, 40, 0.125],
     })  # fmt: skip
     schema = Schema((
-        Attribute("town", scale="partially ordered", hierarchy=TREE), Attribute("sector", scale="unordered"),
-        Attribute("kind", scale="unordered"), Attribute("turnover", unit="thousand euros"),
+        Attribute("town", scale=Scale.PARTIALLY_ORDERED, hierarchy=TREE), Attribute("sector", scale=Scale.UNORDERED),
+        Attribute("kind", scale=Scale.UNORDERED), Attribute("turnover", unit="thousand euros"),
     ))  # fmt: skip
     table = Table.of(Microdata(frame, schema), formula, "turnover", decimals=decimals)
     shown = PublishedTable.shown(table)

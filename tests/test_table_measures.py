@@ -24,6 +24,7 @@ from sfumato.tables.measures import (
     TableDistance,
 )
 from sfumato.tables.measures.contributor_posterior import contributor_posterior
+from sfumato.tables.measures.observed import error_variance
 from sfumato.tables.measures.reader import reader_estimate
 from sfumato.tables.measures.reader_variance import reader_variance
 
@@ -404,6 +405,15 @@ def test_the_order_of_records_does_not_matter() -> None:
     one, two = (table(f) for f in (frame, frame.sample(frac=1, random_state=1)))
     scores = [RelativeCertainty().score(LeafNoise(sd=2.0).protect(t, DRAWS)).value for t in (one, two)]
     assert scores[0] == pytest.approx(scores[1])
+
+
+def test_changes_without_bounds_count_with_what_they_turned_out_to_be() -> None:
+    t = table()
+    noisy = CellNoise(sd=6.0).protect(t, DRAWS)
+    untold = noisy.with_(variance=None)  # as a method that tells neither bounds nor variances
+    share = np.mean((noisy.values - t.value) ** 2 / noisy.values**2)
+    assert error_variance(untold) == pytest.approx(share * noisy.values**2)
+    assert np.isfinite(RelativeCertainty().score(untold).value)
 
 
 # -- against simulated attackers who know an interval

@@ -57,7 +57,7 @@ def _rows(frame: pd.DataFrame, risk: str, utility: str, limit: float | None) -> 
             continue
         upper = r["value"] if math.isnan(r["high"]) else r["high"]
         rows.append({
-            "point": number, "family": str(r["family"]), "at": str(r["at"]), "label": str(r["label"]),
+            "point": number, "family": str(r["family"]).replace("_", " "), "at": str(r["at"]), "label": str(r["label"]),
             "u": float(u["value"]), "u_low": float(u["low"]), "u_high": float(u["high"]), "r": float(r["value"]),
             "r_low": float(r["low"]), "r_high": float(r["high"]), "meets": limit is None or upper <= limit * (1 + 1e-9),
             "risk_words": _words(r), "use_words": _words(u),

@@ -12,8 +12,6 @@ from sfumato.cli.screen import Screen
 from sfumato.errors import DataError, SfumatoError, did_you_mean, listing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sfumato.contract import Release
     from sfumato.microdata import Microdata
     from sfumato.schema import Schema
@@ -143,9 +141,9 @@ def _reading(read: list[str] | None) -> dict[str, Any]:
     return options
 
 
-def load_table(path: Path, read: list[str] | None, value: str, dimensions: Sequence[str] | None) -> pa.Table:
+def load_table(path: Path, read: list[str] | None, value: str, dimensions: Sequence[str] | None) -> Any:
     """Read a published table; all as text, where the form allows it: labels may begin with 0, and marks stand among figures."""
-    import pyarrow.compute as pc
+    import narwhals as nw
 
     from sfumato.engines.formats import read_file
 
@@ -159,12 +157,16 @@ def load_table(path: Path, read: list[str] | None, value: str, dimensions: Seque
         if not dimensions:
             found = read_file(path, **{**options, "text": found.column_names}).table
     except SfumatoError as error:
-        how = " --value names the column of figures, --dimensions those of labels." if "asked for as text" in str(error) else ""
+        how = (
+            " --value names the column of figures, --dimensions those of labels."
+            if "asked for as text" in str(error)
+            else ""
+        )
         raise type(error)(str(error).replace(" (asked for as text)", "") + how) from None
     decimal = options.get("decimal")
     if decimal is not None and decimal != ".":
-        at = found.column_names.index(value)
-        found = found.set_column(at, value, pc.replace_substring(found[value], decimal, "."))
+        points = nw.col(value).str.replace_all(decimal, ".", literal=True)
+        found = nw.from_native(found, eager_only=True).with_columns(points).to_native()
     return found
 
 

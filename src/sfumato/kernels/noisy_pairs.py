@@ -30,7 +30,9 @@ def _add(sums, known, share, x, touched, count, total, listed, marked, listing):
 
 
 @numba.njit(cache=True, nogil=True)
-def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, out_row, out_value):  # type: ignore[no-untyped-def]
+def _gradients(
+    sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, out_row, out_value
+):  # type: ignore[no-untyped-def]
     rows = sums.diagonal.size
     x, r, total = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     touched, queue, listing = np.empty(rows, np.int64), np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
@@ -140,7 +142,14 @@ def _gradients(sums, block_of, target, helper, group_of, dense, tolerance, least
 
 
 def gradients(
-    sums: Sums, block_of: Whole, target: Whole, helper: Whole, group_of: Whole, dense: int, tolerance: float, least: float = 1e-7
+    sums: Sums,
+    block_of: Whole,
+    target: Whole,
+    helper: Whole,
+    group_of: Whole,
+    dense: int,
+    tolerance: float,
+    least: float = 1e-7,
 ) -> tuple[Numbers, Whole, Whole, Numbers]:
     """Return for pairs (target, helper) the posterior variance of the target for whoever knows the helper, and z by rows.
 

@@ -17,6 +17,8 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 FINE, ROUGH = 1e-3, 3e-3
 """To which relative precision large blocks are relaxed: where it matters, and at first."""
+_CLOSEST, _SURE = 1e-9, 20.0
+"""A column is relaxed more closely, up to the first, until what is left of an unknown is so many times the error."""
 _SINGULAR = 1e-8
 _KNOWN = 1e-12
 """An unknown of which less than this share of its variance is left counts as known."""
@@ -97,7 +99,7 @@ def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, k
         waits -= 1
         waiting[row] = False
         left = r[row]
-        if left * left <= limit * sums.diagonal[row]:
+        if left * left <= limit * sums.floor[row]:
             continue
         steps += 1
         change = left / sums.diagonal[row]
@@ -109,7 +111,7 @@ def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, k
                 touched[count] = other
                 count += 1
             r[other] -= sums.s_value[at] * change
-            if not waiting[other] and r[other] * r[other] > limit * sums.diagonal[other]:
+            if not waiting[other] and r[other] * r[other] > limit * sums.floor[other]:
                 queue[(head + waits) % capacity] = other
                 waiting[other] = True
                 waits += 1
@@ -174,23 +176,13 @@ def _unknown_column(u, sums, inverse, place, low, high, x, r, touched, seen, que
 def _symmetric_inverse(s):  # type: ignore[no-untyped-def]
     """Return the inverse of a matrix with unit diagonal and no negative eigenvalue; the generalised one where it is singular."""
     size = s.shape[0]
-    lower, smallest = np.zeros((size, size)), 1.0
-    for j in range(size):
-        pivot = s[j, j]
-        for k in range(j):
-            pivot -= lower[j, k] * lower[j, k]
-        smallest = min(smallest, pivot)
-        if smallest < _SINGULAR:
-            break
-        root = np.sqrt(pivot)
-        lower[j, j] = root
-        for i in range(j + 1, size):
-            total = s[i, j]
-            for k in range(j):
-                total -= lower[i, k] * lower[j, k]
-            lower[i, j] = total / root
-    if smallest >= _SINGULAR:
-        return np.linalg.inv(s)
+    made, most = np.linalg.inv(s + 1e-13 * np.eye(size)), 0.0
+    for i in range(size):
+        most = max(most, made[i, i])  # one over what is left of a row, given all others
+        if not made[i, i] > 0.0:
+            most = np.inf
+    if most < 1.0 / _SINGULAR:
+        return made
     values, vectors = np.linalg.eigh(s)
     for j in range(size):
         values[j] = 1.0 / np.sqrt(values[j]) if values[j] > 1e-3 * _SINGULAR else 0.0
@@ -239,6 +231,14 @@ def _spread(sums, x, touched, count, acc, met):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _left(share, error):  # type: ignore[no-untyped-def]
+    """Return which share of an unknown's variance is left, 0 if none is; a bound that comes to nothing counts as very little."""
+    if share > _KNOWN:
+        return share
+    return _KNOWN if error > 0.0 else 0.0
+
+
+@numba.njit(cache=True, nogil=True)
 def _dot(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(a.size):
@@ -269,17 +269,30 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
             if sums.diagonal[row] <= 0.0:
                 continue
             one_row[0] = row
-            count, top, error = _column(
-                one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, coarse
-            )
-            top -= _dot(sums.row_apart[row], sums.row_apart[row])
+            most = 0.0
+            for e in range(sums.row_start[row], sums.row_start[row + 1]):
+                u = sums.row_unknown[e]
+                if sums.unknown_start[u + 1] - sums.unknown_start[u] == 1:
+                    most = max(most, v[u] * sums.row_value[e] ** 2)
+            close = coarse
+            while True:
+                count, top, error = _column(
+                    one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, close
+                )
+                top -= _dot(sums.row_apart[row], sums.row_apart[row])
+                if error == 0.0 or close < _CLOSEST or 1.0 - most * top > _SURE * most * error:
+                    break
+                for i in range(count):  # too rough to tell what is left of the largest
+                    x[touched[i]] = 0.0
+                    seen[touched[i]] = False
+                close *= 0.03
             first, second, who = 0.0, 0.0, -1
             for e in range(sums.row_start[row], sums.row_start[row + 1]):
                 u, m = sums.row_unknown[e], sums.row_value[e]
                 if sums.unknown_start[u + 1] - sums.unknown_start[u] == 1:
                     q[u] = m * m * top
-                    left = 1.0 - v[u] * q[u]
-                    if sums.simple[u] and left > _KNOWN:
+                    left = _left(1.0 - v[u] * q[u], error)
+                    if sums.simple[u] and left > 0.0:
                         worth = m * m * v[u] / left
                         gauge[u] = worth / (m * m) if m != 0 else 0.0
                         if worth > first:
@@ -292,7 +305,9 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                 for i in range(found):
                     u = met[i]
                     if wanted[u] and v[u] > 0:
-                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(error * sums.reach[u])
+                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(
+                            error * sums.reach[u]
+                        )
                         worth, by = first, who
                         if u == who or sums.side[u] == sums.side[who]:
                             worth, by = second, -2
@@ -315,28 +330,38 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
             errors, scale = np.zeros(k), np.zeros(k)
             for i in range(k):
                 u = sums.group_unknown[start + i]
-                count, top, error = _unknown_column(
-                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, coarse if k == 1 else fine
-                )
-                q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
+                close = coarse if k == 1 else fine
+                while True:
+                    count, top, error = _unknown_column(
+                        u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, close
+                    )
+                    q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
+                    if error == 0.0 or close < _CLOSEST or 1.0 - v[u] * q[u] > _SURE * v[u] * error:
+                        break
+                    for j in range(count):
+                        x[touched[j]] = 0.0
+                        seen[touched[j]] = False
+                    close *= 0.03
                 errors[i] = error
                 found = _spread(sums, x, touched, count, acc, met)
-                left = 1.0 - v[u] * q[u]
-                if k == 1 and attack and left > _KNOWN and sums.apart_place[u] >= 0:  # exact, and everywhere
+                left = _left(1.0 - v[u] * q[u], error)
+                if k == 1 and attack and left > 0.0 and sums.apart_place[u] >= 0:  # exact, and everywhere
                     for h in range(unknowns):
                         if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
                             seen_of = acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])
                             here = v[h] * v[h] * seen_of * seen_of * v[u] / left
                             if here > together[h]:
                                 together[h], by_group[h] = here, u
-                elif k == 1 and attack and left > _KNOWN:
+                elif k == 1 and attack and left > 0.0:
                     worth = v[u] / left
                     gauge[u] = worth
                     spill = max(spill, worth * error)
                     for j in range(found):
                         h = met[j]
                         if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
-                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(error * sums.reach[h])
+                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(
+                                error * sums.reach[h]
+                            )
                             here = v[h] * v[h] * seen_of * seen_of * worth
                             if here > gain[h]:
                                 gain[h], best[h] = here, u
@@ -378,7 +403,12 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                         a = v[ui] * (columns[i, h] - _dot(sums.unknown_apart[ui], sums.unknown_apart[h]))
                         for j in range(k):
                             uj = sums.group_unknown[start + j]
-                            here += a * c[i, j] * v[uj] * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
+                            here += (
+                                a
+                                * c[i, j]
+                                * v[uj]
+                                * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
+                            )
                     here = v[h] * v[h] * (np.sqrt(max(here, 0.0)) + open_end * np.sqrt(sums.reach[h])) ** 2
                     if here > together[h]:
                         together[h], by_group[h] = here, sums.group_unknown[start]
@@ -391,8 +421,8 @@ def _second(sums, row, who, worth, q):  # type: ignore[no-untyped-def]
     for e in range(sums.row_start[row], sums.row_start[row + 1]):
         u, m = sums.row_unknown[e], sums.row_value[e]
         if u != who and sums.simple[u]:
-            left = 1.0 - sums.variance[u] * q[u]
-            if left > _KNOWN and m * m * sums.variance[u] / left == worth:
+            left = max(1.0 - sums.variance[u] * q[u], _KNOWN)
+            if m * m * sums.variance[u] / left == worth:
                 return u
     return -1
 
@@ -405,19 +435,14 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
     x, r = np.zeros(rows), np.zeros(rows)
     touched, queue = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
     seen, waiting = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    acc, met = np.zeros(unknowns), np.empty(unknowns, np.int64)
+    acc, met, nothing = np.zeros(unknowns), np.empty(unknowns, np.int64), np.zeros((0, 0))
     for h in range(unknowns):
         if not wanted[h] or v[h] == 0.0 or order.size == 0:
             continue
         own = v[h] * v[h] * _dot(apart[h], apart[h])
         if own * strength[order[0]] <= gain[h]:
             continue
-        start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
-        if sums.apart_place[h] >= 0:  # in reach of everybody: looked at when it was refined
-            continue
-        count, _, _ = _relax(
-            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting, tolerance, False
-        )
+        count, _, _ = _unknown_column(h, sums, nothing, touched, 0, 0, x, r, touched, seen, queue, waiting, tolerance)
         found = _spread(sums, x, touched, count, acc, met)
         for i in range(order.size):
             g = order[i]
@@ -491,8 +516,8 @@ def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-
                 y[reached[i]] = 0.0
                 met_row[reached[i]] = False
             left = 1.0 - v[g] * (top - _dot(sums.unknown_apart[g], sums.unknown_apart[g]))
-            worth = v[g] / left if left > _KNOWN else 0.0
-            here[at] = min(here[at], (v[h] * (abs(seen_of[at]) + np.sqrt(error * other))) ** 2 * worth)
+            if left > _KNOWN:
+                here[at] = min(here[at], (v[h] * (abs(seen_of[at]) + np.sqrt(error * other))) ** 2 * v[g] / left)
             close[at] = True
         for i in range(count):
             x[touched[i]] = 0.0

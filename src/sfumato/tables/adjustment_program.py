@@ -108,7 +108,8 @@ class _Model:
 
     def __init__(self, wanted: Wanted, up: Flags | None, whole: bool) -> None:
         w = wanted
-        self._up, self._count, self._entries, self._height = up, 0, [], 0  # type: ignore[var-annotated]
+        self._up, self._count, self._height = up, 0, 0
+        self._entries: list[tuple[NDArray[Any], NDArray[Any], Numbers]] = []
         self.costs: list[Numbers] = []
         self._bounds: list[tuple[Numbers, Numbers]] = []
         self._row_bounds: list[tuple[Numbers, Numbers]] = []

@@ -80,7 +80,7 @@ class ControlledAdjustment(Protection):
     def protect(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table."""
         sensitivity = self.rules.assess(table)
-        unit = 1.0 if table.integer else None if table.decimals is None else 10.0**-table.decimals
+        unit = _unit(table)
         wanted = self._wanted(table, sensitivity, unit)
         if not len(wanted.unsafe):
             return self._published(table, table.value, sensitivity, "no cell is unsafe, and none was changed")
@@ -243,6 +243,7 @@ class ControlledAdjustment(Protection):
 
 
 def _unit(table: Table) -> float | None:
+    """Return the last digit that is published; None where values are published as they are."""
     return 1.0 if table.integer else None if table.decimals is None else 10.0**-table.decimals
 
 

@@ -150,7 +150,8 @@ def _labels(
     for row, key in enumerate(map(tuple, labels.tolist())):
         if seen.setdefault(key, row) != row:
             raise DataError(
-                f"the published table has two rows for the same cell: {name_of(key, [*nested])}. Leave one of them out."
+                f"the published table has two rows for the same cell: {name_of(key, [*nested])}. Are there columns of "
+                "labels that were not named as dimensions? If not, leave one of the rows out."
             )
     return labels
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.charts.words import short
 from sfumato.contract import Draws, Score, Section, Side
 from sfumato.contract.score import number
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError, listing, unknown_name
@@ -42,7 +43,11 @@ class TablePoint:
     @property
     def at(self) -> str:
         """The parameters in words."""
-        return named({k.rpartition(".")[2]: v for k, v in self.settings.items()}) or "as it is"
+        words = (
+            f"{k.rpartition('.')[2]} = {short(float(v)) if isinstance(v, int | float) else v}"
+            for k, v in self.settings.items()
+        )
+        return ", ".join(words) or "as it is"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables.attacker import Attacker
-from sfumato.tables.audit import consistency, insiders
+from sfumato.tables.audit import consistency, insiders, whole
 from sfumato.tables.audit.knowledge import Knowledge
 from sfumato.tables.audit.result import Audit
 from sfumato.tables.published import PublishedTable, Status
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+_LEAVES = 300
+"""Unknown leaves, and short intervals, up to which programs in whole numbers are solved."""
+_SHORT = 100
+"""Intervals up to which whole numbers can matter."""
 Known = Mapping[int, "float | tuple[float, float]"]
 
 
@@ -86,19 +90,20 @@ def audit(
         raise ParameterError(f"insiders must be 'none', 'equations' or 'bounds'; got '{insiders}'.")
     original = published.original
     knows = Knowledge.of(published, nonnegative).with_cells(known or {})
-    whole = bool(integer if integer is not None else original is not None and original.integer)
+    counted = bool(integer if integer is not None else original is not None and original.integer)
     sensitivity, names = _assessed(published, rules)
-    asked = _asked(published, cells) & ~knows.shown
+    shown = knows.shown | (published.status == Status.SHOWN)  # the latter may be rounded to the last digit published
+    asked = _asked(published, shown, cells)
     bounds = _intervals(knows, published, asked)
-    low, high = _whole(*bounds, asked, knows) if whole else bounds
-    exact = asked & _same(low, high, whole, _scale(knows))
+    notes: list[str] = []
+    low, high = _whole(*bounds, asked, knows, notes) if counted else bounds
+    exact = asked & _same(low, high, counted, _scale(knows))
     value = original.value if original is not None else None
     near = _near(published, low, high, value, sensitivity, tolerance) & asked & ~exact
     if sensitivity is not None:  # unsafe, and there for everybody to read
-        exact |= sensitivity.unsafe & knows.shown
+        exact |= sensitivity.unsafe & shown
     sensitive = _sensitive(published, sensitivity)
-    notes: list[str] = []
-    found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, whole, notes)
+    found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, counted, notes)
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
         _pairs(published, prior, knows, notes), tuple(notes), bounds,
@@ -120,17 +125,16 @@ def _assessed(
     return found, tuple(rule.label() for rule in several)
 
 
-def _asked(published: PublishedTable, cells: Whole | Sequence[int] | None) -> Flags:
+def _asked(published: PublishedTable, shown: Flags, cells: Whole | Sequence[int] | None) -> Flags:
     """Return which cells to look at: of those that are not shown as they are."""
-    hidden = ~((published.low == published.high) & np.isfinite(published.low))
     if cells is None:
-        return np.asarray(hidden)
+        return ~shown
     wanted = np.asarray(cells, np.int64)
     if wanted.size and (wanted.min() < 0 or wanted.max() >= len(published)):
         raise ParameterError(f"cells must be positions from 0 to {len(published) - 1:,}.")
     asked = np.zeros(len(published), bool)
     asked[wanted] = True
-    return np.asarray(asked & hidden)
+    return np.asarray(asked & ~shown)
 
 
 def _intervals(knows: Knowledge, published: PublishedTable, asked: Flags) -> tuple[Numbers, Numbers]:
@@ -146,10 +150,19 @@ def _intervals(knows: Knowledge, published: PublishedTable, asked: Flags) -> tup
     return low, high
 
 
-def _whole(low: Numbers, high: Numbers, asked: Flags, knows: Knowledge) -> tuple[Numbers, Numbers]:
-    """Return the smallest and the largest whole number between bounds, for the cells that were looked at."""
+def _whole(low: Numbers, high: Numbers, asked: Flags, knows: Knowledge, notes: list[str]) -> tuple[Numbers, Numbers]:
+    """Return the smallest and the largest value in whole numbers, of the cells that were looked at."""
     slack = 1e-6 + 1e-9 * _scale(knows)
-    return np.where(asked, np.ceil(low - slack), low), np.where(asked, np.floor(high + slack), high)
+    low, high = np.where(asked, np.ceil(low - slack), low), np.where(asked, np.floor(high + slack), high)
+    short = np.flatnonzero(asked & (low < high) & (high - low <= _SHORT))
+    unknown = int((~knows.known_leaves).sum())
+    if max(unknown, len(short)) <= _LEAVES:
+        return whole.intervals(knows, low, high, short)
+    notes.append(
+        f"Whole numbers were used by rounding the ends of intervals: with {unknown:,} unknown leaves and {len(short):,} short "
+        "intervals, programs in whole numbers would take too long."
+    )
+    return low, high
 
 
 def _truth(knows: Knowledge, published: PublishedTable) -> Numbers | None:
@@ -166,9 +179,9 @@ def _scale(knows: Knowledge) -> float:
     return float(max((np.abs(b[np.isfinite(b)]).max(initial=0.0) for b in (knows.low, knows.high)), default=0.0))
 
 
-def _same(low: Numbers, high: Numbers, whole: bool, scale: float) -> Flags:
+def _same(low: Numbers, high: Numbers, counted: bool, scale: float) -> Flags:
     """Return which intervals are one value: linear programs are exact to about 1e-7 of the values involved."""
-    if whole:
+    if counted:
         return np.asarray(high <= low)
     finite = np.isfinite(low) & np.isfinite(high)
     size = np.maximum(np.abs(np.where(finite, low, 0.0)), np.abs(np.where(finite, high, 0.0)))
@@ -216,12 +229,13 @@ def _insiders(
     targets: Whole,
     tolerance: float,
     how: str,
-    whole: bool,
+    counted: bool,
     notes: list[str],
 ) -> list[insiders.Insider]:
     table = published.original
     if table is None or table.contributions is None:
-        notes.append("Contributors who know their own figures were not looked at: only the published table is known.")
+        why = "only the published table is known" if table is None else "the table does not say who they are"
+        notes.append(f"Contributors who know their own figures were not looked at: {why}.")
         return []
     if how == "none" or not len(targets):
         if how == "none":
@@ -232,7 +246,7 @@ def _insiders(
         return []
     if how == "bounds":
         return insiders.by_bounds(
-            knows, table, targets, tolerance, lambda low, high: _same(low, high, whole, _scale(knows))
+            knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows))
         )
     return insiders.by_equations(knows, table, targets)
 

@@ -35,7 +35,8 @@ class Knowledge:
     def of(cls, published: PublishedTable, nonnegative: bool | None = None) -> Knowledge:
         """Return what everybody knows who reads a table."""
         if nonnegative is None:
-            nonnegative = published.original is None or published.original.nonnegative
+            original = published.original
+            nonnegative = bool((published.low >= 0).all()) if original is None else original.nonnegative
         leaves = published.cells.leaves
         bottom = np.full(leaves, 0.0 if nonnegative else -np.inf)
         return cls(published.cells, published.low, published.high, bottom, np.full(leaves, np.inf))

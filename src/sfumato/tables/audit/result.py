@@ -14,7 +14,7 @@ from sfumato.errors import ParameterError
 from sfumato.tables.audit.certificate import Certificate, bound, equation
 from sfumato.tables.audit.insiders import Insider
 from sfumato.tables.audit.knowledge import Knowledge
-from sfumato.tables.published import PublishedTable
+from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rule import Sensitivity
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class Audit:
         return page(self)
 
     @property
+    def shown(self) -> Flags:
+        """Cells that are published as they are, or that the reader was said to know; shape (cells,)."""
+        return np.asarray(self.known.shown | (self.published.status == Status.SHOWN))
+
+    @property
     def disclosed(self) -> Flags:
         """Sensitive cells that are disclosed to everybody, exactly or nearly; shape (cells,)."""
         return (self.exact | self.near) & self.sensitive
@@ -127,7 +132,7 @@ class Audit:
         """
         if not 0 <= cell < len(self.published):
             raise ParameterError(f"there is no cell {cell}: the table has {len(self.published):,}, counted from 0.")
-        if self.known.shown[cell]:
+        if self.shown[cell]:
             return ()
         if self.exact[cell] and (found := equation(self.known, cell)) is not None:
             return (found,)
@@ -148,7 +153,7 @@ class Audit:
     @property
     def verdicts(self) -> NDArray[np.object_]:
         """For every cell: "shown", "exactly disclosed", "approximately disclosed", "known to a contributor" or "protected"."""
-        said = np.where(self.examined, "protected", np.where(self.known.shown, "shown", "not examined")).astype(object)
+        said = np.where(self.examined, "protected", np.where(self.shown, "shown", "not examined")).astype(object)
         said[list({i.cell for i in self.insiders})] = "known to a contributor"
         said[self.near] = "approximately disclosed"
         said[self.exact] = "exactly disclosed"

@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.contract import Section
 from sfumato.contract import Table as Grid
-from sfumato.errors import some
+from sfumato.errors import out_of, some
 
 if TYPE_CHECKING:
     from sfumato.tables.audit.result import Audit
@@ -43,7 +43,7 @@ def _and(parts: list[str]) -> str:
 def sentences(audit: Audit) -> list[str]:
     """Return what was looked at, by which yardstick, and what was not."""
     counts = audit.counts
-    said = [f"Of {some(counts['cells'], 'cell')}, {counts['not shown']:,} are not shown as they are."]
+    said = [f"{out_of(counts['not shown'], counts['cells'], ('is', 'are'), 'cell')} hidden or changed."]
     if audit.rules:
         said.append(
             f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must "
@@ -78,9 +78,14 @@ def reasons(audit: Audit) -> list[tuple[str, str, str]]:
     """Return the first disclosed cells: name, verdict, and the equations."""
     cells, verdicts = audit.published.cells, audit.verdicts
     rows = []
+    why: dict[int, list[str]] = {}
+    for proof in audit.certificates:  # of the same cells, and more
+        why.setdefault(proof.cell, []).append(proof.words)
     for cell in _first(audit):
-        because = [c.words for c in audit.explain(cell)]
-        if audit.known.shown[cell]:
+        because = why.get(cell, [])
+        if audit.exact[cell] and audit.bounds is not None and audit.bounds[1][cell] - audit.bounds[0][cell] > 1e-3:
+            because.append("only one whole number fits")
+        if audit.shown[cell]:
             because = ["it is shown, although a rule calls it unsafe"]
         rows.append((cells.name(cell), str(verdicts[cell]), "; ".join(because)))
     seen: set[int] = set(_first(audit))

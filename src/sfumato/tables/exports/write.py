@@ -61,24 +61,20 @@ def write_table(published: PublishedTable, path: str | Path, form: str | None = 
 
 
 def _write_excel(published: PublishedTable, target: Path) -> None:
+    import narwhals as nw
     import numpy as np
-    import pyarrow as pa
 
-    from sfumato.engines.formats.contents import FileContents
+    from sfumato.engines.formats import FileContents
     from sfumato.engines.formats.excel_files import excel_writer
     from sfumato.tables.exports.figures import qualities, variances
 
-    frame = published.frame()
-    columns: dict[str, Any] = {d: pa.array([str(v) for v in frame[d]]) for d in published.cells.dimensions}
-    values = np.asarray(published.values)
+    frame = published.frame().astype(dict.fromkeys(published.cells.dimensions, "str"))
     if published.decimals is not None:
-        values = np.round(values, published.decimals)
-    columns["value"] = pa.array(values, from_pandas=True)
-    columns["status"] = pa.array(frame["status"].tolist())
+        frame["value"] = np.round(published.values, published.decimals)
     if (noise := variances(published)) is not None:
-        columns["variance"] = pa.array(noise, from_pandas=True)
+        frame["variance"] = noise
     if (codes := qualities(published)) is not None:
-        columns["quality"] = pa.array(codes)
-    write = excel_writer(FileContents(pa.table(columns)))
+        frame["quality"] = codes
+    write = excel_writer(FileContents(nw.from_native(frame, eager_only=True).to_arrow()))
     with whole_file(target) as temporary:
         write(temporary)

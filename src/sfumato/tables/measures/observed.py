@@ -45,14 +45,17 @@ def error_variance(published: PublishedTable) -> Numbers:
 
     It is 0 where the value is shown, and that of the adjustment where there is a random one. Where a value was changed within
     bounds (rounding, cell keys), most changes may be much smaller than the bounds, and attackers know the method: the variance
-    is that of the interval times the mean, over all such cells, of the squared change as a share of it, at most 1.
+    is that of the interval times the mean, over all such cells, of the squared change as a share of it, at most 1; without
+    bounds, the squared value times the mean of the squared change as a share of it.
     """
-    found = interval_variance(published)
-    changed = (published.status == Status.CHANGED) & (found > 0)
-    if published.original is not None and changed.any():
-        off = (published.values - published.original.value)[changed]
-        found = np.where(changed, found * min(1.0, float(np.mean(off**2 / found[changed]))), found)
-    noise = noise_variance(published)
+    found, noise = interval_variance(published), noise_variance(published)
+    changed = published.status == Status.CHANGED
+    if published.original is not None:
+        off2 = (published.values - published.original.value) ** 2
+        for here, scale in ((changed & (found > 0), found), (changed & np.isnan(found), published.values**2)):
+            here = here & (scale > 0) & (noise is None)
+            if here.any():
+                found = np.where(here, scale * min(1.0, float(np.mean(off2[here] / scale[here]))), found)
     return found if noise is None else np.fmin(found, np.where(published.suppressed, np.nan, noise))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 MISSING, FAILED = 3, 4
 """Exit codes: ortools is not installed; the solver failed."""
-_EXACT = 5.0  # of the solver's own seconds, in which the optimum is looked for before a gap is good enough
+_EXACT = 2000  # up to so many quantities the optimum is looked for before a gap is good enough
 
 
 def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -69,15 +69,16 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     settings.random_seed = 0
     settings.log_search_progress = False
     settings.max_time_in_seconds = limit
-    first = min(_EXACT, limit / 2)
+    first = 0.35 * limit
     settings.max_deterministic_time = first  # a limit that does not depend on what else the machine does
+    settings.relative_gap_limit = 0.0 if count <= _EXACT else gap
     status = solver.solve(model)
-    if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and limit / 2 > first:
+    if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
         # the start helps where the solver finds nothing by itself, and hinders where it does
         for made, hint in hints:
             model.add_hint(made, solver.value(made) if status == cp_model.FEASIBLE else hint)
         settings.max_time_in_seconds = max(limit - solver.wall_time, 0.1)
-        settings.max_deterministic_time = limit / 2 - first
+        settings.max_deterministic_time = 0.15 * limit
         settings.relative_gap_limit = gap
         status = solver.solve(model)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)

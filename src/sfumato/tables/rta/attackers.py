@@ -13,7 +13,7 @@ from sfumato.tables.rta.knowledge import Knowledge, blocks_of
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-DENSE = 200
+DENSE = 600
 """Blocks of at most so many leaves are inverted."""
 _SPREAD, _MOST = 40, 150
 """Of the contributors to a large block, those in more leaves than the first are set apart, at most the second number."""

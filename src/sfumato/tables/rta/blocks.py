@@ -92,7 +92,9 @@ def _lifted(
         omega[np.ix_(part, part)] = raised
         omega = sparse.csr_array(omega)
     if not audit_pairs(table, known, omega).holds:
-        raise DataError("no correlated noise was found that protects every contributor. Use independent noise (leaf_noise).")
+        raise DataError(
+            "no correlated noise was found that protects every contributor. Use independent noise (leaf_noise)."
+        )
     return omega
 
 
@@ -125,7 +127,9 @@ def _solve(known: Knowledge, alone: Numbers, wanted: Numbers) -> Numbers:
     return np.diag(alone)
 
 
-def smallest_covariance(known: Knowledge, pairs: Sequence[tuple[int, int]], objective: Numbers, diagonal: bool = False) -> Numbers:
+def smallest_covariance(
+    known: Knowledge, pairs: Sequence[tuple[int, int]], objective: Numbers, diagonal: bool = False
+) -> Numbers:
     """Return Ω ⪰ 0 with the smallest tr(objective Ω) under which these pairs (unknown, helper's unknown or -1) are protected.
 
     The posterior variance v - a'(K + Ω)⁻¹a is at least w² if and only if K + Ω - aa'/(v - w²) ⪰ 0 (a Schur complement), which is

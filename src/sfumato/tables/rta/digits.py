@@ -75,10 +75,11 @@ def rounded(leaves: Numbers, decimals: int) -> Whole:
     return np.rint(scaled).astype(np.int64)
 
 
-def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole) -> Whole:
+def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole, nonnegative: bool = False) -> Whole:
     """Return leaves in whole units such that each group has the given sum, by largest remainders.
 
-    `group` says which group each leaf belongs to, shape (leaves,); `sums` is in units, shape (groups,).
+    `group` says which group each leaf belongs to, shape (leaves,); `sums` is in units, shape (groups,). With `nonnegative`
+    leaves of at least 0 stay so; sums must be at least 0 then.
 
     >>> rounded_to(np.array([1.4, 1.3, 1.3, 5.0]), 0, np.array([0, 0, 0, 1]), np.array([4, 5])).tolist()
     [2, 1, 1, 5]
@@ -87,11 +88,16 @@ def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole) -> Who
     short = sums - np.bincount(group, whole, len(sums)).astype(np.int64)
     left = leaves / unit(decimals) - whole  # in (-1/2, 1/2): who is rounded down furthest comes first
     for g in np.flatnonzero(short):
-        members = np.flatnonzero(group == g)
-        order = members[np.argsort(-left[members] * np.sign(short[g]), kind="stable")]
-        turns, rest = divmod(abs(int(short[g])), len(order))
-        whole[members] += np.sign(short[g]) * turns
-        whole[order[:rest]] += np.sign(short[g])
+        members, way, todo = np.flatnonzero(group == g), int(np.sign(short[g])), abs(int(short[g]))
+        members = members[np.argsort(-way * left[members], kind="stable")]
+        while todo:
+            movable = members[whole[members] > 0] if nonnegative and way < 0 else members
+            turns = todo // len(movable)
+            if nonnegative and way < 0:
+                turns = min(turns, int(whole[movable].min()))
+            moved = movable if turns else movable[:todo]
+            whole[moved] += way * max(turns, 1)
+            todo -= len(moved) * max(turns, 1)
     return whole
 
 

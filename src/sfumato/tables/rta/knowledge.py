@@ -143,7 +143,11 @@ def checked_noise(noise: Numbers | sparse.csr_array, leaves: int) -> Numbers | s
             raise DataError(f"the noise must have one finite variance of at least 0 for each of the {leaves:,} leaves.")
         return noise
     matrix = sparse.csr_array(noise)
-    if matrix.shape != (leaves, leaves) or not np.isfinite(matrix.data).all() or abs(matrix - matrix.T).max() > 1e-9 * abs(matrix).max():
+    if (
+        matrix.shape != (leaves, leaves)
+        or not np.isfinite(matrix.data).all()
+        or abs(matrix - matrix.T).max() > 1e-9 * abs(matrix).max()
+    ):
         raise DataError(f"the covariance of the noise must be symmetric, with a row for each of the {leaves:,} leaves.")
     if (matrix.diagonal() < 0).any():
         raise DataError("the covariance of the noise has negative variances.")

@@ -58,7 +58,7 @@ def leaf_noise(table: Table, prior: Prior | Knowledge, *, cost: Numbers | None =
     if price.shape != (table.cells.leaves,) or not (price > 0).all() or not np.isfinite(price).all():
         raise DataError("`cost` must have one finite number above 0 for each leaf.")
     need, target, attacker = one_leaf(known)
-    variance = np.where(need > 0, need + _ULPS * (known.spread + np.maximum(need, 0.0)), 0.0)
+    variance = np.where(need > 0, need + _ULPS * np.minimum(known.spread + need, 1e4 * need), 0.0)
     target, attacker = np.where(need > 0, target, -1), np.where(need > 0, attacker, -1)
     linked = np.bincount(known.block)[known.block] > 1
     lower, how = float(price @ np.maximum(need, 0.0)), "a closed form"
@@ -80,7 +80,9 @@ def check_possible(table: Table, known: Knowledge) -> None:
     if not len(bad):
         return
     by_unknown = known.by_unknown
-    leaves = np.unique(np.concatenate([by_unknown.indices[by_unknown.indptr[u] : by_unknown.indptr[u + 1]] for u in bad[:200]]))
+    leaves = np.unique(
+        np.concatenate([by_unknown.indices[by_unknown.indptr[u] : by_unknown.indptr[u + 1]] for u in bad[:200]])
+    )
     names = [leaf_name(table, int(leaf)) for leaf in leaves]
     limit = relaxation(known)
     ways = (

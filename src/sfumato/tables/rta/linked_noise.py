@@ -16,13 +16,13 @@ from sfumato.tables.rta.one_leaf import one_leaf
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS, _IDLE, _REACH = 40, 6, 4.0
+_ROUNDS, _FEWER, _IDLE, _REACH = 40, 14, 6, 4.0
 _ROUGHLY, _GAP = 0.05, 5e-3
 """With blocks too large to invert it is enough to come this close to protection and to the optimum, before the last repair."""
 _NEAR = 1.2
 """Unknowns with less than this times the required variance are watched."""
 _MARGIN = 1e-9
-"""By which share more variance is left than required, so that rounding does not undo it."""
+"""By which share more variance is left than required, so that rounding does not undo it; more where variances are bounds."""
 
 
 class Linked(NamedTuple):
@@ -80,7 +80,8 @@ class _Solver:
     def __init__(self, known: Knowledge, least: Numbers, price: Numbers) -> None:
         self.known, self.least, self.price = known, least, price
         self.large = int(np.bincount(known.block).max(initial=0)) > DENSE
-        self.required = known.required * (1.0 + (1e-3 if self.large else _MARGIN))
+        self.margin = 2e-3 if self.large else _MARGIN
+        self.required = known.required * (1.0 + self.margin)
         self.wanted = known.required > 0
         self.spread = np.maximum(known.spread, 1e-300)
         _, target, attacker = one_leaf(known)
@@ -95,7 +96,7 @@ class _Solver:
         omega, best, lower, step, worst = self._start(), np.inf, 0.0, 1.0, 1.0
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         answer, last, idle, looked, rounds = omega, np.inf, 0, 0, 0
-        for rounds in range(1, _ROUNDS + 1):
+        for rounds in range(1, (_ROUNDS if not self.large else _FEWER) + 1):
             # to look for new pairs takes long where blocks are large: once those watched are nearly protected is soon enough
             if not self.large or rounds == 1 or worst < _ROUGHLY:
                 looked += 1
@@ -110,8 +111,9 @@ class _Solver:
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
             idle = idle + 1 if abs(cost - last) <= 1e-4 * cost and violation < 1e-4 else 0
+            settled = cost - lower <= _GAP * cost or abs(cost - last) <= 0.1 * _GAP * cost
             last = cost
-            if self.large and violation < _ROUGHLY and looked > 1 and cost - lower <= _GAP * cost:
+            if self.large and violation < _ROUGHLY and looked > 1 and settled:
                 answer = new
                 break
             if violation < 1e-5 and (cost - lower <= 1e-5 * cost or idle >= _IDLE):
@@ -137,7 +139,9 @@ class _Solver:
         single, by = known.leaves_of == 1, known.by_unknown
         entries = known.loading.power(2)
         cover = np.asarray(entries @ np.where(single, known.variance, 0.0))
-        cover -= np.asarray(sparse.csr_array(entries * np.where(single, known.variance, 0.0)[None, :]).max(axis=1).toarray()).ravel()
+        cover -= np.asarray(
+            sparse.csr_array(entries * np.where(single, known.variance, 0.0)[None, :]).max(axis=1).toarray()
+        ).ravel()
         cover = np.maximum(cover, 0.02 * self.spread)
         several = np.flatnonzero(self.wanted & ~single)
         part = by[:, several]
@@ -145,7 +149,7 @@ class _Solver:
         start, row = typed(part.indptr, part.indices)
         room = 1.0 / self.required[several] - 1.0 / known.variance[several]
         u = pack(start, row, part.data**2, room, self.price, 1e-9 * high, high, np.zeros(len(several)), 20)
-        return np.maximum(1.0 / u - cover, self.least)
+        return np.where(known.spread > 0, np.maximum(1.0 / u - cover, self.least), 0.0)
 
     def _audit(self, omega: Numbers, near: float) -> tuple[Sums, Numbers, Whole]:
         from sfumato.kernels.noisy_sums import learned
@@ -164,9 +168,7 @@ class _Solver:
         left, start, row, value = gradients(sums, self.of_block, pairs.target, pairs.helper, group, DENSE, FINE)
         return left, sparse.csr_array((value, row, start), shape=(len(pairs.target), len(self.least)))
 
-    def _round(
-        self, sums: Sums, omega: Numbers, pairs: _Pairs, step: float
-    ) -> tuple[Numbers, _Pairs, float, float]:
+    def _round(self, sums: Sums, omega: Numbers, pairs: _Pairs, step: float) -> tuple[Numbers, _Pairs, float, float]:
         from sfumato.kernels.noisy_pairs import pack, typed
 
         left, z = self._z(sums, pairs)
@@ -188,7 +190,8 @@ class _Solver:
         self._note(pairs, slope, dual)
         keep = (left < 3.0 * required) | (dual > 0)
         u = u ** (1.0 - step) * new**step
-        return np.maximum(1.0 / u - cover, self.least), pairs.kept(keep), violation, bound
+        noise = np.where(self.known.spread > 0, np.maximum(1.0 / u - cover, self.least), 0.0)
+        return noise, pairs.kept(keep), violation, bound
 
     def _cover(self, pairs: _Pairs, left: Numbers) -> Numbers:
         """Return the prior variance of each leaf but for the pair that presses most on it: 1/F is linear in 1/(that + noise)."""
@@ -243,13 +246,15 @@ class _Solver:
         """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
         for turn in range(60):
             sums, left, helper = self._audit(omega, 1.01)
-            bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
+            bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * self.margin)))
             if not len(bad):
                 return omega
             order = bad[np.argsort(self.of_block[bad], kind="stable")]
             pairs = _Pairs(order, helper[order], np.zeros(len(order)))
             found, z = self._z(sums, pairs)
-            found = np.minimum(np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order]))
+            found = np.minimum(
+                np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order])
+            )
             u = 1.0 / (self.spread + omega)
             rows = np.repeat(np.arange(len(order)), np.diff(z.indptr))
             slope = (z.data / (found[rows] * u[z.indices])) ** 2

@@ -39,7 +39,9 @@ def one_leaf(known: Knowledge) -> tuple[Numbers, Whole, Whole]:
     ranked = np.lexsort((-finite, -endless, part_row))
     start = np.searchsorted(part_row[ranked], np.arange(leaves + 1))
     top = np.append(ranked, -1)[np.minimum(start[:-1], len(ranked))]
-    runner = np.where(start[:-1] + 1 < start[1:], np.append(ranked, [-1, -1])[np.minimum(start[:-1] + 1, len(ranked))], -1)
+    runner = np.where(
+        start[:-1] + 1 < start[1:], np.append(ranked, [-1, -1])[np.minimum(start[:-1] + 1, len(ranked))], -1
+    )
     by = np.where(top[rows] == part, runner[rows], top[rows])
     takes = (by >= 0) & (np.append(part_side, -1)[by] >= 0)
     gone_endless, gone_finite = np.append(endless, 0.0)[by] * takes, np.append(finite, 0.0)[by] * takes

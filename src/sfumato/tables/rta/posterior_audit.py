@@ -108,7 +108,9 @@ def audit_pairs(
         return _seen_cells(table, known, omega, published)
     sums = sums_of(known, omega)
     v = known.variance
-    q, gain, best = learned(sums, known.required > 0, DENSE, tolerance or FINE, None if tolerance else _NEAR * known.required)
+    q, gain, best = learned(
+        sums, known.required > 0, DENSE, tolerance or FINE, None if tolerance else _NEAR * known.required
+    )
     outsider = np.maximum(v * (1.0 - v * q), 0.0)
     variance = np.maximum(outsider - gain, 0.0)
     attacker = np.where(best >= 0, known.contributor[best], -1)
@@ -116,7 +118,9 @@ def audit_pairs(
     return PairAudit(known.contributor, variance, attacker, known.required, known.threshold, outsider, exact)
 
 
-def _seen_cells(table: Table, known: Knowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]) -> PairAudit:
+def _seen_cells(
+    table: Table, known: Knowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]
+) -> PairAudit:
     """Audit what is learned from the published cells alone."""
     published = np.asarray(published, bool)
     if published.shape != (len(table),):

@@ -71,7 +71,9 @@ class Prior:
         for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
             if isinstance(cv, bool) or not isinstance(cv, int | float) or not 0 <= cv < math.inf:
                 raise ParameterError(f"{name} must be a number of at least 0; got {cv}.")
-        return _checked(cls(float(prior_cv), float(base_cv), None if sizes is None else _list(sizes, "sizes"), **_arrays(more)))
+        return _checked(
+            cls(float(prior_cv), float(base_cv), None if sizes is None else _list(sizes, "sizes"), **_arrays(more))
+        )
 
     @classmethod
     def given(cls, variance: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, **more: Any) -> Prior:
@@ -85,7 +87,11 @@ class Prior:
         return _checked(cls(variance=v, base=w, means=m, **_arrays(more)))
 
     def __repr__(self) -> str:
-        said = f"prior_cv={self.prior_cv:g}, base_cv={self.base_cv:g}" if self.prior_cv is not None and self.base_cv is not None else "given"
+        said = (
+            f"prior_cv={self.prior_cv:g}, base_cv={self.base_cv:g}"
+            if self.prior_cv is not None and self.base_cv is not None
+            else "given"
+        )
         said += "" if self.threshold == 1 else f", threshold={self.threshold:g}"
         return f"Prior({said}{'' if self.unknowns == 'contributor' else ', unknowns=contribution'})"
 
@@ -125,7 +131,9 @@ class Prior:
             means = None if means is None else means[who] * share
         if (w == 0).all():
             raise ParameterError("no contributor has a base variance above 0: there is nothing to protect.")
-        return Knowledge(loading, v, w / self.threshold, means, owner.ravel().astype(np.int64), attacks, who, self.threshold, public)
+        return Knowledge(
+            loading, v, w / self.threshold, means, owner.ravel().astype(np.int64), attacks, who, self.threshold, public
+        )
 
     def _sizes(self, given: Contributions) -> tuple[Numbers, bool]:
         """Return the sizes, and whether they are public."""
@@ -180,7 +188,9 @@ def _spread(values: Any, n: int, name: str) -> Any:
     if values.ndim == 0:
         return np.full(n, values[()])
     if values.shape != (n,):
-        raise DataError(f"there are {some(len(values), 'value')} for {name}, but the table has {some(n, 'contributor')}.")
+        raise DataError(
+            f"there are {some(len(values), 'value')} for {name}, but the table has {some(n, 'contributor')}."
+        )
     return values
 
 

@@ -78,8 +78,8 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
             most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
             quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
     changed = noise > 0
-    slack = cells.sums(off) * adjusted.error * step
     moved = np.abs(values - table.value) > 1e-9 * np.maximum(np.abs(table.value), step)
+    slack = np.maximum(cells.sums(off) * adjusted.error * step, np.where(moved, np.abs(values - table.value), 0.0))
     record = Record(
         cells, table.totals, adjusted.units, adjusted.decimals, adjusted.covariance, table.variable, rta.period
     )

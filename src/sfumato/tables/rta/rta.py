@@ -46,8 +46,9 @@ class RTA(Protection):
     the others to within `prior_cv`, comes to know another's better than to within `base_cv` of its size (RTA paper, section 3,
     for one cell). The result is audited: every pair of attacker and contributor, over all cells at once.
 
-    Noise is a function of the secret seed, the leaf's labels, the variable and the period: keep the seed, and use it for all
-    tables of the same data. Tables that come later start from `PublishedTable.record` (`protect_later`).
+    Whoever waived protection needs none. Noise is a function of the secret seed, the leaf's labels and contributors, the
+    variable and the period: keep the seed, and use it for all tables of the same data. Tables that come later start from
+    `PublishedTable.record` (`protect_later`).
 
     Examples
     --------
@@ -135,9 +136,7 @@ class RTA(Protection):
         values, decimals = table.totals + noise, published_decimals(table, self.decimals)
         if table.nonnegative:
             values = not_below_zero(values, covariance.diagonal())
-        return publish(
-            self, table, known, Adjusted(rounded(values, decimals), decimals, covariance, audit), self._how(known)
-        )
+        return publish(self, table, known, Adjusted(rounded(values, decimals), decimals, covariance, audit))
 
     def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
         """Protect a table of data of which another one is published already; `record` says what.
@@ -197,6 +196,9 @@ class RTA(Protection):
             # where the prior leaves little doubt between neighbouring whole numbers, noise cannot make it more
             raised = for_whole_numbers(required, 1.0)
             required = np.where(2 * raised <= known.variance, raised, required)
+        given = table.contributions
+        if given is not None and given.waived is not None:
+            required = np.where(given.waived[known.contributor], 0.0, required)
         return replace(known, required=required, public=public)
 
 
@@ -221,7 +223,8 @@ def _in_units(table: Table, values: Numbers, division: Division, record: Record)
             values[members] = not_below_zero(values[members], division.variance[members])
     units = np.zeros(len(values), np.int64)
     units[free] = rounded(values[free], record.decimals)
-    units[inside] = rounded_to(values[inside], record.decimals, division.group[inside], record.units)
+    group = division.group[inside]
+    units[inside] = rounded_to(values[inside], record.decimals, group, record.units, table.nonnegative)
     return units
 
 

@@ -41,12 +41,15 @@ class Check:
         return float(min((r.min(initial=np.inf) for r in ratios), default=np.inf))
 
 
-def check(problem: Problem, hidden: Flags) -> Check:
-    """Audit a pattern."""
+def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None = None) -> Check:
+    """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
     targets = problem.targets
     freedom = Freedom.of(problem, hidden)
     up, down = freedom.reach(targets, hidden)
     up, down = whole(problem, targets, up, down)
+    if sure is not None:
+        for got, before in zip((up, down), sure, strict=True):
+            np.maximum(got[: len(before)], before, out=got[: len(before)])
     open_ = np.flatnonzero(short(problem, targets, up, down))
     if len(open_):
         low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[targets[open_]]))

@@ -68,8 +68,8 @@ class Mending:
         self._repair = Repair(problem)
         self._wide = 16
 
-    def mend(self, hidden: Flags, found: Check, clock: Clock) -> Flags:
-        """Return a pattern with more hidden; refused where there is nothing more to hide."""
+    def mend(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, tuple[Numbers, Numbers]]:
+        """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
         problem, before = self.problem, int(hidden.sum())
         hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
         targets = problem.targets[found.failing]
@@ -83,18 +83,20 @@ class Mending:
             if int(hidden.sum()) == before and self._wide >= len(problem):
                 raise Impossible(int(targets[0]))
             self._wide *= 4
-        return hidden
+        return hidden, (up, down)
 
 
-def mend(problem: Problem, hidden: Flags, clock: Clock) -> tuple[Flags, Check]:
-    """Return a pattern with more hidden, in which every interval is as wide as it must be, and its audit."""
+def mend(
+    problem: Problem, hidden: Flags, clock: Clock, sure: tuple[Numbers, Numbers] | None = None
+) -> tuple[Flags, Check]:
+    """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
     mending = Mending(problem)
     while True:
         clock.look()
-        found = check(problem, hidden)
+        found = check(problem, hidden, sure)
         if not len(found.failing):
             return hidden, found
-        hidden = mending.mend(hidden, found, clock)
+        hidden, sure = mending.mend(hidden, found, clock)
 
 
 def _widen(problem: Problem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:

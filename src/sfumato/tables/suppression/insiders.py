@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.suppression.exact import Demand
 from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.repair import Repair
@@ -37,6 +38,8 @@ class Insiders:
 
     grossed: sparse.csr_array
     """Leaves × contributors."""
+    _ways: dict[tuple[bytes, int, int], Whole] = field(default_factory=dict)
+    """What moves on the ways that were found, by the leaves that somebody knows, the secret, and up or down."""
 
     def close(self, problem: Problem, hidden: Flags, freedom: Freedom) -> tuple[list[Insider], int]:
         """Return the contributors that the freedom of a pattern does not prove to stay away from secrets, and how many are alone.
@@ -53,6 +56,8 @@ class Insiders:
         need = np.ceil(need - 1e-9).clip(1) if problem.integer else need
         who, holders = self._first(problem, targets)
         single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
+        if not len(single):
+            return [], 0
         person = self.grossed.indices[self.grossed.indptr[freedom.free[single]]]
         order = np.argsort(person, kind="stable")
         people, first = np.unique(person[order], return_index=True)
@@ -65,8 +70,15 @@ class Insiders:
                 reach = (gain - loss) / (size + np.sqrt(loss))
             near = (reach < need) | (gain - loss <= 1e-9 * gain)
             near &= (loss > 1e-9 * gain) & ((holders > 1) | (who != one))
-            if near.any():
-                found.append(Insider(freedom.free[single[own]], np.flatnonzero(near)))
+            if not near.any():
+                continue
+            at = np.flatnonzero(near)
+            inner = freedom.basis[single[own]]
+            along = moves[at] - dots[at][:, own] @ np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True) @ inner
+            ways = freedom.reach(targets[at], hidden, along)
+            blocked = (np.minimum(*ways) < need[at]) | ((gain - loss)[at] <= 1e-9 * gain[at])
+            if blocked.any():
+                found.append(Insider(freedom.free[single[own]], at[blocked]))
         return found, len(people)
 
     def _first(self, problem: Problem, targets: Whole) -> tuple[Whole, Whole]:
@@ -87,14 +99,40 @@ class Insiders:
             still = problem.alone[insider.alone]
             for place in insider.targets:
                 target = int(problem.targets[place])
-                for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
-                    need = _PART * max(float(level), float(problem.width[target]) / 2)
-                    if problem.integer:
-                        need = max(float(np.ceil(need - 1e-9)), 1.0)
-                    way = repair.way(target, side * need, hidden, still) if need > 0 else None
-                    if way is not None:
-                        hidden |= way != 0
+                for side, need in _needs(problem, target):
+                    key = insider.alone.tobytes(), target, side
+                    if key in self._ways and hidden[self._ways[key]].all():
+                        continue
+                    if (way := repair.way(target, side * need, hidden, still)) is not None:
+                        self._ways[key] = np.flatnonzero(way)
+                        hidden[self._ways[key]] = True
         return hidden
+
+
+    def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> list[Demand]:
+        """Return what must hold against contributors that are close, and does not."""
+        repair, found = Repair(problem), []
+        everything = ~problem.fixed
+        for insider in close:
+            still = problem.alone[insider.alone]
+            for place in insider.targets:
+                target = int(problem.targets[place])
+                for side, need in _needs(problem, target):
+                    way = repair.way(target, side * need, hidden, still)
+                    met = way is not None and hidden[way != 0].all()
+                    if not met and repair.way(target, side * need, everything, still) is not None:
+                        found.append(Demand(target, (side,), need, still))
+        return found
+
+
+def _needs(problem: Problem, target: int) -> list[tuple[int, float]]:
+    """Return how far up and down a secret must be able to move against contributors who know leaves."""
+    found = []
+    for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
+        need = _PART * max(float(level), float(problem.width[target]) / 2)
+        if need > 0:
+            found.append((side, max(float(np.ceil(need - 1e-9)), 1.0) if problem.integer else need))
+    return found
 
 
 def _loss(dots: Numbers, along: Numbers) -> Numbers:

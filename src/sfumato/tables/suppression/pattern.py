@@ -15,6 +15,7 @@ from sfumato.errors import DataError, some
 from sfumato.tables.cells import Cells
 from sfumato.tables.rule import SensitivityRule
 from sfumato.tables.suppression.checking import Check, check
+from sfumato.tables.suppression.exact import Exact, demands_of
 from sfumato.tables.suppression.fast import Clock, Impossible, OutOfTime, first_pattern, mend
 from sfumato.tables.suppression.insiders import Insider, Insiders
 from sfumato.tables.suppression.making import make_problem
@@ -59,8 +60,11 @@ def find_pattern(
     if insiders and table.contributions is not None:
         people = Insiders(sparse.csr_array(table.contributions.grossed[leaf_order]))
     search = _Search(table, rule, problem, of_cell, leaf_order, Clock(ends), people)
+    cheapest = False
     try:
         problem, hidden, found, late = search.run()
+        if method == "exact" and not late:
+            problem, hidden, found, cheapest, late = search.improve(problem, hidden, found)
     except Impossible as failed:
         raise refuse(problem, failed.target) from None
     margin = found.margin(problem)
@@ -70,7 +74,15 @@ def find_pattern(
     )
     if late:
         verified += "; the time limit was reached, so more is hidden than need be"
-    return Pattern(hidden[of_cell], verified)
+    more = []
+    if cheapest:
+        more.append(Guarantee("suppression", "no safe pattern costs less", "the mixed-integer program was solved to optimality"))
+    if people is not None:
+        more.append(Guarantee(
+            "suppression", "no contributor that is alone in a leaf comes close to a secret of others, knowing that leaf",
+            f"{some(search.alone, 'contributor')} looked at, by directions in which the hidden cells can move",
+        ))  # fmt: skip
+    return Pattern(hidden[of_cell], verified, tuple(more))
 
 
 @dataclass(eq=False)
@@ -86,36 +98,59 @@ class _Search:
     """How many contributors know leaves because they are alone in them."""
 
     def run(self) -> tuple[Problem, Flags, Check, bool]:
-        problem, best = self.problem, None
+        """Return the problem with what was added to it, a safe pattern and its audit, and whether time was short."""
+        problem, tidy = self.problem, len(self.problem) > _TIDY
         try:
             self.clock.look()
-            hidden, found = mend(problem, first_pattern(problem), self.clock)
-            problem, hidden, found = self._against_all(problem, hidden, found)
-            best = problem, hidden, found, False
-            if len(problem) <= _TIDY:
-                fewer = show_superfluous(problem, hidden, found, self.clock)
-                if (fewer != hidden).any():
-                    other = self._against_all(problem, *mend(problem, fewer, self.clock))
-                    if _cost(other[0], other[1]) < _cost(problem, hidden):
-                        best = *other, False
+            hidden, sure = first_pattern(problem), None
+            while True:
+                hidden, found = mend(problem, hidden, self.clock, sure)
+                if not tidy:
+                    tidy, before, sure = True, hidden, None
+                    hidden = show_superfluous(problem, hidden, found, self.clock)
+                    if (hidden != before).any():
+                        continue
+                wider = self._against_insiders(problem, hidden, found)
+                more = self._unions(problem, wider)
+                if more is None and (wider == hidden).all():
+                    return problem, hidden, check(problem, hidden), False
+                sure = found.up, found.down
+                problem = problem if more is None else more
+                hidden = np.concatenate([wider, np.ones(len(problem) - len(wider), bool)])
         except OutOfTime:
-            return self._everything() if best is None else best
-        return best
+            return self._everything()
 
-    def _against_all(self, problem: Problem, hidden: Flags, found: Check) -> tuple[Problem, Flags, Check]:
-        """Return a pattern that also holds for sums of hidden cells, and against contributors; and its audit."""
-        while True:
-            self.clock.look()
-            close: list[Insider] = []
-            if self.insiders is not None:
-                close, self.alone = self.insiders.close(problem, hidden, found.freedom)
-            wider = self.insiders.widen(problem, hidden, close, self.clock) if self.insiders is not None and close else hidden
-            more = self._unions(problem, wider)
-            if more is None and (wider == hidden).all():
-                return problem, hidden, found
-            problem = problem if more is None else more
-            hidden = np.concatenate([wider, np.ones(len(problem) - len(wider), bool)])
-            hidden, found = mend(problem, hidden, self.clock)
+    def improve(self, problem: Problem, hidden: Flags, found: Check) -> tuple[Problem, Flags, Check, bool, bool]:
+        """Return a cheaper pattern if there is one, its audit, whether it is the cheapest, and whether time was short."""
+        demands = demands_of(problem)
+        try:
+            while True:
+                other = Exact(problem, self.clock).solve(demands)
+                if other is None or problem.cost[other].sum() > problem.cost[hidden].sum() * (1 + 1e-9):
+                    return problem, hidden, found, False, False
+                audit = check(problem, other)
+                more = self._unions(problem, other)
+                close: list[Insider] = []
+                if self.insiders is not None:
+                    close, self.alone = self.insiders.close(problem, other, audit.freedom)
+                new = [] if self.insiders is None else self.insiders.demands(problem, other, close)
+                if more is None and not new:
+                    return (problem, hidden, found, False, False) if len(audit.failing) else (problem, other, audit, True, False)
+                if more is not None:
+                    wider = demands_of(more)[len(demands_of(problem)) :]
+                    problem, grown = more, len(more) - len(hidden)
+                    hidden = np.concatenate([hidden, np.ones(grown, bool)])
+                    hidden, found = mend(problem, hidden, self.clock)
+                    demands += wider
+                demands += new
+        except OutOfTime:
+            return problem, hidden, check(problem, hidden), False, True
+
+    def _against_insiders(self, problem: Problem, hidden: Flags, found: Check) -> Flags:
+        if self.insiders is None:
+            return hidden
+        close, self.alone = self.insiders.close(problem, hidden, found.freedom)
+        return self.insiders.widen(problem, hidden, close, self.clock)
 
     @cached_property
     def breakdowns(self) -> Breakdowns:
@@ -152,7 +187,3 @@ class _Search:
         if len(found.failing):
             raise Impossible(int(self.problem.targets[found.failing[0]]))
         return self.problem, hidden, found, True
-
-
-def _cost(problem: Problem, hidden: Flags) -> float:
-    return float(problem.cost[hidden].sum())

@@ -73,8 +73,6 @@ class Repair:
         if target not in movable:
             return None
         unit = abs(need)
-        matrix = sparse.csr_array(p.sums[:, movable])
-        matrix = sparse.csc_array(matrix[np.diff(matrix.indptr) > 0])
         paid = np.flatnonzero(~hidden[movable])
         cost = p.cost[movable[paid]]
         if self.forbidden_cost is not None:
@@ -91,9 +89,9 @@ class Repair:
         highs.silent()
         for option, value in _OPTIONS.items():
             highs.setOptionValue(option, value)
+        start, entry, sign = _columns(self._by_column, np.concatenate([movable, movable[paid]]), count)
         lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = count + len(paid), matrix.shape[0]
-        both = sparse.csc_array(sparse.hstack([matrix, -matrix[:, paid]]))
+        lp.num_col_, lp.num_row_ = count + len(paid), int(entry.max(initial=-1)) + 1
         costs = np.zeros(count + len(paid))
         costs[paid] = cost
         costs[count:] = cost
@@ -101,11 +99,9 @@ class Repair:
         lp.col_upper_ = np.concatenate([high, -low[paid]])
         low[paid] = 0.0
         lp.col_lower_ = np.concatenate([low, np.zeros(len(paid))])
-        lp.row_lower_ = lp.row_upper_ = np.zeros(matrix.shape[0])
+        lp.row_lower_ = lp.row_upper_ = np.zeros(lp.num_row_)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = both.indptr.astype(np.int32)
-        lp.a_matrix_.index_ = both.indices.astype(np.int32)
-        lp.a_matrix_.value_ = both.data
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = start, entry, sign
         highs.passModel(lp)
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -121,6 +117,19 @@ _OPTIONS: dict[str, str | int | float] = {
     "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "on",
     "primal_feasibility_tolerance": 1e-9,
 }  # fmt: skip
+
+
+def _columns(
+    matrix: sparse.csc_array, which: Whole, plain: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Numbers]:
+    """Return some columns of a matrix without its empty rows, as starts, rows and entries; after `plain` of them, negated."""
+    length = (matrix.indptr[which + 1] - matrix.indptr[which]).astype(np.int64)
+    ends = np.cumsum(length)
+    at = np.arange(int(ends[-1])) - np.repeat(ends - length - matrix.indptr[which], length)
+    used, row = np.unique(matrix.indices[at], return_inverse=True)
+    entries = matrix.data[at].copy()
+    entries[int(ends[plain - 1]) :] *= -1
+    return np.concatenate([[0], ends]).astype(np.int32), row.ravel().astype(np.int32), entries
 
 
 def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) -> Whole:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sfumato.tables.suppression.checking import Check, short, whole
 from sfumato.tables.suppression.fast import Clock, OutOfTime
@@ -36,12 +37,14 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
     gain = (moves**2).sum(axis=1)
     need = np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
     maybe = np.flatnonzero(hidden & ~problem.hidden)
+    rows = sparse.csr_array(problem.rows[:, freedom.free])
     for cell in maybe[np.argsort(-problem.cost[maybe], kind="stable")]:
         try:
             clock.look()
         except OutOfTime:
             break
-        way = freedom.moves(np.array([cell]))[0]
+        inside = rows.indices[rows.indptr[cell] : rows.indptr[cell + 1]]
+        way = freedom.radius[inside] @ freedom.basis[inside]
         length = float(way @ way)
         if length <= 1e-18 * (1 + float(problem.value[cell]) ** 2):
             hidden[cell] = False  # it follows from what is shown anyway
@@ -61,7 +64,7 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
             continue
         hidden = without
         moves -= np.outer(share, way)
-        gain = (moves**2).sum(axis=1)
+        gain = left
         basis = freedom.basis - np.outer(freedom.basis @ way / length, way)
         freedom = Freedom(problem, freedom.free, freedom.radius, basis)
     return hidden

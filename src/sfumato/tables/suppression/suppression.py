@@ -92,7 +92,7 @@ class Suppression(Protection):
             status=status.astype(np.int8),
             low=np.where(found.hidden, wishes.low, table.value),
             high=np.where(found.hidden, wishes.high, table.value),
-            guarantees=(Guarantee("", says, found.verified), *found.more),
+            guarantees=(Guarantee(self.name, says, found.verified), *found.more),
         )
 
 

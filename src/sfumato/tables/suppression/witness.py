@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,15 @@ class Freedom:
         basis, _ = np.linalg.qr(directions / radius[:, None])
         return cls(problem, free, radius, basis)
 
+    @cached_property
+    def steps(self) -> Numbers:
+        """The basis in units of the leaves, shape (free, dimension)."""
+        return self.radius[:, None] * self.basis
+
     def moves(self, quantities: Whole) -> Numbers:
         """Return how quantities change along the basis, shape (quantities, dimension)."""
         rows = sparse.csr_array(self.problem.rows[quantities][:, self.free])
-        return np.asarray(rows @ (self.radius[:, None] * self.basis))
+        return np.asarray(rows @ self.steps)
 
     def reach(self, quantities: Whole, hidden: Flags, along: Numbers | None = None) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall, shape (quantities,).

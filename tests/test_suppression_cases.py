@@ -1,0 +1,251 @@
+"""Suppression where it is difficult: contributors in several cells, linked tables, wishes, refusals, time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linprog
+from test_suppression import FORMULAS, assert_safe, firms, microdata, slow_audit
+
+from sfumato import Draws
+from sfumato.errors import DataError, ParameterError
+from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
+from sfumato.tables.suppression import Suppression
+
+SHARED = Path("/work/shared/data/tables")
+SEED = Draws(1)
+
+
+def grid(values: list[list[list[float]]], owners: dict[tuple[int, int, int], str] | None = None) -> Table:
+    """Return a table of regions by sectors from the contributions to each cell."""
+    rows = []
+    for i, row in enumerate(values):
+        for j, cell in enumerate(row):
+            for k, amount in enumerate(cell):
+                owner = (owners or {}).get((i, j, k), f"o{i}{j}{k}")
+                rows.append({"region": f"r{i}", "sector": f"s{j}", "owner": owner, "turnover": float(amount)})
+    return Table.of(microdata(pd.DataFrame(rows), "owner"), "region * sector", "turnover")
+
+
+def hidden_of(published: PublishedTable) -> np.ndarray:
+    return np.isnan(published.values)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_the_order_of_records_does_not_matter_and_a_second_run_is_the_same(formula: str) -> None:
+    frame = firms(3, 60, 4, 4, 3, owners=25)
+    shown = []
+    for order in (np.arange(60), np.arange(60)[::-1], np.random.default_rng(1).permutation(60)):
+        table = Table.of(microdata(frame.iloc[order].reset_index(drop=True), "owner"), formula, "turnover")
+        published = Suppression(rules="p% 10").protect(table, SEED)
+        again = Suppression(rules="p% 10").protect(table, Draws(2))
+        assert np.array_equal(published.status, again.status)
+        shown.append({tuple(k): s for k, s in zip(table.cells.labels.tolist(), published.status.tolist(), strict=True)})
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_linked_tables_are_protected_together() -> None:
+    frame = firms(5, 80, 4, 3, 3, owners=40)
+    table = Table.of(microdata(frame, "owner"), "region * sector + half * kind + sector * kind", "turnover")
+    published = Suppression(rules="p% 10").protect(table, SEED)
+    assert_safe(table, published, PPercent(10))
+
+
+def test_a_holding_is_not_known_as_the_sum_of_its_cells() -> None:
+    many = [3.0, 3, 3, 3, 3, 3]
+    values = [[[50.0], [60.0], many, many], [many] * 4, [many] * 4]
+    same = grid(values, {(0, 0, 0): "holding", (0, 1, 0): "holding"})
+    published = Suppression(rules="p% 10", insiders=False).protect(same, SEED)
+    hidden = hidden_of(published)
+    row = [same.cells.find(region="r0", sector=f"s{j}") for j in range(4)]
+    assert hidden[row[0]]
+    assert hidden[row[1]]
+    # the row's total less what is shown of it would be the holding's own 110
+    assert hidden[row[2]] or hidden[row[3]] or hidden[same.cells.find(region="r0")]
+    rows = same.cells.incidence.toarray()
+    both = rows[row[0]] + rows[row[1]]
+    ends = [
+        s * linprog(s * both, A_eq=rows[~hidden], b_eq=same.value[~hidden], bounds=(0, None), method="highs").fun
+        for s in (1, -1)
+    ]
+    assert ends[0] <= 110 - 0.1 * 110 + 1e-6
+    assert ends[1] >= 110 + 0.1 * 110 - 1e-6
+
+
+def test_two_who_are_alone_do_not_find_out_each_other() -> None:
+    many = [3.0, 3, 3, 3, 3, 3]
+    table = grid([[[50.0], [60.0], many, many], [[40.0], [30.0], many, many], [many] * 4])
+    published = Suppression(rules="p% 10").protect(table, SEED)
+    assert_safe(table, published, PPercent(10))
+    hidden = hidden_of(published)
+    rows = table.cells.incidence.toarray()
+    unsafe = np.flatnonzero(PPercent(10).assess(table).unsafe)
+    for known in unsafe:  # whoever is alone there knows it
+        if table.cells.sizes[known] > 1:
+            continue
+        seen = ~hidden
+        seen[known] = True
+        for other in np.setdiff1d(unsafe, [known]):
+            ends = [
+                s * linprog(s * rows[other], A_eq=rows[seen], b_eq=table.value[seen], bounds=(0, None), method="highs").fun
+                for s in (1, -1)
+            ]
+            assert ends[1] - ends[0] > 1e-3 * table.value[other]
+
+
+def test_contributors_who_know_their_leaf_exactly_close_nothing_in_random_tables() -> None:
+    for seed in range(8):
+        frame = firms(seed, 40, 4, 4, 1, owners=35)
+        table = Table.of(microdata(frame, "owner"), "region * sector", "turnover")
+        published = Suppression(rules="p% 10").protect(table, SEED)
+        hidden = hidden_of(published)
+        assert table.contributions is not None
+        own = table.contributions.own
+        rows = table.cells.incidence.toarray()
+        holders = (rows @ (abs(own.toarray()) > 0)).astype(bool)
+        alone = {}
+        for leaf in range(own.shape[0]):
+            if own.indptr[leaf + 1] - own.indptr[leaf] == 1:
+                alone.setdefault(int(own.indices[own.indptr[leaf]]), []).append(leaf)
+        for person, leaves in alone.items():
+            known = np.vstack([rows[~hidden], np.eye(rows.shape[1])[leaves]])
+            rank = np.linalg.matrix_rank(known)
+            for cell in np.flatnonzero(published.status == Status.PRIMARY):
+                if np.flatnonzero(holders[cell]).tolist() == [person]:
+                    continue
+                assert np.linalg.matrix_rank(np.vstack([known, rows[cell]])) > rank
+
+
+def test_costs_and_wishes_for_single_cells_are_kept() -> None:
+    many = [5.0, 5, 5, 5, 5, 5]
+    table = grid([[[50.0, 1], many, many], [many, many, many], [many, many, many]])
+    plain = Suppression(rules="p% 10").protect(table, SEED)
+    others = [tuple(table.cells.labels[c]) for c in np.flatnonzero(plain.status == Status.SECONDARY)]
+    for cell in others:
+        wishes = APriori(statuses={cell: "protected"})
+        published = Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
+        assert published.status[table.cells.find(region=cell[0], sector=cell[1])] == Status.SHOWN
+        assert_safe(table, published, PPercent(10))
+        dear = Suppression(rules="p% 10", a_priori=APriori(costs={cell: 1e6}), method="exact").protect(table, SEED)
+        assert dear.status[table.cells.find(region=cell[0], sector=cell[1])] == Status.SHOWN
+    forced = APriori(statuses={("r2", "s2"): "unsafe", ("r0", "s0"): "safe"})
+    published = Suppression(rules="p% 10", a_priori=forced).protect(table, SEED)
+    assert published.status[table.cells.find(region="r2", sector="s2")] == Status.PRIMARY
+    assert published.status[table.cells.find(region="r0", sector="s0")] != Status.PRIMARY
+
+
+@pytest.mark.parametrize("cost", ["value", "frequency", "contributors", "unity", "log"])
+def test_every_cost_gives_a_safe_pattern(cost: str) -> None:
+    table = Table.of(microdata(firms(7, 50, 4, 4, owners=40), "owner"), "region * sector", "turnover")
+    assert_safe(table, Suppression(rules="p% 15", cost=cost).protect(table, SEED), PPercent(15))
+
+
+def test_what_attackers_know_before_counts_and_is_in_the_published_bounds() -> None:
+    table = Table.of(microdata(firms(8, 60, 4, 4, owners=50), "owner"), "region * sector", "turnover")
+    rule = PPercent(10)
+    published = Suppression(rules=rule, bounds=50).protect(table, SEED)
+    hidden = hidden_of(published)
+    assert published.low[hidden] == pytest.approx(0.5 * table.value[hidden])
+    assert published.high[hidden] == pytest.approx(1.5 * table.value[hidden])
+    assert slow_audit(table, hidden, rule.assess(table), published.low, published.high) == []
+    with pytest.raises(DataError, match=r"cannot be protected: even with everything hidden.*It works with protection levels of"):
+        Suppression(rules=rule, bounds=5).protect(table, SEED)
+
+
+def test_the_share_that_a_refusal_names_works() -> None:
+    frame = pd.DataFrame({"region": ["a", "a"], "turnover": [90.0, 1.0]})
+    table = Table.of(microdata(frame), "region - 1", "turnover")
+    with pytest.raises(DataError, match=r"region a cannot be protected.*levels of (\S+) %") as caught:
+        Suppression(rules="p% 20", bounds=10).protect(table, SEED)
+    share = float(str(caught.value).split("levels of ")[1].split(" %")[0]) / 100
+    level = float(PPercent(20).assess(table).upper[0])
+    wishes = APriori(upper_level={("a",): share * level}, lower_level={("a",): share * level})
+    assert np.isnan(Suppression(rules="p% 20", bounds=10, a_priori=wishes).protect(table, SEED).values).all()
+
+
+def test_cells_that_stand_in_the_way_are_named() -> None:
+    many = [5.0, 5, 5, 5, 5, 5]
+    table = grid([[[50.0, 1], many], [many, many]])
+    labels = [tuple(row) for row in table.cells.labels.tolist() if tuple(row) != ("r0", "s0")]
+    wishes = APriori(statuses=dict.fromkeys(labels, "protected"))
+    with pytest.raises(DataError, match="region r0, sector s0 cannot be protected while .* if these may be hidden") as caught:
+        Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
+    named = str(caught.value).split("hidden: ")[1]
+    free = [c for c in labels if f"({table.cells.name(table.cells.find(region=c[0], sector=c[1]))})" in named]
+    assert len(free) == 3  # the other corners of the only rectangle there is
+    fewer = APriori(statuses={c: "protected" for c in labels if c not in free})
+    assert_safe(table, Suppression(rules="p% 10", a_priori=fewer).protect(table, SEED), PPercent(10))
+    with pytest.raises(DataError, match="unsafe by the rule, and protected"):
+        Suppression(rules="p% 10", a_priori=APriori(statuses={("r0", "s0"): "protected"})).protect(table, SEED)
+
+
+def test_one_cell_is_hidden_and_nothing_unsafe_hides_nothing() -> None:
+    table = Table.of(microdata(pd.DataFrame({"region": ["a"], "turnover": [5.0]})), "region - 1", "turnover")
+    assert np.isnan(Suppression(rules="p% 10").protect(table, SEED).values).all()
+    safe = grid([[[5.0] * 6, [5.0] * 6]])
+    assert not np.isnan(Suppression(rules="p% 10").protect(safe, SEED).values).any()
+
+
+def test_out_of_time_the_answer_is_safe_and_says_so() -> None:
+    table = Table.of(microdata(firms(9, 60, 4, 4, owners=50), "owner"), "region * sector", "turnover")
+    for method in ("fast", "exact"):
+        published = Suppression(rules="p% 10", time_limit=0, method=method).protect(table, SEED)
+        assert_safe(table, published, PPercent(10))
+        assert "time limit" in published.guarantees[0].verified
+    labels = [tuple(row) for row in table.cells.labels.tolist()]
+    unsafe = PPercent(10).assess(table).unsafe
+    wishes = APriori(statuses={c: "protected" for c, u in zip(labels, unsafe, strict=True) if not u})
+    with pytest.raises(DataError, match="cannot be protected"):
+        Suppression(rules="p% 10", time_limit=0, a_priori=wishes).protect(table, SEED)
+
+
+def test_a_width_anywhere_is_enough_where_the_rule_says_so() -> None:
+    table = Table.of(microdata(firms(10, 50, 4, 4, owners=40), "owner"), "region * sector", "turnover")
+    rule = PPercent(20, levels="sliding")
+    assert_safe(table, Suppression(rules=rule).protect(table, SEED), rule)
+
+
+def test_negative_values_leave_no_bound_below() -> None:
+    frame = firms(11, 40, 3, 3)
+    frame["turnover"] -= 5
+    table = Table.of(microdata(frame), "region * sector", "turnover")
+    rule = MinimumFrequency(4)
+    published = Suppression(rules=rule).protect(table, SEED)
+    assert (published.low[hidden_of(published)] == -np.inf).all()
+    assert_safe(table, published, rule)
+
+
+def test_parameters_are_checked_and_survive_toml() -> None:
+    from sfumato.contract.parameters import build
+
+    made = Suppression(rules=["p% 10", "minimum 3"], cost="log")
+    assert build("protection", {"protection": "suppression", **made.to_dict()}) == made
+    assert made.label() == "suppression, p% rule, p = 10; fewer than 3 records"
+    with pytest.raises(ParameterError, match="must be one of"):
+        Suppression(rules="p% 10", cost="vlaue")
+    with pytest.raises(ParameterError, match="APriori"):
+        Suppression(rules="p% 10", a_priori={"x": 1})
+
+
+EXAMPLES: dict[str, tuple[str, str | None, str | None, str | None, Any]] = {
+    "ssbtools_magnitude1.csv": ("sector4 * geo + sector2 * eu", "value", "company", None, [PPercent(10), NK(1, 80), NK(2, 90)]),
+    "ssbtools_d2.csv": ("region * main_income + k_group * main_income", None, None, "freq", [MinimumFrequency(3)]),
+    "ssbtools_example1.csv": ("age * geo + age * eu + year", None, None, "freq", [MinimumFrequency(3), MinimumFrequency(3, zeros=True)]),
+}
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_examples_of_other_packages_survive_the_audit(name: str) -> None:
+    if not (SHARED / name).exists():
+        pytest.skip(f"{SHARED / name} is not here")
+    formula, variable, contributor, count, rules = EXAMPLES[name]
+    frame = pd.read_csv(SHARED / name)
+    keep = [c for c in frame if c not in (variable, count)]
+    frame = frame.astype(dict.fromkeys(keep, str))
+    table = Table.of(microdata(frame, contributor), formula, variable, contributor=contributor, count=count, empty=count is not None)
+    for rule in rules:
+        assert_safe(table, Suppression(rules=rule).protect(table, SEED), rule)
