@@ -84,9 +84,7 @@ def test_every_table_of_whole_numbers_is_within_and_those_of_two_dimensions_reac
     value = incidence @ x
     hidden = np.arange(len(value)) < 6
     low, high = Attacker(cells_of(incidence), np.where(hidden, 0, value), np.where(hidden, np.inf, value)).intervals()
-    possible = [
-        t for t in itertools.product(range(6), repeat=6) if (incidence[6:] @ np.array(t) == value[6:]).all()
-    ]
+    possible = [t for t in itertools.product(range(6), repeat=6) if (incidence[6:] @ np.array(t) == value[6:]).all()]
     assert low[:6] == pytest.approx(np.min(possible, axis=0))
     assert high[:6] == pytest.approx(np.max(possible, axis=0))
 
@@ -98,7 +96,9 @@ def test_large_values_keep_small_intervals_exact() -> None:
     hidden = np.array([False] * 4 + [True] * 2)
     for near in (x, None):
         attacker = Attacker(cells_of(incidence), np.where(hidden, 0, value), np.where(hidden, np.inf, value), near=near)
-        low, high = attacker.interval(4)  # what moves: one diagonal up, the other down, until 2 or 500,000,000 is used up
+        low, high = attacker.interval(
+            4
+        )  # what moves: one diagonal up, the other down, until 2 or 500,000,000 is used up
         assert low == pytest.approx(3 - 2, rel=1e-6)
         assert high == pytest.approx(3 + 5e8)
 

@@ -245,7 +245,7 @@ def test_what_is_known_too_well_is_refused_with_the_smallest_relaxation() -> Non
     limit = relaxation(prior.of(table))
     assert limit == pytest.approx(0.25**2 / 0.2**2)
     assert leaf_noise(table, prior.with_(threshold=limit * 1.01)).variance.min() > 0
-    with pytest.raises(DataError, match="1 contributor cannot be protected.*known exactly"):
+    with pytest.raises(DataError, match=r"1 contributor cannot be protected.*known exactly"):
         leaf_noise(table, Prior.given([1.0, 1.0, 0.0], 0.1))
     with pytest.raises(DataError, match="cannot be protected"):
         leaf_noise(table, Prior.given([1.0, 1.0, 0.1], 0.1))  # equal is not enough (ERRATA 3.10)
@@ -349,3 +349,29 @@ def test_a_safe_start_protects_contributors_in_many_leaves() -> None:
     need = one_leaf(known)[0]
     assert (found.variance >= need * (1 - 1e-9)).all()
     assert _Solver(known, np.maximum(need, 0), np.ones(300))._start().shape == (300,)
+
+
+def test_correlated_noise_makes_totals_better_and_protects_every_pair() -> None:
+    pytest.importorskip("clarabel")
+    from sfumato.tables.rta.blocks import block_noise
+
+    g = np.random.default_rng(6)
+    own = np.full((6, 14), np.nan)
+    for h in range(14):
+        own[h % 6, h] = g.lognormal(2, 1)
+    own[2, 0] = 9.0  # one contributor in two leaves
+    own[5, :] = np.nan
+    own[5, 5] = 20.0  # somebody alone in a leaf, who learns its noise
+    own[4, 11] = 3.0
+    table, prior = table_of(own), Prior.from_sizes(0.5, 0.2)
+    omega, known = block_noise(table, prior, [range(6)]).toarray(), prior.of(table)
+    alone = leaf_noise(table, prior)
+    assert omega.sum() < 0.7 * alone.variance.sum()
+    assert np.linalg.eigvalsh(omega).min() > -1e-9 * omega.max()
+    twin = smallest_by_brute_force(known.loading.toarray(), known.variance, omega, np.arange(14))
+    assert (twin >= known.required * (1 - 1e-9)).all()
+    assert audit_pairs(table, prior, sparse.csr_array(omega)).holds
+    with pytest.raises(NotApplicable, match="cuts through"):
+        block_noise(table, prior, [[0, 1]])
+    with pytest.raises(ParameterError, match="in two blocks"):
+        block_noise(table, prior, [[1, 3], [3]])

@@ -41,9 +41,7 @@ def firms(seed: int, n: int, regions: int = 3, sectors: int = 3, kinds: int = 1,
     return frame
 
 
-def slow_audit(
-    table: Table, hidden: np.ndarray, found: Sensitivity, low: np.ndarray, high: np.ndarray
-) -> list[int]:
+def slow_audit(table: Table, hidden: np.ndarray, found: Sensitivity, low: np.ndarray, high: np.ndarray) -> list[int]:
     """Return the unsafe cells whose interval is too short, by scipy over all leaves and cells."""
     rows = table.cells.incidence.toarray()
     value = rows @ table.totals
@@ -87,7 +85,11 @@ FORMULAS = ("region * sector", "(region + half) * sector", "region * sector + ha
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(FORMULAS), st.sampled_from([PPercent(10), PPercent(30), NK(1, 75), NK(2, 90)]))
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(FORMULAS),
+    st.sampled_from([PPercent(10), PPercent(30), NK(1, 75), NK(2, 90)]),
+)
 def test_every_interval_is_wide_enough(seed: int, formula: str, rule: Any) -> None:
     g = np.random.default_rng(seed)
     frame = firms(seed, int(g.integers(3, 60)), kinds=int(g.integers(1, 4)), owners=int(g.integers(2, 30)))

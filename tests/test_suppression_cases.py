@@ -91,7 +91,10 @@ def test_two_who_are_alone_do_not_find_out_each_other() -> None:
         seen[known] = True
         for other in np.setdiff1d(unsafe, [known]):
             ends = [
-                s * linprog(s * rows[other], A_eq=rows[seen], b_eq=table.value[seen], bounds=(0, None), method="highs").fun
+                s
+                * linprog(
+                    s * rows[other], A_eq=rows[seen], b_eq=table.value[seen], bounds=(0, None), method="highs"
+                ).fun
                 for s in (1, -1)
             ]
             assert ends[1] - ends[0] > 1e-3 * table.value[other]
@@ -152,7 +155,9 @@ def test_what_attackers_know_before_counts_and_is_in_the_published_bounds() -> N
     assert published.low[hidden] == pytest.approx(0.5 * table.value[hidden])
     assert published.high[hidden] == pytest.approx(1.5 * table.value[hidden])
     assert slow_audit(table, hidden, rule.assess(table), published.low, published.high) == []
-    with pytest.raises(DataError, match=r"cannot be protected: even with everything hidden.*It works with protection levels of"):
+    with pytest.raises(
+        DataError, match=r"cannot be protected: even with everything hidden.*It works with protection levels of"
+    ):
         Suppression(rules=rule, bounds=5).protect(table, SEED)
 
 
@@ -172,7 +177,9 @@ def test_cells_that_stand_in_the_way_are_named() -> None:
     table = grid([[[50.0, 1], many], [many, many]])
     labels = [tuple(row) for row in table.cells.labels.tolist() if tuple(row) != ("r0", "s0")]
     wishes = APriori(statuses=dict.fromkeys(labels, "protected"))
-    with pytest.raises(DataError, match="region r0, sector s0 cannot be protected while .* if these may be hidden") as caught:
+    with pytest.raises(
+        DataError, match="region r0, sector s0 cannot be protected while .* if these may be hidden"
+    ) as caught:
         Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
     named = str(caught.value).split("hidden: ")[1]
     free = [c for c in labels if f"({table.cells.name(table.cells.find(region=c[0], sector=c[1]))})" in named]
@@ -232,9 +239,21 @@ def test_parameters_are_checked_and_survive_toml() -> None:
 
 
 EXAMPLES: dict[str, tuple[str, str | None, str | None, str | None, Any]] = {
-    "ssbtools_magnitude1.csv": ("sector4 * geo + sector2 * eu", "value", "company", None, [PPercent(10), NK(1, 80), NK(2, 90)]),
+    "ssbtools_magnitude1.csv": (
+        "sector4 * geo + sector2 * eu",
+        "value",
+        "company",
+        None,
+        [PPercent(10), NK(1, 80), NK(2, 90)],
+    ),
     "ssbtools_d2.csv": ("region * main_income + k_group * main_income", None, None, "freq", [MinimumFrequency(3)]),
-    "ssbtools_example1.csv": ("age * geo + age * eu + year", None, None, "freq", [MinimumFrequency(3), MinimumFrequency(3, zeros=True)]),
+    "ssbtools_example1.csv": (
+        "age * geo + age * eu + year",
+        None,
+        None,
+        "freq",
+        [MinimumFrequency(3), MinimumFrequency(3, zeros=True)],
+    ),
 }
 
 
@@ -246,6 +265,8 @@ def test_examples_of_other_packages_survive_the_audit(name: str) -> None:
     frame = pd.read_csv(SHARED / name)
     keep = [c for c in frame if c not in (variable, count)]
     frame = frame.astype(dict.fromkeys(keep, str))
-    table = Table.of(microdata(frame, contributor), formula, variable, contributor=contributor, count=count, empty=count is not None)
+    table = Table.of(
+        microdata(frame, contributor), formula, variable, contributor=contributor, count=count, empty=count is not None
+    )
     for rule in rules:
         assert_safe(table, Suppression(rules=rule).protect(table, SEED), rule)

@@ -434,6 +434,7 @@ def test_noise_that_was_made_for_a_prior_passes_its_audit_and_fails_a_stricter_o
         broken.pairs.failing if broken.pairs else ()
     )
     assert any("needs a prior" in note for note in audit(noisy).notes)
+    assert "for want of a prior" in audit(noisy).headline
     read = audit(noisy.with_(leaf_variance=None), made_for)  # the variances of leaves are read off the published ones
     assert read.pairs is not None
     assert read.pairs.ratio == pytest.approx(kept.pairs.ratio)

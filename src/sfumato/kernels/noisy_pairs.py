@@ -1,4 +1,4 @@
-"""How the posterior variance of one unknown, for somebody who knows others, depends on the noise in each sum; and a packing problem."""
+"""How the posterior variance of an unknown depends on the noise in each sum, for somebody who knows others; a packing problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.noisy_sums import _KNOWN, Sums, _dot, _inverse, _symmetric_inverse, _unknown_column
+from sfumato.kernels.sum_columns import KNOWN, Sums, dot, inverse_of, symmetric_inverse, unknown_column
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -25,7 +25,7 @@ def _add(sums, known, share, x, touched, count, total, listed, marked, listing):
             marked[row] = True
             listing[listed] = row
             listed += 1
-        total[row] += share * (x[row] - _dot(sums.row_apart[row], sums.unknown_apart[known]))
+        total[row] += share * (x[row] - dot(sums.row_apart[row], sums.unknown_apart[known]))
     return listed
 
 
@@ -50,7 +50,7 @@ def _gradients(
             if high - low <= dense:
                 for at in range(low, high):
                     place[sums.block_row[at]] = at - low
-                inverse = _inverse(sums, place, low, high)
+                inverse = inverse_of(sums, place, low, high)
         group = np.empty(0, np.int64)
         if g >= 0:
             if group_of[g] >= 0:
@@ -59,10 +59,10 @@ def _gradients(
                 group = np.array([g])
         k = group.size
         c, scale, cross = np.zeros((k, k)), np.zeros(k), np.zeros(k)
-        count, top, _ = _unknown_column(
+        count, top, _ = unknown_column(
             h, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
         )
-        q = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
+        q = top - dot(sums.unknown_apart[h], sums.unknown_apart[h])
         listed = _add(sums, h, 1.0, x, touched, count, total, 0, marked, listing)
         if wide[pair]:
             for at in range(low, high):
@@ -71,12 +71,12 @@ def _gradients(
                     marked[row] = True
                     listing[listed] = row
                     listed += 1
-                    total[row] -= _dot(sums.row_apart[row], sums.unknown_apart[h])
+                    total[row] -= dot(sums.row_apart[row], sums.unknown_apart[h])
         for i in range(k):
             u = group[i]
             for at in range(sums.unknown_start[u], sums.unknown_start[u + 1]):
                 cross[i] += sums.unknown_value[at] * x[sums.unknown_row[at]]
-            cross[i] -= _dot(sums.unknown_apart[u], sums.unknown_apart[h])
+            cross[i] -= dot(sums.unknown_apart[u], sums.unknown_apart[h])
         for i in range(count):
             x[touched[i]] = 0.0
             seen[touched[i]] = False
@@ -84,7 +84,7 @@ def _gradients(
         if k > 0:
             for i in range(k):
                 u = group[i]
-                count, top, _ = _unknown_column(
+                count, top, _ = unknown_column(
                     u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
                 )
                 for j in range(k):
@@ -92,31 +92,31 @@ def _gradients(
                     both = 0.0
                     for at in range(sums.unknown_start[w], sums.unknown_start[w + 1]):
                         both += sums.unknown_value[at] * x[sums.unknown_row[at]]
-                    c[i, j] = -v[u] * v[w] * (both - _dot(sums.unknown_apart[u], sums.unknown_apart[w]))
-                c[i, i] = v[u] * (1.0 - v[u] * (top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])))
+                    c[i, j] = -v[u] * v[w] * (both - dot(sums.unknown_apart[u], sums.unknown_apart[w]))
+                c[i, i] = v[u] * (1.0 - v[u] * (top - dot(sums.unknown_apart[u], sums.unknown_apart[u])))
                 for j in range(count):
                     x[touched[j]] = 0.0
                     seen[touched[j]] = False
             for i in range(k):
-                scale[i] = 1.0 / np.sqrt(c[i, i]) if c[i, i] > _KNOWN * v[group[i]] else 0.0
+                scale[i] = 1.0 / np.sqrt(c[i, i]) if c[i, i] > KNOWN * v[group[i]] else 0.0
             for i in range(k):
                 for j in range(k):
                     c[i, j] = (c[i, j] + c[j, i]) / 2 * scale[i] * scale[j] if j > i else c[j, i]
                 c[i, i] = 1.0
-            c = _symmetric_inverse(c) * scale * scale.reshape(-1, 1)
+            c = symmetric_inverse(c) * scale * scale.reshape(-1, 1)
             for i in range(k):
                 cross[i] *= v[group[i]]
             share = c @ cross
             variance -= v[h] * v[h] * np.sum(cross * share)
             for i in range(k):
                 u = group[i]
-                count, top, _ = _unknown_column(
+                count, top, _ = unknown_column(
                     u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
                 )
                 if wide[pair]:
                     for at in range(low, high):
                         row = sums.block_row[at]
-                        total[row] += v[u] * share[i] * (x[row] - _dot(sums.row_apart[row], sums.unknown_apart[u]))
+                        total[row] += v[u] * share[i] * (x[row] - dot(sums.row_apart[row], sums.unknown_apart[u]))
                 else:
                     listed = _add(sums, u, v[u] * share[i], x, touched, count, total, listed, marked, listing)
                 for j in range(count):

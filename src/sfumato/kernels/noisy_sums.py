@@ -1,17 +1,22 @@
-"""Unknowns that are seen through noisy sums: what remains unknown of each, and of whom one learns most by knowing another.
-
-y = M d + noise, d independent with variances v, S the covariance of y. Rows of M are the sums, its columns the unknowns; S falls into
-blocks of rows that share an unknown. Small blocks are inverted. In large ones S x = b is solved by relaxing one row after the
-other (Gauss-Southwell), which stays near where it starts, with a bound on what is left: S - diag(floor) has no negative eigenvalue.
-"""
+"""Unknowns that are seen through noisy sums: what remains unknown of each, and of whom one learns most by knowing another."""
 
 from __future__ import annotations
-
-from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.kernels.sum_columns import (
+    KNOWN,
+    Sums,
+    column,
+    dot,
+    inverse_of,
+    relax,
+    share_left,
+    symmetric_inverse,
+    unknown_column,
+)
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -19,197 +24,6 @@ FINE, ROUGH = 1e-3, 3e-3
 """To which relative precision large blocks are relaxed: where it matters, and at first."""
 _CLOSEST, _SURE = 1e-9, 20.0
 """A column is relaxed more closely, up to the first, until what is left of an unknown is so many times the error."""
-_SINGULAR = 1e-8
-_KNOWN = 1e-12
-"""An unknown of which less than this share of its variance is left counts as known."""
-
-
-class Sums(NamedTuple):
-    """The sums and unknowns of a problem, in arrays.
-
-    `groups` are sets of unknowns, all in one block, that somebody knows together.
-    """
-
-    block_start: Whole
-    block_row: Whole
-    """Rows, block by block; block b has those from block_start[b] to block_start[b + 1]."""
-    s_start: Whole
-    s_row: Whole
-    s_value: Numbers
-    """S without the unknowns that are set apart (`apart`), by row."""
-    diagonal: Numbers
-    floor: Numbers
-    row_start: Whole
-    row_unknown: Whole
-    row_value: Numbers
-    """M by row."""
-    unknown_start: Whole
-    unknown_row: Whole
-    unknown_value: Numbers
-    """M by column."""
-    variance: Numbers
-    side: Whole
-    """Who knows the unknown beforehand."""
-    simple: NDArray[np.bool_]
-    """Whether an unknown has one row, attacks, and its side knows no other in the block."""
-    group_start: Whole
-    group_unknown: Whole
-    group_block_start: Whole
-    """Groups that are not simple, block by block."""
-    row_apart: Numbers
-    """Shape (rows, k): what the k unknowns that are set apart take off; see `learned`."""
-    unknown_apart: Numbers
-    """Shape (unknowns, k)."""
-    reach: Numbers
-    """A bound on m'S⁻¹m without the unknowns that are set apart: 1/v for all others."""
-    apart_place: Whole
-    """Which of those set apart an unknown is; -1 for none."""
-    apart_column: Numbers
-    """S⁻¹m of those set apart, shape (rows, k)."""
-
-
-@numba.njit(cache=True, nogil=True)
-def _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, keep):  # type: ignore[no-untyped-def]
-    """Solve S x = b; return how many rows were touched, and bounds on b'S⁻¹b and on the squared length of the error.
-
-    What is left, r = b - S x, is put back to zero unless it is to be kept.
-    """
-    count, size = 0, 0.0
-    for i in range(rows.size):
-        row = rows[i]
-        if sums.diagonal[row] <= 0.0:  # a sum that does not vary says nothing
-            continue
-        r[row] += values[i]
-        if not seen[row]:
-            seen[row] = True
-            touched[count] = row
-            count += 1
-        size += values[i] * values[i] / sums.diagonal[row]
-    limit = tolerance * tolerance * size
-    capacity = queue.size
-    head, waits = 0, 0
-    for i in range(count):
-        queue[i] = touched[i]
-        waiting[touched[i]] = True
-        waits += 1
-    steps, most = 0, 200 * capacity + 10_000
-    while waits > 0 and steps < most:
-        row = queue[head]
-        head = (head + 1) % capacity
-        waits -= 1
-        waiting[row] = False
-        left = r[row]
-        if left * left <= limit * sums.floor[row]:
-            continue
-        steps += 1
-        change = left / sums.diagonal[row]
-        x[row] += change
-        for at in range(sums.s_start[row], sums.s_start[row + 1]):
-            other = sums.s_row[at]
-            if not seen[other]:
-                seen[other] = True
-                touched[count] = other
-                count += 1
-            r[other] -= sums.s_value[at] * change
-            if not waiting[other] and r[other] * r[other] > limit * sums.floor[other]:
-                queue[(head + waits) % capacity] = other
-                waiting[other] = True
-                waits += 1
-        r[row] = 0.0
-    while waits > 0:
-        waiting[queue[head]] = False
-        head = (head + 1) % capacity
-        waits -= 1
-    error, product = 0.0, 0.0
-    for i in range(count):
-        row = touched[i]
-        error += r[row] * r[row] / sums.floor[row]
-        product += x[row] * r[row]
-        if not keep:
-            r[row] = 0.0
-    for i in range(rows.size):
-        product += values[i] * x[rows[i]]
-    return count, product + error, error
-
-
-@numba.njit(cache=True, nogil=True)
-def _column(rows, values, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
-    """Put S⁻¹b into x; return as `_relax` does. `inverse` is that of the block, or empty for a block that is relaxed."""
-    if inverse.size == 0:
-        return _relax(rows, values, sums, x, r, touched, seen, queue, waiting, tolerance, False)
-    product = 0.0
-    for at in range(low, high):
-        row = sums.block_row[at]
-        touched[at - low] = row
-        total = 0.0
-        for i in range(rows.size):
-            total += inverse[at - low, place[rows[i]]] * values[i]
-        x[row] = total
-    for i in range(rows.size):
-        product += values[i] * x[rows[i]]
-    return high - low, product, 0.0
-
-
-@numba.njit(cache=True, nogil=True)
-def _unknown_column(u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance):  # type: ignore[no-untyped-def]
-    """Put S⁻¹m of an unknown into x, as `_column` does; that of an unknown which is set apart is there already."""
-    j, count = sums.apart_place[u], 0
-    start, end = sums.unknown_start[u], sums.unknown_start[u + 1]
-    if j < 0:
-        return _column(
-            sums.unknown_row[start:end], sums.unknown_value[start:end], sums, inverse, place, low, high, x, r, touched, seen,
-            queue, waiting, tolerance,
-        )  # fmt: skip
-    product = 0.0
-    for row in range(sums.diagonal.size):
-        if sums.apart_column[row, j] != 0.0:
-            x[row] = sums.apart_column[row, j]
-            seen[row] = True
-            touched[count] = row
-            count += 1
-    for at in range(start, end):
-        product += sums.unknown_value[at] * x[sums.unknown_row[at]]
-    return count, product, 0.0
-
-
-@numba.njit(cache=True, nogil=True)
-def _symmetric_inverse(s):  # type: ignore[no-untyped-def]
-    """Return the inverse of a matrix with unit diagonal and no negative eigenvalue; the generalised one where it is singular."""
-    size = s.shape[0]
-    made, most = np.linalg.inv(s + 1e-13 * np.eye(size)), 0.0
-    for i in range(size):
-        most = max(most, made[i, i])  # one over what is left of a row, given all others
-        if not made[i, i] > 0.0:
-            most = np.inf
-    if most < 1.0 / _SINGULAR:
-        return made
-    values, vectors = np.linalg.eigh(s)
-    for j in range(size):
-        values[j] = 1.0 / np.sqrt(values[j]) if values[j] > 1e-3 * _SINGULAR else 0.0
-    vectors = vectors * values
-    return vectors @ vectors.T
-
-
-@numba.njit(cache=True, nogil=True)
-def _inverse(sums, place, low, high):  # type: ignore[no-untyped-def]
-    """Return the inverse of a block of S, scaled to a unit diagonal meanwhile; sums that do not vary count as unseen."""
-    size = high - low
-    s, scale = np.zeros((size, size)), np.empty(size)
-    for i in range(size):
-        d = sums.diagonal[sums.block_row[low + i]]
-        scale[i] = 1.0 / np.sqrt(d) if d > 0 else 0.0
-    for i in range(size):
-        row = sums.block_row[low + i]
-        for at in range(sums.s_start[row], sums.s_start[row + 1]):
-            j = place[sums.s_row[at]]
-            s[i, j] += sums.s_value[at] * scale[i] * scale[j]
-        s[i, i] = 1.0
-    if size > 1:
-        s = _symmetric_inverse(s)
-    for i in range(size):
-        for j in range(size):
-            s[i, j] *= scale[i] * scale[j]
-    return s
 
 
 @numba.njit(cache=True, nogil=True)
@@ -231,22 +45,6 @@ def _spread(sums, x, touched, count, acc, met):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _left(share, error):  # type: ignore[no-untyped-def]
-    """Return which share of an unknown's variance is left, 0 if none is; a bound that comes to nothing counts as very little."""
-    if share > _KNOWN:
-        return share
-    return _KNOWN if error > 0.0 else 0.0
-
-
-@numba.njit(cache=True, nogil=True)
-def _dot(a, b):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
 def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, by_group):  # type: ignore[no-untyped-def]
     rows, unknowns = sums.diagonal.size, sums.variance.size
     x, r = np.zeros(rows), np.zeros(rows)
@@ -263,7 +61,7 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
         if high - low <= dense:
             for at in range(low, high):
                 place[sums.block_row[at]] = at - low
-            inverse = _inverse(sums, place, low, high)
+            inverse = inverse_of(sums, place, low, high)
         for at in range(low, high):
             row = sums.block_row[at]
             if sums.diagonal[row] <= 0.0:
@@ -276,10 +74,10 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                     most = max(most, v[u] * sums.row_value[e] ** 2)
             close = coarse
             while True:
-                count, top, error = _column(
+                count, top, error = column(
                     one_row, one, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, close
                 )
-                top -= _dot(sums.row_apart[row], sums.row_apart[row])
+                top -= dot(sums.row_apart[row], sums.row_apart[row])
                 if error == 0.0 or close < _CLOSEST or 1.0 - most * top > _SURE * most * error:
                     break
                 for i in range(count):  # too rough to tell what is left of the largest
@@ -291,7 +89,7 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                 u, m = sums.row_unknown[e], sums.row_value[e]
                 if sums.unknown_start[u + 1] - sums.unknown_start[u] == 1:
                     q[u] = m * m * top
-                    left = _left(1.0 - v[u] * q[u], error)
+                    left = share_left(1.0 - v[u] * q[u], error)
                     if sums.simple[u] and left > 0.0:
                         worth = m * m * v[u] / left
                         gauge[u] = worth / (m * m) if m != 0 else 0.0
@@ -305,7 +103,7 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                 for i in range(found):
                     u = met[i]
                     if wanted[u] and v[u] > 0:
-                        seen_of = abs(acc[u] - _dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(
+                        seen_of = abs(acc[u] - dot(sums.row_apart[row], sums.unknown_apart[u])) + np.sqrt(
                             error * sums.reach[u]
                         )
                         worth, by = first, who
@@ -332,10 +130,10 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                 u = sums.group_unknown[start + i]
                 close = coarse if k == 1 else fine
                 while True:
-                    count, top, error = _unknown_column(
+                    count, top, error = unknown_column(
                         u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, close
                     )
-                    q[u] = top - _dot(sums.unknown_apart[u], sums.unknown_apart[u])
+                    q[u] = top - dot(sums.unknown_apart[u], sums.unknown_apart[u])
                     if error == 0.0 or close < _CLOSEST or 1.0 - v[u] * q[u] > _SURE * v[u] * error:
                         break
                     for j in range(count):
@@ -344,11 +142,11 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                     close *= 0.03
                 errors[i] = error
                 found = _spread(sums, x, touched, count, acc, met)
-                left = _left(1.0 - v[u] * q[u], error)
+                left = share_left(1.0 - v[u] * q[u], error)
                 if k == 1 and attack and left > 0.0 and sums.apart_place[u] >= 0:  # exact, and everywhere
                     for h in range(unknowns):
                         if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
-                            seen_of = acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])
+                            seen_of = acc[h] - dot(sums.unknown_apart[u], sums.unknown_apart[h])
                             here = v[h] * v[h] * seen_of * seen_of * v[u] / left
                             if here > together[h]:
                                 together[h], by_group[h] = here, u
@@ -359,7 +157,7 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                     for j in range(found):
                         h = met[j]
                         if wanted[h] and sums.side[h] != sums.side[u] and v[h] > 0:
-                            seen_of = abs(acc[h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(
+                            seen_of = abs(acc[h] - dot(sums.unknown_apart[u], sums.unknown_apart[h])) + np.sqrt(
                                 error * sums.reach[h]
                             )
                             here = v[h] * v[h] * seen_of * seen_of * worth
@@ -378,14 +176,14 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                     u = sums.group_unknown[start + i]
                     for j in range(k):
                         h = sums.group_unknown[start + j]
-                        c[i, j] = -v[u] * v[h] * (columns[i, h] - _dot(sums.unknown_apart[u], sums.unknown_apart[h]))
+                        c[i, j] = -v[u] * v[h] * (columns[i, h] - dot(sums.unknown_apart[u], sums.unknown_apart[h]))
                     left = 1.0 - v[u] * q[u]
-                    scale[i] = 1.0 / np.sqrt(v[u] * left) if left > _KNOWN else 0.0
+                    scale[i] = 1.0 / np.sqrt(v[u] * left) if left > KNOWN else 0.0
                 for i in range(k):
                     for j in range(k):
                         c[i, j] = (c[i, j] + c[j, i]) / 2 * scale[i] * scale[j] if j > i else c[j, i]
                     c[i, i] = 1.0
-                c = _symmetric_inverse(c) * scale * scale.reshape(-1, 1)
+                c = symmetric_inverse(c) * scale * scale.reshape(-1, 1)
                 open_end = 0.0  # twice, since c is not exact either
                 for i in range(k):
                     open_end += 2.0 * v[sums.group_unknown[start + i]] * np.sqrt(errors[i] * max(c[i, i], 0.0))
@@ -400,14 +198,14 @@ def _learned(sums, wanted, dense, coarse, fine, q, gain, best, gauge, together, 
                         continue
                     for i in range(k):
                         ui = sums.group_unknown[start + i]
-                        a = v[ui] * (columns[i, h] - _dot(sums.unknown_apart[ui], sums.unknown_apart[h]))
+                        a = v[ui] * (columns[i, h] - dot(sums.unknown_apart[ui], sums.unknown_apart[h]))
                         for j in range(k):
                             uj = sums.group_unknown[start + j]
                             here += (
                                 a
                                 * c[i, j]
                                 * v[uj]
-                                * (columns[j, h] - _dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
+                                * (columns[j, h] - dot(sums.unknown_apart[uj], sums.unknown_apart[h]))
                             )
                     here = v[h] * v[h] * (np.sqrt(max(here, 0.0)) + open_end * np.sqrt(sums.reach[h])) ** 2
                     if here > together[h]:
@@ -421,7 +219,7 @@ def _second(sums, row, who, worth, q):  # type: ignore[no-untyped-def]
     for e in range(sums.row_start[row], sums.row_start[row + 1]):
         u, m = sums.row_unknown[e], sums.row_value[e]
         if u != who and sums.simple[u]:
-            left = max(1.0 - sums.variance[u] * q[u], _KNOWN)
+            left = max(1.0 - sums.variance[u] * q[u], KNOWN)
             if m * m * sums.variance[u] / left == worth:
                 return u
     return -1
@@ -439,10 +237,10 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
     for h in range(unknowns):
         if not wanted[h] or v[h] == 0.0 or order.size == 0:
             continue
-        own = v[h] * v[h] * _dot(apart[h], apart[h])
+        own = v[h] * v[h] * dot(apart[h], apart[h])
         if own * strength[order[0]] <= gain[h]:
             continue
-        count, _, _ = _unknown_column(h, sums, nothing, touched, 0, 0, x, r, touched, seen, queue, waiting, tolerance)
+        count, _, _ = unknown_column(h, sums, nothing, touched, 0, 0, x, r, touched, seen, queue, waiting, tolerance)
         found = _spread(sums, x, touched, count, acc, met)
         for i in range(order.size):
             g = order[i]
@@ -450,7 +248,7 @@ def _far(sums, wanted, order, strength, gauge, tolerance, gain, best):  # type: 
                 break
             if acc[g] != 0.0 or sums.side[g] == sums.side[h]:  # near: looked at already
                 continue
-            seen_of = _dot(apart[g], apart[h])
+            seen_of = dot(apart[g], apart[h])
             here = v[h] * v[h] * seen_of * seen_of * gauge[g]
             if here > gain[h]:
                 gain[h], best[h] = here, g
@@ -480,20 +278,20 @@ def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-
         h = targets[t]
         start, end = sums.unknown_start[h], sums.unknown_start[h + 1]
         if sums.apart_place[h] >= 0:
-            count, top, error = _unknown_column(
+            count, top, error = unknown_column(
                 h, sums, nothing, touched, 0, 0, x, r, touched, seen, queue, waiting, tolerance
             )
         else:
-            count, top, error = _relax(
+            count, top, error = relax(
                 sums.unknown_row[start:end], sums.unknown_value[start:end], sums, x, r, touched, seen, queue, waiting,
                 tolerance, True,
             )  # fmt: skip
-        q[h] = top - _dot(sums.unknown_apart[h], sums.unknown_apart[h])
+        q[h] = top - dot(sums.unknown_apart[h], sums.unknown_apart[h])
         found = _spread(sums, x, touched, count, acc, met)
         for i in range(found):
             g = met[i]
             here[i] = 0.0
-            seen_of[i] = acc[g] - _dot(sums.unknown_apart[g], sums.unknown_apart[h])
+            seen_of[i] = acc[g] - dot(sums.unknown_apart[g], sums.unknown_apart[h])
             if gauge[g] > 0.0 and sums.side[g] != sums.side[h]:
                 here[i] = (v[h] * (abs(seen_of[i]) + np.sqrt(error * sums.reach[g]))) ** 2 * gauge[g]
             acc[g] = 0.0
@@ -507,7 +305,7 @@ def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-
                 break
             g = met[at]
             start, end = sums.unknown_start[g], sums.unknown_start[g + 1]
-            hit, top, other = _relax(
+            hit, top, other = relax(
                 sums.unknown_row[start:end], sums.unknown_value[start:end], sums, y, s, reached, met_row, queue, waiting,
                 tolerance, False,
             )  # fmt: skip
@@ -515,8 +313,8 @@ def _refine(sums, targets, tolerance, q, gain, best, gauge):  # type: ignore[no-
                 seen_of[at] += y[reached[i]] * r[reached[i]]
                 y[reached[i]] = 0.0
                 met_row[reached[i]] = False
-            left = 1.0 - v[g] * (top - _dot(sums.unknown_apart[g], sums.unknown_apart[g]))
-            if left > _KNOWN:
+            left = 1.0 - v[g] * (top - dot(sums.unknown_apart[g], sums.unknown_apart[g]))
+            if left > KNOWN:
                 here[at] = min(here[at], (v[h] * (abs(seen_of[at]) + np.sqrt(error * other))) ** 2 * v[g] / left)
             close[at] = True
         for i in range(count):
@@ -571,14 +369,3 @@ def learned(
             _far(sums, wanted, order, strength, gauge, tolerance, gain, best)
     more = together > gain
     return q, np.where(more, together, gain), np.where(more, by_group, best)
-
-
-def kernel_arguments(**arrays: Any) -> Sums:
-    """Return the arrays with the types that the kernel was compiled for."""
-    whole = {"block_start", "block_row", "s_start", "s_row", "row_start", "row_unknown", "unknown_start", "unknown_row",
-             "side", "apart_place", "group_start", "group_unknown", "group_block_start"}  # fmt: skip
-    made = {}
-    for name, value in arrays.items():
-        kind = np.int64 if name in whole else bool if name == "simple" else np.float64
-        made[name] = np.ascontiguousarray(value, kind)
-    return Sums(**made)

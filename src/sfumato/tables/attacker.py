@@ -73,7 +73,10 @@ class Attacker:
             raise ParameterError("low and high must be numbers; use infinity for a cell of which nothing is known.")
         self._near = np.zeros(cells.leaves) if near is None else np.asarray(near, np.float64)
         at = cells.sums(self._near)
-        bounds = (_away(np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)), self._near) for b in (leaf_low, leaf_high))
+        bounds = (
+            _away(np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)), self._near)
+            for b in (leaf_low, leaf_high)
+        )
         try:
             self._reduced = reduce_rows(cells.incidence, _away(low, at), _away(high, at), *bounds)
         except Contradiction as found:

@@ -33,6 +33,9 @@ def headline(audit: Audit) -> str:
         return f"Not safe: {_and(parts)}."
     if not counts["not shown"] and audit.pairs is None:
         return "Every cell is shown as it is: there is nothing to work out."
+    published = audit.published
+    if audit.pairs is None and (published.variance is not None or published.leaf_variance is not None):
+        return "Nothing sensitive can be worked out for sure; whether the noise suffices was not looked at, for want of a prior."
     return "Nothing sensitive can be worked out from what is published."
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.kernels.noisy_sums import Sums, kernel_arguments
+from sfumato.kernels.sum_columns import Sums, kernel_arguments
 from sfumato.tables.rta.knowledge import Knowledge, blocks_of
 
 Numbers = NDArray[np.float64]
@@ -30,7 +30,7 @@ def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array, dense: int = DE
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
     leaves, unknowns = known.loading.shape
     plain = isinstance(omega, np.ndarray)
-    block = known.block if plain else blocks_of(known, omega)
+    block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     order = np.argsort(block, kind="stable")
     block_start = np.concatenate([[0], np.cumsum(np.bincount(block))])
     by_unknown, count = known.by_unknown, known.leaves_of
@@ -85,7 +85,10 @@ def _groups(known: Knowledge, block: Whole, blocks: int) -> _Groups:
 
 
 def _set_apart(known: Knowledge, s: sparse.csr_array, far: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return A (leaves × k) and B (unknowns × k) with (S + U V U')⁻¹ = S⁻¹ - AA' and m'AA'm = BB' (Woodbury), U those set apart; `reach` and S⁻¹U."""
+    """Return A (leaves × k), B (unknowns × k), `reach` and S⁻¹U, with U the unknowns that are set apart.
+
+    (S + UVU')⁻¹ = S⁻¹ - AA' (Woodbury), and B = M'A.
+    """
     reach = np.divide(1.0, known.variance, out=np.zeros(len(known)), where=known.variance > 0)
     if not len(far):
         none = np.zeros((known.loading.shape[0], 0))
@@ -93,9 +96,9 @@ def _set_apart(known: Knowledge, s: sparse.csr_array, far: Whole) -> tuple[Numbe
     u = known.by_unknown[:, far].toarray()
     w = conjugate_gradients(s, u)
     t = np.diag(1.0 / known.variance[far]) + (u.T @ w + w.T @ u) / 2
-    a = np.linalg.solve(np.linalg.cholesky(t), w.T).T
+    a = np.asarray(np.linalg.solve(np.linalg.cholesky(t), w.T).T, np.float64)
     reach[far] = np.diag(t)
-    return a, np.asarray(known.by_unknown.T @ a), reach, w
+    return a, np.asarray(known.by_unknown.T @ a, np.float64), reach, w
 
 
 def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:

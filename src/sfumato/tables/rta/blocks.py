@@ -48,14 +48,20 @@ def block_noise(
     parts = [np.unique(np.asarray(b, np.int64)) for b in blocks]
     _check(table, known, parts)
     alone = leaf_noise(table, known).variance
-    omega = sparse.diags_array(alone).tolil()
+    made = []
     for part in parts:
         if totals is None:
             wanted = np.ones((1, len(part)))
         else:
             wanted = table.cells.incidence[np.asarray(totals, np.int64)][:, part].toarray()
-        omega[np.ix_(part, part)] = _solve(known.part(part), alone[part], wanted)
-    return _lifted(table, known, sparse.csr_array(omega), alone, parts)
+        piece = known.part(part)
+        made.append(_lifted(piece, _solve(piece, alone[part], wanted), alone[part]))
+    omega = _joined(alone, parts, made)
+    if not audit_pairs(table, known, omega).holds:
+        raise DataError(
+            "no correlated noise was found that protects every contributor. Use independent noise (leaf_noise)."
+        )
+    return omega
 
 
 def _check(table: Table, known: Knowledge, parts: list[Whole]) -> None:
@@ -75,27 +81,25 @@ def _check(table: Table, known: Knowledge, parts: list[Whole]) -> None:
             )
 
 
-def _lifted(
-    table: Table, known: Knowledge, omega: sparse.csr_array, alone: Numbers, parts: list[Whole]
-) -> sparse.csr_array:
-    """Return the covariance raised by a hair until the audit of every pair holds; a block that fails goes without."""
+def _joined(alone: Numbers, parts: list[Whole], made: list[Numbers]) -> sparse.csr_array:
+    """Return one covariance: blocks where there are any, independent noise elsewhere."""
+    rest = alone.copy()
+    rows, cols = [np.arange(len(alone))], [np.arange(len(alone))]
     for part in parts:
-        piece = known.part(part)
-        block = omega[part][:, part].toarray()
-        for more in (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
-            raised = block + more * np.diag(np.diag(block) + piece.spread)
-            if _audit(piece, raised).holds:
-                break
-        else:
-            raised = np.diag(alone[part])
-        omega = omega.tolil()
-        omega[np.ix_(part, part)] = raised
-        omega = sparse.csr_array(omega)
-    if not audit_pairs(table, known, omega).holds:
-        raise DataError(
-            "no correlated noise was found that protects every contributor. Use independent noise (leaf_noise)."
-        )
-    return omega
+        rest[part] = 0.0
+        rows.append(np.repeat(part, len(part)))
+        cols.append(np.tile(part, len(part)))
+    data = np.concatenate([rest, *(m.ravel() for m in made)])
+    return sparse.csr_array((data, (np.concatenate(rows), np.concatenate(cols))), shape=(len(alone),) * 2)
+
+
+def _lifted(known: Knowledge, omega: Numbers, alone: Numbers) -> Numbers:
+    """Return a block's covariance raised by a hair until the audit of every pair holds; independent noise if it never does."""
+    for more in (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
+        raised = omega + more * np.diag(np.diag(omega) + known.spread)
+        if _audit(known, raised).holds:
+            return raised
+    return np.diag(alone)
 
 
 def _audit(known: Knowledge, omega: Numbers) -> PairAudit:

@@ -23,14 +23,14 @@ def cell_variances(table: Table, prior: Prior | Knowledge, leaf_variance: Number
     known = prior if isinstance(prior, Knowledge) else prior.of(table)
     left = _leaf_posterior(known, checked_noise(leaf_variance, table.cells.leaves))
     r = table.cells.incidence
-    return np.maximum(np.asarray((r @ left).multiply(r).sum(axis=1)).ravel(), 0.0)
+    return np.asarray(np.maximum(np.asarray((r @ left).multiply(r).sum(axis=1)).ravel(), 0.0), np.float64)
 
 
 def cell_certainty(table: Table, prior: Prior | Knowledge, leaf_variance: Numbers | sparse.csr_array) -> Numbers:
     """Return the relative certainty w*²/posterior variance of every cell's total, shape (cells,): the smallest over all users.
 
-    w*² is the base variance of the total, Σ m²w² over contributors; the smallest entry is the utility U of the RTA paper (section 3.2).
-    Infinite where the total is known exactly (ERRATA 3.12).
+    w*² is the base variance of the total, Σ m²w² over contributors; the smallest entry is the utility U of the RTA paper
+    (section 3.2). Infinite where the total is known exactly (ERRATA 3.12).
     """
     known = prior if isinstance(prior, Knowledge) else prior.of(table)
     variance = cell_variances(table, known, leaf_variance)
@@ -42,7 +42,7 @@ def cell_certainty(table: Table, prior: Prior | Knowledge, leaf_variance: Number
 def _leaf_posterior(known: Knowledge, omega: Numbers | sparse.csr_array) -> sparse.csr_array:
     """Return the posterior covariance of the leaves' true totals: K - K(K + Ω)⁺K, or a bound on it for large blocks."""
     plain = isinstance(omega, np.ndarray)
-    noise = sparse.csr_array(sparse.diags_array(omega)) if plain else sparse.csr_array(omega)
+    noise = sparse.csr_array(sparse.diags_array(omega) if isinstance(omega, np.ndarray) else omega)
     k = known.covariance(np.zeros(known.loading.shape[0]))
     s = sparse.csr_array(k + noise)
     total, own = s.diagonal(), k.diagonal()

@@ -43,10 +43,11 @@ def leaf_labels(cells: Cells) -> list[str]:
     described = []
     for position in np.argsort(cells.dimensions, kind="stable"):
         known, code = np.unique(cells.labels[:, position].astype(str), return_inverse=True)
-        pairs = np.unique(np.column_stack([leaf, code.ravel()[incidence.indices]]), axis=0)
-        pairs = pairs[known[pairs[:, 1]] != TOTAL]
-        ends = np.searchsorted(pairs[:, 0], np.arange(cells.leaves + 1))
-        names = known[pairs[:, 1]]
+        pairs = np.unique(leaf * len(known) + code.ravel()[incidence.indices])
+        of, label = np.divmod(pairs, len(known))
+        real = known[label] != TOTAL
+        ends = np.searchsorted(of[real], np.arange(cells.leaves + 1))
+        names = known.astype(object)[label[real]]
         texts = np.array(["\x1d".join(names[a:b]) for a, b in pairwise(ends)], object)
         described.append((cells.dimensions[position], texts))
     kept = [d for d in described if not any(_groups(d[1], other[1]) for other in described)]

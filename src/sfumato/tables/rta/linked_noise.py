@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.kernels.noisy_sums import FINE, Sums
+from sfumato.kernels.noisy_sums import FINE
+from sfumato.kernels.sum_columns import Sums
 from sfumato.tables.rta.attackers import DENSE, sums_of
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.rta.one_leaf import one_leaf

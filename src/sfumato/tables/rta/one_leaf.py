@@ -12,7 +12,7 @@ Whole = NDArray[np.int64]
 
 
 def one_leaf(known: Knowledge) -> tuple[Numbers, Whole, Whole]:
-    """Return what each leaf needs by itself (negative: to spare), and the unknown and the attacker's unknown that bind; -1 for none.
+    """Return what each leaf needs by itself (negative: to spare), and the unknowns of target and attacker that bind; -1 for none.
 
     The largest over unknowns h and attackers g not of h's side of m_h²v_h²/(v_h - w_h²) - Σ_{i not g's} m_i²v_i, written as
     m_h²w_h²v_h/(v_h - w_h²) - Σ_{i not g's, i≠h} m_i²v_i, in which nothing is infinite unless somebody is in cover. For each

@@ -160,7 +160,7 @@ def _loadings(given: Contributions) -> sparse.csr_array:
 
 
 def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, NDArray[np.int64]]:
-    """Return loadings with one unknown per entry, the share of the contributor's total that each stands for, and its contributor."""
+    """Return loadings with one unknown per entry, the share of its contributor's total that each is, and the contributor."""
     own = given.own
     absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()[own.indices]
     leaves = np.bincount(own.indices, minlength=len(given))[own.indices]

@@ -137,7 +137,10 @@ class Exact:
         cost = np.zeros(len(p))
         cost[target] = -side
         lp.col_cost_ = cost
-        lp.col_lower_, lp.col_upper_ = np.where(moving, -self._below, 0.0) / unit, np.where(moving, self._above, 0.0) / unit
+        lp.col_lower_, lp.col_upper_ = (
+            np.where(moving, -self._below, 0.0) / unit,
+            np.where(moving, self._above, 0.0) / unit,
+        )
         lp.row_lower_ = lp.row_upper_ = np.zeros(p.sums.shape[0])
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_ = p.sums.indptr.astype(np.int32), p.sums.indices.astype(np.int32)

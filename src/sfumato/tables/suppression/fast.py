@@ -128,7 +128,11 @@ def _note(problem: Problem, way: Numbers, up: Numbers, down: Numbers) -> None:
     """Take down how far every secret moved, and how far it would move the other way."""
     moved = way[problem.targets]
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(way > 0, (problem.value - problem.low) / way, np.where(way < 0, (problem.value - problem.high) / way, np.inf))
+        room = np.where(
+            way > 0,
+            (problem.value - problem.low) / way,
+            np.where(way < 0, (problem.value - problem.high) / way, np.inf),
+        )
     back = min(1.0, max(float(room.min(initial=np.inf)), 0.0))
     for move in (moved, -back * moved):
         rise, fall = whole(problem, problem.targets, np.maximum(move, 0.0), np.maximum(-move, 0.0))

@@ -108,7 +108,6 @@ class Insiders:
                         hidden[self._ways[key]] = True
         return hidden
 
-
     def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> list[Demand]:
         """Return what must hold against contributors that are close, and does not."""
         repair, found = Repair(problem), []

@@ -76,7 +76,9 @@ def find_pattern(
         verified += "; the time limit was reached, so more is hidden than need be"
     more = []
     if cheapest:
-        more.append(Guarantee("suppression", "no safe pattern costs less", "the mixed-integer program was solved to optimality"))
+        more.append(
+            Guarantee("suppression", "no safe pattern costs less", "the mixed-integer program was solved to optimality")
+        )
     if people is not None:
         more.append(Guarantee(
             "suppression", "no contributor that is alone in a leaf comes close to a secret of others, knowing that leaf",
@@ -135,7 +137,11 @@ class _Search:
                     close, self.alone = self.insiders.close(problem, other, audit.freedom)
                 new = [] if self.insiders is None else self.insiders.demands(problem, other, close)
                 if more is None and not new:
-                    return (problem, hidden, found, False, False) if len(audit.failing) else (problem, other, audit, True, False)
+                    return (
+                        (problem, hidden, found, False, False)
+                        if len(audit.failing)
+                        else (problem, other, audit, True, False)
+                    )
                 if more is not None:
                     wider = demands_of(more)[len(demands_of(problem)) :]
                     problem, grown = more, len(more) - len(hidden)

@@ -43,9 +43,7 @@ def refuse(problem: Problem, target: int) -> DataError:
 
 def _fewest(problem: Problem) -> Flags | None:
     """Return the fewest cells that would have to be released, if that helps and can be found quickly."""
-    relaxed = replace(
-        problem, cost=np.ones(len(problem)), hidden=~problem.fixed, fixed=np.zeros(len(problem), bool)
-    )
+    relaxed = replace(problem, cost=np.ones(len(problem)), hidden=~problem.fixed, fixed=np.zeros(len(problem), bool))
     try:
         found = Exact(relaxed, Clock(time.monotonic() + _SECONDS)).solve(demands_of(relaxed))
     except OutOfTime:

@@ -56,7 +56,9 @@ class Suppression(Protection):
         doc="what to hide little of: 'value', 'frequency', 'contributors', 'unity' (cells), or 'log' of the value",
     )  # fmt: skip
     a_priori: APriori | None = param(
-        None, doc="for single cells: unsafe or protected, costs, bounds that attackers know, protection levels", published=False
+        None,
+        doc="for single cells: unsafe or protected, costs, bounds that attackers know, protection levels",
+        published=False,
     )
     bounds: float | None = param(
         None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
@@ -64,7 +66,9 @@ class Suppression(Protection):
     )  # fmt: skip
     insiders: bool = param(True, doc="whether contributors who know their own figures are attackers too")
     method: str = param("fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
-    time_limit: float = param(600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False)
+    time_limit: float = param(
+        600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False
+    )
 
     def validate(self) -> None:
         """Make one rule of several, or of a text; check the wishes."""
@@ -94,5 +98,3 @@ class Suppression(Protection):
             high=np.where(found.hidden, wishes.high, table.value),
             guarantees=(Guarantee(self.name, says, found.verified), *found.more),
         )
-
-
