@@ -61,6 +61,7 @@ ONLY_IN = {
     "optuna": ("decision",),
     "ortools": ("tables",),
     "weasyprint": ("reports",),
+    "clarabel": ("tables",),
     "highspy": ("tables",),
 }
 FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap", "utility")}

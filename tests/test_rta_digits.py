@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rta_tables import firms, table_of
 from scipy.optimize import minimize
 from scipy.stats import norm
 
@@ -19,8 +20,6 @@ from sfumato.tables.rta.digits import (
     rounded_to,
     values_of,
 )
-
-from rta_tables import firms, table_of  # isort: skip
 
 
 @given(st.floats(1e-9, 1e12), st.integers(2, 6))
@@ -138,14 +137,6 @@ def test_an_attacker_with_a_grid_is_left_the_promised_variance_whatever_is_publi
             least = min(least, grid_variance(prior, likelihood))
     assert least >= w2 * (1 - 1e-3)
     assert least == pytest.approx(w2, rel=0.02) if step < 0.1 else least > w2
-
-
-def test_noise_cut_off_at_zero_would_not_keep_the_promise() -> None:
-    """Why only the outcome is worked on: noise redrawn until d + δ ≥ 0 has a law that depends on d, and tells more."""
-    v, w2 = 16.0, 9.0
-    sd, prior = np.sqrt(v * w2 / (v - w2)), norm.pdf(GRID, 2, 4)
-    likelihood = norm.pdf(0.01, GRID, sd) / norm.sf(0, GRID, sd)
-    assert grid_variance(prior, likelihood) != pytest.approx(w2, rel=0.02)
 
 
 def test_who_knows_that_no_contribution_is_below_zero_learns_more_only_near_zero() -> None:

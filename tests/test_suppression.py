@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from sfumato import Attribute, Draws, Microdata, Schema
-from sfumato.errors import DataError, ParameterError
-from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
+from sfumato.tables import NK, MinimumFrequency, PPercent, PublishedTable, Status, Table
 from sfumato.tables.rule import Sensitivity
 from sfumato.tables.suppression import Suppression
 from sfumato.tables.suppression.exact import Exact, demands_of
@@ -24,7 +23,7 @@ from sfumato.tables.suppression.making import make_problem
 
 def microdata(frame: pd.DataFrame, contributor: str | None = None) -> Microdata:
     return Microdata(frame, Schema(tuple(
-        Attribute(n, scale="unordered" if frame[n].dtype == object or n in ("owner",) or str(frame[n].dtype) == "str" else "ordered",
+        Attribute(n, scale="ordered" if pd.api.types.is_numeric_dtype(frame[n]) else "unordered",
                   role="contributor" if n == contributor else "other") for n in frame
     )))  # fmt: skip
 

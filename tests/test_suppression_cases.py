@@ -178,7 +178,7 @@ def test_cells_that_stand_in_the_way_are_named() -> None:
     labels = [tuple(row) for row in table.cells.labels.tolist() if tuple(row) != ("r0", "s0")]
     wishes = APriori(statuses=dict.fromkeys(labels, "protected"))
     with pytest.raises(
-        DataError, match="region r0, sector s0 cannot be protected while .* if these may be hidden"
+        DataError, match=r"region r0, sector s0 cannot be protected while .* if these may be hidden"
     ) as caught:
         Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
     named = str(caught.value).split("hidden: ")[1]

@@ -30,9 +30,9 @@ def _add(sums, known, share, x, touched, count, total, listed, marked, listing):
 
 
 @numba.njit(cache=True, nogil=True)
-def _gradients(
-    sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, out_row, out_value
-):  # type: ignore[no-untyped-def]
+def _gradients(  # type: ignore[no-untyped-def]
+    sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, row_of, value
+):
     rows = sums.diagonal.size
     x, r, total = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     touched, queue, listing = np.empty(rows, np.int64), np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
@@ -132,7 +132,7 @@ def _gradients(
         for i in range(listed):
             row = listing[i]
             if kept < most[pair] and total[row] * total[row] * sums.diagonal[row] > least * largest:
-                out_row[size], out_value[size] = row, v[h] * total[row]
+                row_of[size], value[size] = row, v[h] * total[row]
                 size += 1
                 kept += 1
             total[row] = 0.0
@@ -160,7 +160,8 @@ def gradients(
     pairs = len(target)
     left, start = np.zeros(pairs), np.zeros(pairs + 1, np.int64)
     own = np.append(np.diff(sums.unknown_start), 0)
-    most = np.minimum(np.diff(sums.block_start)[block_of[target]], own[target] + own[helper] + _MORE)
+    size_of = np.diff(sums.block_start)[block_of[target]]
+    most = np.where(size_of <= dense, size_of, np.minimum(size_of, own[target] + own[helper] + _MORE))
     wide = np.full(pairs, sums.row_apart.shape[1] > 0) & (sums.apart_place[target] >= 0)  # it reaches everywhere
     most[wide] = np.diff(sums.block_start)[block_of[target[wide]]]
     room = int(most.sum())

@@ -219,6 +219,7 @@ def share_left(share, error):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def dot(a, b):  # type: ignore[no-untyped-def]
+    """Return the inner product of two vectors."""
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]

@@ -31,6 +31,10 @@ from sfumato.tables.measures import (
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rounding import ControlledRounding, RandomRounding, SmallCountRounding
+from sfumato.tables.rta.blocks import block_noise
+from sfumato.tables.rta.leaf_noise import LeafNoise, leaf_noise
+from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rta.record import Record
 from sfumato.tables.rta.rta import RTA
 from sfumato.tables.rule import Sensitivity, SensitivityRule
@@ -54,10 +58,11 @@ from sfumato.tables.table_map import TableChoice, TableMap, table_map
 __all__ = [
     "NK", "PQ", "PTN", "RTA", "APriori", "AnalystCertainty", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit",
     "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "ControlledAdjustment", "ControlledRounding",
-    "IntervalLengths", "KnownClosely", "Largest", "MinimumContributors", "MinimumFrequency", "PPercent",
-    "PerturbationTable", "Protection", "PublishedTable", "PublishedValue", "RandomRounding", "Record",
+    "IntervalLengths", "KnownClosely", "Largest", "LeafNoise", "MinimumContributors", "MinimumFrequency", "PPercent",
+    "PairAudit", "PerturbationTable", "Prior", "Protection", "PublishedTable", "PublishedValue", "RandomRounding", "Record",
     "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "SmallCountRounding", "Status", "Suppression",
     "Table", "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells",
-    "audit", "parse_rule", "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata",
+    "audit", "audit_pairs", "block_noise", "leaf_noise", "parse_rule",
+    "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata",
     "read_argus_microdata", "read_argus_table", "rules_of", "table_map",
 ]  # fmt: skip

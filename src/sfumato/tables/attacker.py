@@ -89,10 +89,8 @@ class Attacker:
     def of(cls, published: PublishedTable) -> Attacker:
         """Return the attacker who reads a published table, and knows of negative values only if there may be any."""
         low = published.low
-        if published.original is not None:
-            nonnegative = published.original.nonnegative
-        else:
-            nonnegative = bool((low >= 0).all())
+        known = published.original
+        nonnegative = bool((low >= 0).all()) if known is None else known.nonnegative
         return cls(published.cells, low, published.high, 0.0 if nonnegative else -np.inf)
 
     def interval(self, cell: int) -> tuple[float, float]:

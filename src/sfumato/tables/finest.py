@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import ParameterError
 from sfumato.tables.additivity import strides
 from sfumato.tables.tree import Tree
 
-Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS = 2000
 _MOST = 5_000_000
 
 
@@ -133,58 +130,6 @@ def _inner(codes: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:
         below = np.append(np.isin(np.arange(len(tree.labels)), tree.parents), True)  # the total is last
         inner |= below[codes[:, i]]
     return inner
-
-
-def spread(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half: float = 0.0) -> Numbers:
-    """Return values of the leaves that have the right sum in every finest cell of every table.
-
-    `members` says for each table in which of its finest cells a leaf is, -1 for none. Many values would do; these are the
-    evenest (iterative proportional fitting, Deming and Stephan 1940). Only their sums are ever published.
-
-    Values that were rounded by up to `half` each need not agree: what n cells add up to, that are the same taken together as
-    other m, may differ by n + m halves.
-    """
-    x = np.ones(leaves)
-    scale = max((float(np.abs(v).max(initial=0)) for v in values), default=0.0)
-    before = np.inf
-    for _ in range(_ROUNDS):
-        worst = 0.0
-        for member, wanted in zip(members, values, strict=True):
-            within = member >= 0
-            total = np.bincount(member[within], x[within], len(wanted))
-            worst = max(worst, float(np.abs(total - wanted).max(initial=0)))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                factor = np.where(total > 0, wanted / total, 0.0)
-            x = np.where(within, x * factor[member], 0.0)
-        if worst <= 1e-12 * scale or abs(worst - before) <= 1e-13 * scale:
-            break
-        before = worst
-    rooms = _together(members, [len(v) for v in values]) if half else [np.zeros(len(v)) for v in values]
-    for member, wanted, room in zip(members, values, rooms, strict=True):
-        total = np.bincount(member[member >= 0], x[member >= 0], len(wanted))
-        if (np.abs(total - wanted) > 1e-9 * scale + half * room).any():
-            raise DataError(
-                "the linked tables contradict each other: no table of all their dimensions has the given cells. Check that "
-                "the cells they share are the same, and that empty cells are given or absent in both."
-            )
-    return x
-
-
-def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
-    """Return for each finest cell how many there are that it is tied to by overlapping, itself among them."""
-    from scipy import sparse
-    from scipy.sparse.csgraph import connected_components
-
-    starts = np.cumsum([0, *sizes])
-    pairs = [
-        np.stack([a + starts[i], b + starts[i + 1]])[:, (a >= 0) & (b >= 0)]
-        for i, (a, b) in enumerate(pairwise(members))
-    ]
-    one, other = np.concatenate(pairs, axis=1)
-    n = int(starts[-1])
-    _, group = connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), directed=False)
-    tied = np.bincount(group)[group].astype(np.float64)
-    return np.split(tied, starts[1:-1])
 
 
 def _meet(a: Whole, b: Whole, trees: Sequence[Tree]) -> NDArray[np.bool_]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sfumato.errors import DataError, ParameterError, listing, some
 from sfumato.tables.additivity import Sums, positions
 from sfumato.tables.cells import Cells, make_cells
-from sfumato.tables.finest import above_any, crossed, cut, finest, inside, overlapping, spread
+from sfumato.tables.fill_in import Contradiction, fill_in
+from sfumato.tables.finest import above_any, crossed, cut, finest, inside, overlapping
 from sfumato.tables.given_cells import Columns, GivenCells, TotalLabels, listed, read_cells
 from sfumato.tables.given_largest import given_largest
 from sfumato.tables.tree import Nested
@@ -52,7 +53,7 @@ def from_cells(
     given = read_cells(frames, dimensions, columns, total, nonnegative, half)
     cells, sums, leaf_of, parts = _cells(given)
     position = sums.find(given.codes)
-    order = _Finest(leaf_of, parts, cells.leaves)
+    order = _Finest(leaf_of, parts, cells.leaves, given)
     totals = order.leaves(given.values, half)
     counts = None if given.counts is None else totals if value is None else order.leaves(given.counts)
     if margins != "compute":
@@ -76,8 +77,10 @@ def from_cells(
 class _Finest:
     """The finest cells of each table, and how leaves get their values from them."""
 
-    def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int) -> None:
-        self._leaf_of, self._parts, self._leaves = leaf_of, parts, leaves
+    def __init__(
+        self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: GivenCells
+    ) -> None:
+        self._leaf_of, self._parts, self._leaves, self._given = leaf_of, parts, leaves, given
 
     @property
     def alone(self) -> bool:
@@ -95,7 +98,16 @@ class _Finest:
             member = np.full(self._leaves, -1, np.int64)
             member[self._leaf_of] = lies_in
             members.append(member)
-        return spread(members, [values[rows] for rows, _ in self._parts], self._leaves, half)
+        try:
+            return fill_in(members, [values[rows] for rows, _ in self._parts], self._leaves, half)
+        except Contradiction as found:
+            names = dict.fromkeys(f"[{self._given.name(int(self._parts[t][0][c]))}]" for t, c in found.cells)
+        where = f" These cannot all be right: {listing(names, 6)}." if names else ""
+        raise DataError(
+            "the linked tables contradict each other: no table of all their dimensions has the given cells."
+            f"{where} Check that the cells they share are the same, and that empty cells are given or absent in both; if they "
+            "were rounded, say to how many digits (decimals=...)."
+        )
 
 
 def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Whole]]]:

@@ -131,8 +131,8 @@ def _nested(dimensions: Sequence[str] | Mapping[str, Nested]) -> dict[str, Hiera
 
 
 def _plain(value: Any) -> Any:
-    """Return a value, None where there is none: frames say NaN, NaT or NA."""
-    return None if value is None or value != value else value
+    """Return a value, None where there is none: frames say NaN, NaT or NA, whose comparisons are not even true or false."""
+    return None if value is None or type(value).__name__ == "NAType" or value != value else value
 
 
 def _labels(

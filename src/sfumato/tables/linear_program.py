@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -20,7 +22,7 @@ _ATTEMPTS: tuple[dict[str, str | int], ...] = (
 """The primal simplex method from the last vertex; where rounding stops it, the dual one from the beginning."""
 
 
-class Infeasible(Exception):
+class Infeasible(Exception):  # noqa: N818
     """Nothing satisfies the bounds."""
 
 
@@ -47,17 +49,17 @@ class LinearProgram:
         self._bounds = tuple(b / self.scale for b in (row_low, row_high, low, high))
         self._rows = rows
         self._costs = np.zeros(self.columns)
-        self._solver = self._model()
+        self._solver: Any = self._model()
         if (point := self._solve()) is None:
             raise Infeasible
         self.point = point
         """A solution: some x that satisfies everything."""
 
-    def _model(self):  # type: ignore[no-untyped-def]
+    def _model(self) -> Any:
         import highspy
 
         row_low, row_high, low, high = self._bounds
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.silent()
         for option, value in {
             "solver": "simplex", "threads": 1, "primal_feasibility_tolerance": 1e-10,
@@ -80,6 +82,7 @@ class LinearProgram:
         import highspy
 
         status = highspy.HighsModelStatus
+        x: Numbers | None = None
         for options in _ATTEMPTS:
             for option, value in options.items():
                 self._solver.setOptionValue(option, value)
@@ -91,7 +94,6 @@ class LinearProgram:
                 x = np.array(self._solver.getSolution().col_value) * self.scale
                 break
             if found in (status.kInfeasible, status.kUnbounded, status.kUnboundedOrInfeasible):
-                x = None
                 self._solver.clearSolver()
                 break
         else:

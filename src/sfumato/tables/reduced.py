@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.leaf_sets import set_codes
+
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -16,7 +18,7 @@ ROUNDING = 1e-11
 """How far sums may be off, relative to what was added up: published tables have been added up in floating point."""
 
 
-class Contradiction(Exception):
+class Contradiction(Exception):  # noqa: N818
     """No leaves satisfy the bounds; `row` is a row that shows it."""
 
     def __init__(self, row: int) -> None:
@@ -70,7 +72,7 @@ def reduce_rows(rows: sparse.csr_array, row_low: Numbers, row_high: Numbers, low
             low[members] = high[members] = bound[members]
             known[members] = True
         single = np.flatnonzero(np.diff(rows.indptr) == 1)
-        at = rows.indices[rows.indptr[single]]
+        at = rows.indices[rows.indptr[single]].astype(np.int64)
         np.maximum.at(low, at, left[single])
         np.minimum.at(high, at, right[single])
         if (bad := np.flatnonzero(low[at] > high[at] + noise[single])).size:
@@ -106,8 +108,7 @@ def _without(rows: sparse.csr_array, known: Flags, value: Numbers) -> tuple[spar
         return rows, nothing, nothing
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     amount = np.where(gone, value[rows.indices] * rows.data, 0.0)
-    taken = np.bincount(row, amount, rows.shape[0])
-    size = np.bincount(row, np.abs(amount), rows.shape[0])
+    taken, size = (np.bincount(row, a, rows.shape[0]).astype(np.float64) for a in (amount, np.abs(amount)))
     kept = ~gone
     shape = rows.shape
     start = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=shape[0]))])
@@ -120,9 +121,7 @@ def _merged(
     """Join rows with the same entries (all 0 or 1)."""
     if not rows.shape[0]:
         return rows, left, right
-    keys = np.random.default_rng(0).integers(1, 2**62, (rows.shape[1], 2))  # a fixed hash of a set of leaves
-    codes = np.column_stack([_hash(rows, keys[:, 0]), _hash(rows, keys[:, 1])])
-    _, first, group = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    _, first, group = np.unique(set_codes(rows), axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
     np.maximum.at(low, group, left)
@@ -136,11 +135,6 @@ def _merged(
     return rows[first[order]], low, high
 
 
-def _hash(rows: sparse.csr_array, keys: Whole) -> Whole:
-    total = np.concatenate([[0], np.cumsum(keys[rows.indices], dtype=np.int64)])  # wraps around, as it should
-    return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
-
-
 def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
     """Return which leaves and rows hang together, numbered from 0; -1 for a leaf that is in no row."""
     from scipy.sparse.csgraph import connected_components
@@ -148,7 +142,8 @@ def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
     count, leaves = rows.shape
     if not count:
         return np.full(leaves, -1, np.int64), np.zeros(0, np.int64)
-    graph = sparse.block_array([[None, rows], [rows.T, None]], format="csr")
+    row, leaf = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices + count
+    graph = sparse.csr_array((np.ones(len(leaf)), (row, leaf)), shape=(count + leaves, count + leaves))
     _, label = connected_components(graph, directed=False)
     used, row_part = np.unique(label[:count], return_inverse=True)
     part = np.searchsorted(used, label[count:])

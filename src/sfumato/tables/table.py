@@ -191,7 +191,8 @@ class Table:
     @cached_property
     def value(self) -> Numbers:
         """The value of every cell, shape (cells,)."""
-        return self.cells.sums(self.totals)
+        value = self.cells.sums(self.totals)
+        return np.round(value) if self.integer else value  # leaves of linked tables may be fractions
 
     @cached_property
     def frequency(self) -> Numbers:
@@ -200,7 +201,7 @@ class Table:
             raise DataError(
                 "the table does not say how many records its cells have. Name the column that does (count=...) when it is read."
             )
-        return self.cells.sums(self.counts)
+        return np.round(self.cells.sums(self.counts))  # leaves of linked tables may be fractions
 
     @property
     def is_count(self) -> bool:

@@ -76,7 +76,7 @@ def _named(name: str, label: str | None, distinct: Mapping[str, None]) -> str | 
 
 
 def _found(name: str, distinct: Mapping[str, None], hierarchy: Hierarchy | None, blank: bool) -> str | None:
-    if hierarchy is not None and hierarchy.root in distinct:
+    if hierarchy is not None and hierarchy.root in distinct and TOTAL not in distinct:
         return hierarchy.root
     usual = [x for x in distinct if x.strip().casefold() in USUAL]
     if len(usual) + blank > 1:

@@ -45,9 +45,11 @@ class Tree:
         hierarchy = hierarchy_of(nested, name)
         above: dict[str, str] = {}
         unknown = []
+        # the top is the total, unless the table has both
+        top = None if hierarchy is not None and hierarchy.root in seen else -1
         for label in seen:
             try:
-                path = (label, TOTAL) if hierarchy is None else (*hierarchy.path(label)[:-1], TOTAL)
+                path = (label, TOTAL) if hierarchy is None else (*hierarchy.path(label)[:top], TOTAL)
             except SchemaError:
                 unknown.append(label)
                 continue
@@ -65,7 +67,7 @@ class Tree:
                 f"{listing(unknown, 5)}.{did_you_mean(unknown[0], names)} Correct the spelling, or add "
                 f"{'it' if len(unknown) == 1 else 'them'} to the hierarchy."
             )
-        return cls(name, *_ordered(above, _first(hierarchy, seen)), known=_below(hierarchy))
+        return cls(name, *_ordered(above, _first(hierarchy, seen)), known=_below(hierarchy, top))
 
     @cached_property
     def paths(self) -> Whole:
@@ -143,11 +145,11 @@ def _first(hierarchy: Hierarchy | None, seen: list[str]) -> list[str]:
     return [*_labels(hierarchy), *seen] if isinstance(hierarchy, TreeHierarchy) else seen
 
 
-def _below(hierarchy: Hierarchy | None) -> dict[str, int]:
+def _below(hierarchy: Hierarchy | None, top: int | None) -> dict[str, int]:
     below: dict[str, set[str]] = {}
     if isinstance(hierarchy, TreeHierarchy):
         for row in hierarchy.rows:
-            steps = list(dict.fromkeys([*row[:-1], TOTAL]))
+            steps = list(dict.fromkeys([*row[:top], TOTAL]))
             for label, up in pairwise(steps):
                 below.setdefault(up, set()).add(label)
     return {label: len(found) for label, found in below.items()}

@@ -131,11 +131,11 @@ def _least(a: sparse.csc_array, gamma: Numbers, v: Numbers) -> tuple[Numbers, Wh
     count = a.shape[1]
     left = np.empty(count)
     for start in range(0, count, _CHUNK):
-        part = a[:, start : start + _CHUNK].toarray()
-        left[start : start + _CHUNK] = v[start : start + _CHUNK] - (part * (gamma @ part)).sum(axis=0)
+        part = sparse.csr_array(a[:, start : start + _CHUNK].T)  # sparse throughout: most contribute to one leaf
+        left[start : start + _CHUNK] = v[start : start + _CHUNK] - part.multiply(part @ gamma).sum(axis=1)
     left = np.maximum(left, 0.0)
     attackers = _strongest(a, left, v)
-    reach = gamma @ a[:, attackers].toarray()
+    reach = np.asarray(sparse.csr_array(a[:, attackers].T) @ gamma).T
     known = left[attackers] > _NOTHING * v[attackers]
     best, who = left.copy(), np.full(count, -1, np.int64)
     for start in range(0, count, _CHUNK):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.kernels.sum_columns import Sums, kernel_arguments
 from sfumato.tables.rta.knowledge import Knowledge, blocks_of
+
+if TYPE_CHECKING:
+    from sfumato.kernels.sum_columns import Sums
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -28,6 +30,8 @@ class _Groups(NamedTuple):
 
 def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array, dense: int = DENSE) -> Sums:
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
+    from sfumato.kernels.sum_columns import kernel_arguments
+
     leaves, unknowns = known.loading.shape
     plain = isinstance(omega, np.ndarray)
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)

@@ -7,8 +7,8 @@ d, by the law of total variance,
     Var(d | x) = E[Var(d | y) | x] + Var(E[d | y] | x)  ≥  min over y of Var(d | y),
 
 and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x, whatever
-is published of it, for every value that may come out. Noise that is redrawn, cut off or conditioned so that y is not below
-zero has no such bound: its law depends on the true value. Here noise stays normal, and only its outcome is worked on.
+is published of it, for every value that may come out. (Noise that is drawn again until y is not below zero is no function of
+y: its law depends on the true value, and it is biased.)
 """
 
 from __future__ import annotations

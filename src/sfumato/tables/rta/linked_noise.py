@@ -17,9 +17,10 @@ from sfumato.tables.rta.one_leaf import one_leaf
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS, _FEWER, _IDLE, _REACH = 40, 14, 6, 4.0
+_ROUNDS, _FEWER, _IDLE, _REACH = 40, 14, 5, 4.0
 _ROUGHLY, _GAP = 0.05, 5e-3
 """With blocks too large to invert it is enough to come this close to protection and to the optimum, before the last repair."""
+_LEAST, _COVER = 0.4, 0.02
 _NEAR = 1.2
 """Unknowns with less than this times the required variance are watched."""
 _MARGIN = 1e-9
@@ -111,13 +112,13 @@ class _Solver:
             lower, cost = max(lower, bound), float(self.price @ omega)
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
-            idle = idle + 1 if abs(cost - last) <= 1e-4 * cost and violation < 1e-4 else 0
+            idle = idle + 1 if abs(cost - last) <= 1e-5 * cost and violation < 1e-3 else 0
             settled = cost - lower <= _GAP * cost or abs(cost - last) <= 0.1 * _GAP * cost
             last = cost
             if self.large and violation < _ROUGHLY and looked > 1 and settled:
                 answer = new
                 break
-            if violation < 1e-5 and (cost - lower <= 1e-5 * cost or idle >= _IDLE):
+            if (violation < 1e-5 and cost - lower <= 1e-5 * cost) or idle >= _IDLE:
                 answer = omega
                 break
             if violation > 0.8 * worst and rounds > 2:
@@ -182,7 +183,8 @@ class _Solver:
         slope = z.copy()
         rows = np.repeat(np.arange(len(left)), np.diff(z.indptr))
         slope.data = (z.data / (left[rows] * u[z.indices])) ** 2
-        room = 1.0 / required - 1.0 / left + slope @ u
+        # no more than so much at a time: a pair far from protected would else be bought with noise where it hardly helps
+        room = np.maximum(1.0 / required - 1.0 / left + slope @ u, _LEAST * (slope @ u))
         low, high = u / _REACH, np.minimum(u * _REACH, 1.0 / (cover + self.least))
         start, index = typed(slope.indptr, slope.indices)
         dual = pairs.dual * 1.0
@@ -202,7 +204,7 @@ class _Solver:
             leaf = np.flatnonzero(kept >= 0)
             m = np.asarray(entry[leaf, kept[leaf]]).ravel() if len(leaf) else np.zeros(0)
             cover[leaf] -= m**2 * known.variance[kept[leaf]]
-        return np.maximum(cover, 0.02 * self.spread)
+        return np.maximum(cover, _COVER * self.spread)
 
     def _note(self, pairs: _Pairs, slope: sparse.csr_array, dual: Numbers) -> None:
         """Keep which pair presses most on each leaf."""

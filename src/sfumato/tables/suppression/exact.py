@@ -79,7 +79,7 @@ class Exact:
         cuts = np.array(self._cuts)
         given = 1 - cuts[:, p.hidden].sum(axis=1)
         rows = sparse.csr_array(cuts[:, open_])
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.silent()
         left = self.clock.ends - time.monotonic()
         options: dict[str, float | int] = {"threads": 1, "random_seed": 0, "mip_rel_gap": 1e-9, "mip_abs_gap": 1e-9}
@@ -128,10 +128,11 @@ class Exact:
 
         p = self.problem
         unit = max(float(np.abs(p.value).max(initial=0.0)), 1e-9) / 1e3
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.silent()
-        for option, value in {"threads": 1, "presolve": "off", "primal_feasibility_tolerance": 1e-9}.items():
-            solver.setOptionValue(option, value)
+        solver.setOptionValue("threads", 1)
+        solver.setOptionValue("presolve", "off")
+        solver.setOptionValue("primal_feasibility_tolerance", 1e-9)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(p), p.sums.shape[0]
         cost = np.zeros(len(p))

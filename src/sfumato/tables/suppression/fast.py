@@ -17,7 +17,7 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class OutOfTime(Exception):
+class OutOfTime(Exception):  # noqa: N818
     """The time limit was reached before a safe pattern was found."""
 
 
@@ -33,7 +33,7 @@ class Clock:
             raise OutOfTime
 
 
-class Impossible(Exception):
+class Impossible(Exception):  # noqa: N818
     """A secret cannot move far enough, whatever is hidden; `target` is the quantity."""
 
     def __init__(self, target: int) -> None:

@@ -140,6 +140,6 @@ def _loss(dots: Numbers, along: Numbers) -> Numbers:
         return np.zeros(len(dots))
     if len(along) == 1:
         length = float(along[0] @ along[0])
-        return dots[:, 0] ** 2 / length if length > 1e-12 else np.zeros(len(dots))
+        return np.asarray(dots[:, 0] ** 2 / length) if length > 1e-12 else np.zeros(len(dots))
     inverse = np.linalg.pinv(along @ along.T, rcond=1e-10, hermitian=True)
-    return np.maximum(((dots @ inverse) * dots).sum(axis=1), 0.0)
+    return np.asarray(np.maximum(((dots @ inverse) * dots).sum(axis=1), 0.0))

@@ -44,12 +44,10 @@ def make_problem(
     unshown = np.flatnonzero(~shown)
     leaf_of = np.full(count, -1, np.int64)
     leaf_of[equations.of_leaf] = np.arange(cells.leaves)
-    rows = sparse.csr_array(
-        sparse.vstack([
-            incidence[equations.cell[shown]],
-            sparse.csr_array((np.ones(len(unshown)), (np.arange(len(unshown)), leaf_of[unshown])), shape=(len(unshown), cells.leaves)),
-        ])
-    )  # fmt: skip
+    single = (np.ones(len(unshown)), (np.arange(len(unshown)), leaf_of[unshown]))
+    rows = sparse.csr_array(sparse.vstack([
+        incidence[equations.cell[shown]], sparse.csr_array(single, shape=(len(unshown), cells.leaves)),
+    ]))  # fmt: skip
     # the last bits of a sum depend on the order of the records; decisions must not
     leaves = _rounded(table.totals)[leaf_order]
     of_cell = np.empty(len(cells), np.int64)
@@ -70,8 +68,10 @@ def make_problem(
         rows, leaves, value, unsafe, joined(found.upper, 0.0, np.maximum), joined(found.lower, 0.0, np.maximum),
         joined(found.width, 0.0, np.maximum), joined(cost, 0.0, np.maximum), unsafe | ~shown,
         joined(fixed.astype(float), 0.0, np.maximum) > 0,
-        np.minimum(np.maximum(quantity_low, rows @ leaf_low), value), np.maximum(np.minimum(quantity_high, rows @ leaf_high), value),
-        np.minimum(np.maximum(leaf_low, quantity_low[at]), leaves), np.maximum(np.minimum(leaf_high, quantity_high[at]), leaves),
+        np.minimum(np.maximum(quantity_low, rows @ leaf_low), value),
+        np.maximum(np.minimum(quantity_high, rows @ leaf_high), value),
+        np.minimum(np.maximum(leaf_low, quantity_low[at]), leaves),
+        np.maximum(np.minimum(leaf_high, quantity_high[at]), leaves),
         equations.sums, table.integer,
         lambda q: table.cells.name(names[q]) if q in names else "cells together",
     )  # fmt: skip

@@ -13,6 +13,7 @@ from sfumato.contract import Guarantee
 from sfumato.contract.score import digits
 from sfumato.errors import DataError, some
 from sfumato.tables.cells import Cells
+from sfumato.tables.leaf_sets import set_codes
 from sfumato.tables.rule import SensitivityRule
 from sfumato.tables.suppression.checking import Check, check
 from sfumato.tables.suppression.exact import Exact, demands_of
@@ -23,7 +24,6 @@ from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.refusal import refuse
 from sfumato.tables.suppression.superfluous import show_superfluous
 from sfumato.tables.suppression.unions import Breakdowns
-from sfumato.tables.suppression.unions import codes as _codes
 from sfumato.tables.suppression.wishes import Wishes
 from sfumato.tables.table import Table
 
@@ -181,7 +181,7 @@ class _Search:
         except DataError:
             return None  # nobody knows who contributes to a union
         new = np.flatnonzero(found.unsafe)
-        new = new[~np.isin(_codes(sparse.csr_array(rows[new]))[:, 0], _codes(problem.rows)[:, 0])]
+        new = new[~np.isin(set_codes(sparse.csr_array(rows[new]))[:, 0], set_codes(problem.rows)[:, 0])]
         if not len(new):
             return None
         return problem.with_unions(sparse.csr_array(rows[new]), found.upper[new], found.lower[new], found.width[new])

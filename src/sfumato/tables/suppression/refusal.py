@@ -34,10 +34,11 @@ def refuse(problem: Problem, target: int) -> DataError:
             for got, need in ((up, problem.upper), (down, problem.lower), (up + down, problem.width))
         ], axis=0)  # fmt: skip
     worst = int(np.argmin(shares))
+    percent = _below(100 * max(float(shares[worst]), 0.0))
     return DataError(
-        f"{problem.name(int(targets[worst]))} cannot be protected: even with everything hidden, what attackers know before leaves "
-        f"it less room than the rule demands. It works with protection levels of {_below(100 * max(float(shares[worst]), 0.0))} % "
-        "of those, or if attackers know less."
+        f"{problem.name(int(targets[worst]))} cannot be protected: even with everything hidden, what attackers know before "
+        f"leaves it less room than the rule demands. It works with protection levels of {percent} % of those, or if attackers "
+        "know less."
     )
 
 

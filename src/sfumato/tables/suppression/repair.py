@@ -85,7 +85,7 @@ class Repair:
             return None
         low[place] = high[place] = np.sign(need)
         # what is shown moves up by one column and down by another, each at its cost
-        highs = highspy.Highs()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.silent()
         for option, value in _OPTIONS.items():
             highs.setOptionValue(option, value)
@@ -126,7 +126,7 @@ def _columns(
     length = (matrix.indptr[which + 1] - matrix.indptr[which]).astype(np.int64)
     ends = np.cumsum(length)
     at = np.arange(int(ends[-1])) - np.repeat(ends - length - matrix.indptr[which], length)
-    used, row = np.unique(matrix.indices[at], return_inverse=True)
+    _, row = np.unique(matrix.indices[at], return_inverse=True)
     entries = matrix.data[at].copy()
     entries[int(ends[plain - 1]) :] *= -1
     return np.concatenate([[0], ends]).astype(np.int32), row.ravel().astype(np.int32), entries

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from sfumato.tables.cells import Cells
 from sfumato.tables.dimension import TOTAL
+from sfumato.tables.leaf_sets import set_codes
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -65,16 +66,8 @@ class Breakdowns:
             return sparse.csr_array((0, self.cells.leaves))
         together = sparse.csr_array(sparse.vstack([rows, *found]))
         together.sort_indices()
-        found_codes = codes(together)
-        _, first = np.unique(found_codes, axis=0, return_index=True)
+        _, first = np.unique(set_codes(together), axis=0, return_index=True)
         return sparse.csr_array(together[np.sort(first[first >= len(self.cells)])])
-
-
-def codes(rows: sparse.csr_array) -> Whole:
-    """Return two numbers for each set of leaves that tell sets apart."""
-    keys = np.random.default_rng(0).integers(1, 2**62, (rows.shape[1], 2))
-    total = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(keys[rows.indices], axis=0, dtype=np.int64)])
-    return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
 
 
 def _depth(cells: Cells, dimension: int) -> Whole:

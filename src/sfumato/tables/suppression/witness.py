@@ -16,6 +16,8 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _CHUNK = 512
+_LEAVES = 5_000
+"""So many leaves move at most, for the sake of dense linear algebra."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Freedom:
         shown = sparse.csr_array(problem.rows[~hidden])
         single = np.diff(shown.indptr) == 1
         room[shown.indices[shown.indptr[:-1][single]]] = 0.0
-        free = np.flatnonzero(room > 0)
+        free = _most_useful(problem, hidden, np.flatnonzero(room > 0))
         rows = sparse.csr_array(shown[:, free])
         size = np.diff(rows.indptr)
         order = np.argsort(size, kind="stable")
@@ -95,6 +97,18 @@ class Freedom:
                 with np.errstate(divide="ignore", invalid="ignore"):
                     reach[part] = np.where(some, gain / used[side], 0.0)
         return up, down
+
+
+def _most_useful(problem: Problem, hidden: Flags, free: Whole) -> Whole:
+    """Return the leaves to move where there are many: those in the smallest hidden cells. The others stand still."""
+    if len(free) <= _LEAVES:
+        return free
+    rows = sparse.csr_array(problem.rows[hidden & (problem.cost > 0)])  # a leaf that no cell shows costs nothing
+    size = np.diff(rows.indptr)
+    smallest = np.full(rows.shape[1], np.inf)
+    np.minimum.at(smallest, rows.indices, np.repeat(size, size))
+    order = free[np.argsort(smallest[free], kind="stable")]
+    return np.sort(order[:_LEAVES][np.isfinite(smallest[order[:_LEAVES]])])
 
 
 def _least(problem: Problem) -> Numbers:
