@@ -64,7 +64,7 @@ ONLY_IN = {
     "clarabel": ("tables",),
     "highspy": ("tables",),
 }
-FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap", "utility")}
+FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "risk", "rumap", "tables", "utility")}
 """Where a package may also be named for the type checker."""
 
 MODULES = sorted(HOME.rglob("*.py"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError
+from sfumato.errors import DataError, listing, some
 from sfumato.schema import Hierarchy
 from sfumato.schema.hierarchy.base import label_of
 
@@ -25,7 +25,7 @@ class Dimension:
 
     Examples
     --------
-    >>> from sfumato.schema import TreeHierarchy
+    >>> from sfumato.schema.hierarchy import TreeHierarchy
     >>> d = Dimension.of("town", ["Oslo", "Pisa", "Rome"], TreeHierarchy.from_levels(
     ...     {"Oslo": ["Norway"], "Pisa": ["Italy"], "Rome": ["Italy"]}))
     >>> d.labels, d.above.tolist()
@@ -56,4 +56,20 @@ class Dimension:
                 columns.append([MISSING if label is None else str(label) for label in raised])
         labels: dict[str, int] = {}
         above = np.array([[labels.setdefault(v, len(labels)) for v in column] for column in columns], np.int64)
+        _refuse_mixed(name, tuple(labels), above)
         return cls(name, tuple(labels), above.reshape(len(columns), len(own)).T)
+
+
+def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) -> None:
+    """Refuse a label that stands for more values on one level than on another: one cell would hide the other.
+
+    The smaller one could then be worked out as a difference, and no rule would look at it.
+    """
+    held = np.array([np.bincount(level, minlength=len(labels)) for level in above.reshape(len(above), -1)])
+    fewest = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)
+    if (mixed := np.flatnonzero(held.max(axis=0) > fewest)).size:
+        raise DataError(
+            f"{some(len(mixed), 'label')} of '{name}' {'is' if len(mixed) == 1 else 'are'} a group of others and a value of its "
+            f"own: {listing((labels[i] for i in mixed), 5)}. Give the records that have the group as their value a label of their "
+            f"own below it, such as '{labels[mixed[0]]}, other', in the data and in the hierarchy."
+        )

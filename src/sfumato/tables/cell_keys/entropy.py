@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 _NOTHING = 1e-9  # what a linear program calls zero
+_END = 1e-7  # moments as close as this are near the end of Newton's method
 
 
 def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool = False) -> Numbers | None:
@@ -128,8 +129,10 @@ def _family(rows: Numbers, means: Numbers) -> tuple[Numbers, Numbers]:
         length = 1.0
         while length > 1e-10:
             then, q = at(slope + length * step)
+            if then <= now - 1e-4 * length * (miss @ step):
+                break
             # near the end only the moments can tell which point is better
-            if then <= now - 1e-4 * length * (miss @ step) or np.abs(means - rows @ q).max() < 0.9 * np.abs(miss).max():
+            if np.abs(miss).max() < _END and np.abs(means - rows @ q).max() < 0.9 * np.abs(miss).max():
                 break
             length /= 2
         if length <= 1e-10 or np.abs(miss).max() < 1e-16:

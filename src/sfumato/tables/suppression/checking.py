@@ -45,8 +45,7 @@ def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None 
     """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
     targets = problem.targets
     freedom = Freedom.of(problem, hidden)
-    up, down = freedom.reach(targets, hidden)
-    up, down = whole(problem, targets, up, down)
+    up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
     if sure is not None:
         for got, before in zip((up, down), sure, strict=True):
             np.maximum(got[: len(before)], before, out=got[: len(before)])
@@ -56,6 +55,14 @@ def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None 
         up[open_], down[open_] = whole(problem, targets[open_], high, -low)
     failing = open_[short(problem, targets[open_], up[open_], down[open_])]
     return Check(up, down, failing, len(open_), freedom)
+
+
+def enough(problem: Problem) -> Numbers:
+    """Return how far up and down each secret must reach, at most; shape (targets,)."""
+    t = problem.targets
+    need = np.maximum(np.maximum(problem.upper[t], problem.lower[t]), problem.width[t] / 2)
+    need = np.maximum(need, 1e-6 * np.abs(problem.value[t]))
+    return np.maximum(np.ceil(need), 1.0) if problem.integer else need
 
 
 def short(problem: Problem, quantities: Whole, up: Numbers, down: Numbers) -> Flags:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.suppression.checking import enough
 from sfumato.tables.suppression.exact import Demand
 from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
@@ -49,7 +50,7 @@ class Insiders:
         targets = problem.targets
         moves = freedom.moves(targets)
         gain = (moves**2).sum(axis=1)
-        up, down = freedom.reach(targets, hidden)
+        up, down = freedom.reach(targets, hidden, enough=enough(problem))
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.where(gain > 0, gain / np.minimum(up, down), np.inf)  # of the longest scaled step on the best way
         need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.suppression.checking import Check, short, whole
+from sfumato.tables.suppression.checking import Check, enough, short, whole
 from sfumato.tables.suppression.fast import Clock, OutOfTime
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.witness import Freedom
@@ -31,7 +31,7 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
     """
     hidden = hidden.copy()
     freedom, targets = found.freedom, problem.targets
-    up, down = whole(problem, targets, *freedom.reach(targets, hidden))
+    up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
     targets = targets[~short(problem, targets, up, down)]
     moves = freedom.moves(targets)
     gain = (moves**2).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Sums of hidden cells that anybody can work out: a total that is shown less its parts that are shown."""
+"""Sums that no cell shows and that anybody can work out: a total that is shown less its parts that are shown."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ class Breakdowns:
     @classmethod
     def of(cls, cells: Cells) -> Breakdowns:
         """Return the classes of a table's cells."""
-        levels = np.column_stack([_depth(cells, d) for d in range(len(cells.dimensions))])
-        _, kind = np.unique(levels, axis=0, return_inverse=True)
-        kind = kind.ravel()
+        kind = _kinds(cells)
         members, finer = [], []
         for k in range(int(kind.max(initial=-1)) + 1):
             inside = np.flatnonzero(kind == k)
@@ -68,6 +66,36 @@ class Breakdowns:
         together.sort_indices()
         _, first = np.unique(set_codes(together), axis=0, return_index=True)
         return sparse.csr_array(together[np.sort(first[first >= len(self.cells)])])
+
+
+def remainders(cells: Cells) -> tuple[Whole, Whole]:
+    """Return pairs of cells, the second inside the first, whose difference is no sum of cells.
+
+    Linked tables have them that cut across each other: a region, and an area that lies in it, of a table of areas alone. What
+    is left of the region when the area is taken away is in neither table, and follows from the two.
+    """
+    unseen = np.asarray(cells.incidence @ (cells.of_leaf < 0).astype(np.float64))
+    if not unseen.any():
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    kind, size = _kinds(cells), cells.sizes
+    common = sparse.coo_array(cells.incidence @ cells.incidence.T)
+    whole, part = (c.astype(np.int64) for c in common.coords)
+    apart = np.ones(int(kind.max()) + 1, bool)
+    apart[kind[whole[(kind[whole] == kind[part]) & (whole != part)]]] = False  # kinds whose cells overlap
+    nested = (common.data == size[part]) & (size[part] < size[whole])
+    whole, part = whole[nested], part[nested]
+    # where all cells of the part's kind make up the whole, the others of them are the difference
+    key = whole * len(apart) + kind[part]
+    _, at = np.unique(key, return_inverse=True)
+    made = np.bincount(at.ravel(), size[part])[at.ravel()] == size[whole]
+    odd = ~(made & apart[kind[part]]) & (unseen[whole] > unseen[part])
+    return whole[odd], part[odd]
+
+
+def _kinds(cells: Cells) -> Whole:
+    """Return a number for each cell, the same for those whose labels are on the same levels; shape (cells,)."""
+    levels = np.column_stack([_depth(cells, d) for d in range(len(cells.dimensions))])
+    return np.asarray(np.unique(levels, axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def _depth(cells: Cells, dimension: int) -> Whole:

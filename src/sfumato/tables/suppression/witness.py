@@ -68,11 +68,13 @@ class Freedom:
         rows = sparse.csr_array(self.problem.rows[quantities][:, self.free])
         return np.asarray(rows @ self.steps)
 
-    def reach(self, quantities: Whole, hidden: Flags, along: Numbers | None = None) -> tuple[Numbers, Numbers]:
+    def reach(
+        self, quantities: Whole, hidden: Flags, along: Numbers | None = None, enough: Numbers | None = None
+    ) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall, shape (quantities,).
 
         Each is moved in the direction that is best within the ellipsoid, as far as all bounds allow; or in those given by
-        `along`, shape (quantities, dimension).
+        `along`, shape (quantities, dimension). Where the ellipsoid itself reaches as far as is `enough`, that will do.
         """
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
         p, free = self.problem, self.free
@@ -83,6 +85,13 @@ class Freedom:
             part = slice(first, first + _CHUNK)
             moves = self.moves(quantities[part]) if along is None else along[part]
             gain = (moves**2).sum(axis=1)
+            up[part] = down[part] = np.sqrt(gain)
+            doubtful = np.arange(len(gain))
+            if enough is not None and not len(bounded):
+                doubtful = np.flatnonzero(np.sqrt(gain) < enough[part])
+                if not len(doubtful):
+                    continue
+            moves, gain = moves[doubtful], gain[doubtful]
             way = self.basis @ moves.T
             used = np.maximum(_most(way, above), _most(-way, below)), np.maximum(_most(-way, above), _most(way, below))
             if len(bounded):
@@ -92,10 +101,10 @@ class Freedom:
                 for side, sign in ((0, 1), (1, -1)):
                     np.maximum(used[side], _most(sign * sums, top), out=used[side])
                     np.maximum(used[side], _most(-sign * sums, bottom), out=used[side])
-            some = gain > 1e-18 * (1 + p.value[quantities[part]] ** 2)
+            some = gain > 1e-18 * (1 + p.value[quantities[part][doubtful]] ** 2)
             for side, reach in ((0, up), (1, down)):
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    reach[part] = np.where(some, gain / used[side], 0.0)
+                    reach[first + doubtful] = np.where(some, gain / used[side], 0.0)
         return up, down
 
 
