@@ -82,7 +82,7 @@ def test_the_large_are_all_in_the_survey_and_the_small_stand_for_others() -> Non
 
 
 def test_some_cells_have_one_contributor_some_two_and_some_are_dominated() -> None:
-    table = Table.of(business(8_000), "region * sector * kind", "turnover", size="employees")
+    table = Table.of(business(8_000), "region * sector * kind", "turnover", size="employees", per_size="ratio")
     largest = table.largest(2)
     assert (largest.contributors == 1).sum() >= 5
     assert (largest.contributors == 2).sum() >= 5

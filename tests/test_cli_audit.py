@@ -115,7 +115,9 @@ def test_with_the_records_rules_and_contributors_are_looked_at(tmp_path: Path) -
     assert few > 0
     assert ruled["counts"]["exactly disclosed"] == few
     assert ruled["rules"] == ["fewer than 40 records"]
-    prior = document(run(*common, "--prior-cv", 0.5, "--base-cv", 0.49, "--size", "employees"), 3)
+    prior = document(
+        run(*common, "--prior-cv", 0.5, "--base-cv", 0.49, "--size", "employees", "--per-size", "ratio"), 3
+    )
     assert prior["posterior"]["contributions"] > 300
     assert prior["posterior"]["known better than allowed"] > 0
 

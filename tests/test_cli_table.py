@@ -58,12 +58,17 @@ def test_a_suppressed_table_is_that_of_the_library(here: Path, tmp_path: Path) -
 
 def test_a_random_table_can_be_made_again_from_its_seed(here: Path, tmp_path: Path) -> None:
     out, seed, again = tmp_path / "t.csv", tmp_path / "seed.toml", tmp_path / "again.csv"
-    done = run(*asked(here, *RANDOM, "--size", "employees", "--out", out, "--seed-file", seed))
+    done = run(*asked(here, *RANDOM, "--size", "employees", "--per-size", "ratio", "--out", out, "--seed-file", seed))
     assert done.exit_code == 0, done.stderr
     assert f"The seed is in {seed}" in done.stdout
-    assert run(*asked(here, *RANDOM, "--size", "employees", "--out", again, "--seed-from", seed)).exit_code == 0
+    assert (
+        run(
+            *asked(here, *RANDOM, "--size", "employees", "--per-size", "ratio", "--out", again, "--seed-from", seed)
+        ).exit_code
+        == 0
+    )
     assert out.read_text("utf-8") == again.read_text("utf-8")
-    p = RTA(base_cv=0.2).protect(original(here, size="employees"), Draws.read(seed))
+    p = RTA(base_cv=0.2).protect(original(here, size="employees", per_size="ratio"), Draws.read(seed))
     assert np.allclose(pd.read_csv(out)["value"], p.values)
     assert seed.stat().st_mode & 0o077 == 0
 

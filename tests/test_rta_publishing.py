@@ -131,7 +131,7 @@ def test_whole_numbers_stay_whole_and_small_contributors_get_enough_noise() -> N
 
 def test_cells_without_noise_are_shown_as_they_are() -> None:
     frame = pd.DataFrame({"region": ["a"] * 30 + ["b"], "value": [*np.full(30, 10.5), 7.25], "size": np.ones(31)})
-    table = Table.of(Microdata(frame), "region", "value", size="size")
+    table = Table.of(Microdata(frame), "region", "value", size="size", per_size=1)
     published = RTA().protect(table, Draws(1))
     a, b = table.cells.find(region="a"), table.cells.find(region="b")
     assert published.values[a] == 315.0

@@ -163,3 +163,26 @@ def test_sixty_thousand_firms_are_in_a_table_without_a_dense_matrix() -> None:
     table = Table.of(Microdata(frame), "r * s * k", "v")
     assert table.value[table.cells.find()] == pytest.approx(frame.v.sum())
     assert table.cells.incidence.nnz < 9 * table.cells.leaves
+
+
+def test_a_size_in_another_unit_is_scaled_when_asked_and_refused_otherwise() -> None:
+    from sfumato.tables.rta.priors import Prior
+
+    frame = pd.DataFrame({"region": ["a", "a", "b"], "turnover": [4000.0, 2100.0, 900.0], "staff": [40.0, 20.0, 10.0]})
+    with pytest.raises(DataError, match="another unit"):
+        Table.of(microdata(frame), "region", "turnover", size="staff")
+    meant = Table.of(microdata(frame), "region", "turnover", size="staff", per_size=1).contributions
+    assert meant is not None
+    assert meant.size is not None
+    assert meant.size.tolist() == [40.0, 20.0, 10.0]
+    for per_size in (100, "ratio"):  # 7,000 of turnover for 70 of staff
+        scaled = Table.of(microdata(frame), "region", "turnover", size="staff", per_size=per_size)
+        assert scaled.contributions is not None
+        assert scaled.contributions.size is not None
+        assert scaled.contributions.size.tolist() == [4000.0, 2000.0, 1000.0]
+        assert Prior.from_sizes(0.5, 0.2).of(scaled).variance == pytest.approx([2000.0**2, 1000.0**2, 500.0**2])
+    for wrong in (0, -1, True, "much"):
+        with pytest.raises(ParameterError, match="per_size must be a number above 0, or 'ratio'"):
+            Table.of(microdata(frame), "region", "turnover", size="staff", per_size=wrong)
+    with pytest.raises(ParameterError, match="name the column with the size"):
+        Table.of(microdata(frame), "region", "turnover", per_size=3)

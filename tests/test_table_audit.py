@@ -481,7 +481,7 @@ def test_whole_numbers_are_exact_for_any_cells_at_all(seed: int) -> None:
 
 
 def test_an_adjusted_table_of_ours_passes_its_audit_and_its_cells_without_noise_count_as_shown() -> None:
-    table = Table.of(business(1_500), "region * sector", "turnover", size="employees")
+    table = Table.of(business(1_500), "region * sector", "turnover", size="employees", per_size="ratio")
     published = RTA(prior_cv=0.5, base_cv=0.15).protect(table, Draws(1))
     found = audit(published, Prior.from_sizes(0.5, 0.15))
     assert found.safe, str(found)

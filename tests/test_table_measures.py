@@ -165,7 +165,7 @@ def test_bounds_make_attackers_surer() -> None:
         "region": ["N"] * 6 + ["S"] * 6, "sector": (["a"] * 3 + ["b"] * 3) * 2, "size": 100.0,
         "turnover": [5.0, 4, 3, 6, 2, 1, 5, 6, 7, 8, 9, 9],
     })  # fmt: skip
-    t = table(frame, size="size")
+    t = table(frame, size="size", per_size=1)
     p = HideCells(hidden=square(t)).protect(t, DRAWS)
     without = RelativeCertainty(intervals=False).score(p)
     with_ = RelativeCertainty().score(p)

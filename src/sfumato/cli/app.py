@@ -40,7 +40,14 @@ _PANELS = (
     ("Protect", (("mask", mask), ("table", table))),
     (
         "Measure and decide",
-        (("risk", risk), ("utility", utility), ("map", map_), ("search", search_), ("report", report), ("audit", audit)),
+        (
+            ("risk", risk),
+            ("utility", utility),
+            ("map", map_),
+            ("search", search_),
+            ("report", report),
+            ("audit", audit),
+        ),
     ),
     ("About", (("papers", papers),)),
 )

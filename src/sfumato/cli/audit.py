@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.given import number, pair
 from sfumato.cli.handling import INFEASIBLE, Misuse
 from sfumato.cli.load import load, load_table, refuse_existing
-from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace, SchemaFile
+from sfumato.cli.options import OUTPUT, READING, Json, PerSize, Read, Replace, SchemaFile
 from sfumato.cli.screen import Screen
 from sfumato.errors import listing
 
@@ -134,6 +134,7 @@ def audit(
         str | None,
         typer.Option(metavar="COLUMN", help="A public measure of the contributors' size.", rich_help_panel=ORIGINAL),
     ] = None,
+    per_size: PerSize = None,
     schema: SchemaFile = None,
     out: Annotated[
         Path | None,
@@ -155,7 +156,11 @@ def audit(
     rules = _rules(rule, original)
     prior = _prior(prior_cv, base_cv, original)
     read_columns = _columns(file, dimensions, value, status, hierarchy, read)
-    known = None if original is None else _original(screen, original, read_columns, variable, contributor, size, schema)
+    known = (
+        None
+        if original is None
+        else _original(screen, original, read_columns, variable, contributor, size, per_size, schema)
+    )
     published = _published(read_columns, value, total, mark, absent, within, negative, known)
     from sfumato.tables import audit as look
 
@@ -274,13 +279,17 @@ def _original(
     variable: str | None,
     contributor: str | None,
     size: str | None,
+    per_size: str | None,
     schema: Path | None,
 ) -> Table:
     """Return the table that the published one was made from, with the same cells."""
     from sfumato.tables import Table
 
     formula = " * ".join(f"`{n}`" for n in columns.nested)
-    return Table.of(load(screen, path, schema, None), formula, variable, contributor=contributor, size=size)
+    return Table.of(
+        load(screen, path, schema, None), formula, variable, contributor=contributor, size=size,
+        per_size=None if per_size is None else number(per_size),
+    )  # fmt: skip
 
 
 def _write(found: Audit, out: Path) -> None:

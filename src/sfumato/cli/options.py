@@ -57,6 +57,15 @@ ReadMasked = Annotated[
         rich_help_panel=READING,
     ),
 ]
+PerSize = Annotated[
+    str | None,
+    typer.Option(
+        "--per-size",
+        metavar="NUMBER|ratio",
+        help="How much of the variable one unit of size stands for, where the two have different units; 'ratio' takes that of "
+        "the records.",
+    ),
+]
 Engine = Annotated[
     Literal["memory", "duckdb"],
     typer.Option("--engine", help="duckdb works on large CSV and Parquet files in pieces.", rich_help_panel=READING),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.given import settings
+from sfumato.cli.given import number, settings
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import show_tables
 from sfumato.cli.load import load, refuse_existing
-from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace, SchemaFile
+from sfumato.cli.options import METHOD, OUTPUT, Json, PerSize, Read, Replace, SchemaFile
 from sfumato.cli.screen import Screen
 from sfumato.errors import DataError
 
@@ -64,6 +64,7 @@ def table(
             rich_help_panel=TABLE,
         ),
     ] = None,
+    per_size: PerSize = None,
     count: Annotated[
         str | None,
         typer.Option(
@@ -184,8 +185,8 @@ def table(
     with screen.progress() as tell:
         tell(f"Tabulating {file.name}", 0, 0)
         made = Table.of(
-            data, formula, variable, contributor=contributor, count=count, size=size, empty=empty,
-            missing="leave out" if leave_out else "refuse", decimals=decimals,
+            data, formula, variable, contributor=contributor, count=count, size=size,
+            per_size=None if per_size is None else number(per_size), empty=empty, missing="leave out" if leave_out else "refuse", decimals=decimals,
         )  # fmt: skip
         tell("Protecting the table", 0, 0)
         published = chosen.protect(made, draws)

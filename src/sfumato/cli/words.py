@@ -20,6 +20,7 @@ _OPTIONS = (
     ("leave the column of marks out", "leave the column of marks out of the file"),
     ("(missing='leave out')", "(--leave-out-missing)"),
     ("(size=...)", "(--size)"),
+    ("(per_size=...)", "(--per-size)"),
 )
 
 

@@ -77,9 +77,7 @@ def from_cells(
 class _Finest:
     """The finest cells of each table, and how leaves get their values from them."""
 
-    def __init__(
-        self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: GivenCells
-    ) -> None:
+    def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: GivenCells) -> None:
         self._leaf_of, self._parts, self._leaves, self._given = leaf_of, parts, leaves, given
 
     @property

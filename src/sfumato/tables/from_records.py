@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
+_APART = 5.0
+"""By which factor all sizes together may differ from all values before they are taken to be in another unit."""
 
 
 class Marks(NamedTuple):
@@ -39,6 +41,7 @@ def from_records(
     contributor: str | None,
     count: str | None,
     size: str | None,
+    per_size: float | str | None,
     empty: bool,
     missing: str,
     decimals: int | None,
@@ -97,7 +100,7 @@ def from_records(
         Contributions(
             own,
             grossed,
-            _sizes(batch, size, who),
+            _sizes(batch, size, who, values, per_size),
             known_as,
             said_yes(batch, marks.waiver, who, everywhere=True) if marks.waiver else None,
             requests_of(batch, marks.request, who) if marks.request else None,
@@ -168,8 +171,12 @@ def _contributors(batch: Batch, name: str | None) -> tuple[Whole, NDArray[np.obj
     return who, names
 
 
-def _sizes(batch: Batch, name: str | None, who: Whole) -> Numbers | None:
+def _sizes(batch: Batch, name: str | None, who: Whole, values: Numbers, per_size: float | str | None) -> Numbers | None:
     if name is None:
+        if per_size is not None:
+            raise ParameterError(
+                "per_size says what one unit of a size stands for: name the column with the size, too."
+            )
         return None
     sizes = batch.numbers(name)
     if bad := int((~(sizes >= 0) | np.isinf(sizes)).sum()):
@@ -178,4 +185,24 @@ def _sizes(batch: Batch, name: str | None, who: Whole) -> Numbers | None:
         )
     found = np.zeros(int(who.max()) + 1)
     np.add.at(found, who, sizes)
+    found *= _unit_of_size(found, values, per_size)
     return found
+
+
+def _unit_of_size(sizes: Numbers, values: Numbers, per_size: float | str | None) -> float:
+    """Return how much of the variable one unit of size stands for; a ratio is rounded, so that no total follows from it."""
+    all_sizes, all_values = float(sizes.sum()), float(np.abs(values).sum())
+    if per_size is None:
+        if all_values > 0 and not all_values / _APART <= all_sizes <= all_values * _APART:
+            raise DataError(
+                "the sizes are far from the values, in all: are they in another unit? Say how much of the variable one unit of "
+                "size stands for (per_size=...), or 1 if they are right as they are."
+            )
+        return 1.0
+    if per_size == "ratio":
+        if not all_sizes > 0 or not all_values > 0:
+            raise DataError("sizes or values add up to nothing, so they have no ratio. Give per_size as a number.")
+        return float(f"{all_values / all_sizes:.0e}")
+    if isinstance(per_size, bool) or not isinstance(per_size, int | float) or not 0 < per_size < np.inf:
+        raise ParameterError(f"per_size must be a number above 0, or 'ratio'; got {per_size!r}.")
+    return float(per_size)

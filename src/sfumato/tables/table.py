@@ -73,6 +73,7 @@ class Table:
         contributor: str | None = None,
         count: str | None = None,
         size: str | None = None,
+        per_size: float | Literal["ratio"] | None = None,
         empty: bool = False,
         missing: Literal["refuse", "leave out"] = "refuse",
         decimals: int | None = None,
@@ -97,7 +98,11 @@ class Table:
         count
             For counts: a column that says for how many a row stands, in data that are counted already.
         size
-            A column with a public measure of the contributor's size, for the priors of random adjustment.
+            A column with a public measure of the contributor's size, for the priors of random adjustment. It is in the
+            variable's own unit (last year's turnover, for turnover), unless `per_size` says what one unit of it stands for.
+        per_size
+            For a size in another unit (employees, for turnover): how much of the variable goes with one unit of it, a public
+            figure; or "ratio" for that of these records, to one digit.
         empty
             Whether combinations that could occur and do not are cells too, with the value 0.
         missing
@@ -115,7 +120,9 @@ class Table:
         from sfumato.tables.from_records import Marks, from_records
 
         marks = Marks(waiver, request, record_key)
-        return from_records(data, formula, variable, contributor, count, size, empty, missing, decimals, marks)
+        return from_records(
+            data, formula, variable, contributor, count, size, per_size, empty, missing, decimals, marks
+        )
 
     @classmethod
     def from_cells(

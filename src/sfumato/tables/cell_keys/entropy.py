@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import SfumatoError
+
 Numbers = NDArray[np.float64]
 _NOTHING = 1e-9  # what a linear program calls zero
 _END = 1e-7  # moments as close as this are near the end of Newton's method
@@ -41,6 +43,11 @@ def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool 
             binding[excess.argmax()] = True
         else:
             break
+    off = np.abs(equal @ p - moments) / np.maximum(np.abs(equal).max(axis=1), 1e-300)
+    if not (max(off.max(), abs(p.sum() - 1), (below @ p - bound).max()) < 1e-9):
+        raise SfumatoError(
+            f"noise with a variance of {variance:g} could not be computed. Choose another variance, or another largest change."
+        )
     return p
 
 
@@ -49,7 +56,7 @@ def variances(v: Numbers, stay: float = 0.0, monotone: bool = False) -> tuple[fl
     below, bound = _inequalities(v, stay, monotone)
     equal, level = np.vstack([np.ones_like(v), v]), np.array([1.0, 0.0])
     least, most = (_program(sign * v**2, below, bound, equal, level) for sign in (1, -1))
-    return None if least is None or most is None else (least[0], -most[0])
+    return None if least is None or most is None else (least[0], 0.0 - most[0])
 
 
 def largest_stay(v: Numbers, variance: float, monotone: bool = False) -> float:

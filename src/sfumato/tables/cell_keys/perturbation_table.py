@@ -32,7 +32,7 @@ class Row:
     @classmethod
     def of(cls, value: float, change: Numbers, probability: Numbers) -> Row:
         """Return a row from probabilities; the last bound is 1."""
-        bound = np.cumsum(probability)
+        bound = np.minimum(np.cumsum(probability), 1.0)  # a sum may end a rounding error above 1
         bound[-1] = 1.0
         return cls(float(value), change, probability, bound)
 
@@ -45,6 +45,13 @@ class Row:
     def variance(self) -> float:
         """The variance of what is added."""
         return float(self.probability @ self.change**2) - self.mean**2
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """Which changes some cell key gives; in a file with rounded numbers, perhaps one whose probability reads 0."""
+        last = np.arange(len(self.bound)) == len(self.bound) - 1
+        wide = np.diff(self.bound, prepend=0.0) > 0
+        return (self.probability > 0) | wide | (last & (self.bound < 1))
 
     def at(self, keys: Numbers) -> Numbers:
         """Return what is added for cell keys in [0, 1): the first change whose bound is above the key."""
@@ -135,7 +142,7 @@ class PerturbationTable:
         rows, reach = self.rows["all"], int(self.maximum)
         least, most = np.full(len(published), np.inf), np.full(len(published), -np.inf)
         for change in range(-reach, reach + 1):
-            able = np.array([(row.probability[row.change == change] > 0).any() for row in rows])
+            able = np.array([row.possible[row.change == change].any() for row in rows])
             count = published - change
             fits = (count >= 0) & able[np.clip(count, 0, len(rows) - 1).astype(np.int64)]
             least[fits], most[fits] = np.minimum(least[fits], count[fits]), np.maximum(most[fits], count[fits])
@@ -195,13 +202,16 @@ def _check(kind: str, rows: Iterable[Row]) -> None:
     """Refuse rows that are no distributions, lead below zero, or change zeros."""
     for row in rows:
         name = f"row {row.value:g} of the perturbation table ('{kind}')"
+        numbers = np.concatenate([[row.value], row.change, row.probability, row.bound])
+        if not np.isfinite(numbers).all() or row.value < 0:
+            raise DataError(f"{name} has a number that is missing or infinite, or a value below zero.")
         if (row.probability < 0).any() or abs(row.probability.sum() - 1) > _ROUNDED:
             raise DataError(f"{name} has probabilities that are negative or do not add up to 1.")
         if np.abs(np.cumsum(row.probability) - row.bound).max() > _ROUNDED:
             raise DataError(f"{name} has bounds that are not the running sums of its probabilities.")
         if (np.diff(row.bound) < 0).any() or abs(row.bound[-1] - 1) > _ROUNDED:
             raise DataError(f"{name} has bounds that fall, or do not end at 1.")
-        if (row.value + row.change[row.probability > 0] < 0).any():
+        if (row.value + row.change[row.possible] < 0).any():
             raise DataError(f"{name} leads below zero.")
-        if row.value == 0 and row.change[row.probability > 0].any():
+        if row.value == 0 and row.change[row.possible].any():
             raise DataError(f"{name} changes a zero: zeros must stay, since nobody is behind them.")

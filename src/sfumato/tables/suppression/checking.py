@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.tables.suppression.problem import Problem
+from sfumato.tables.suppression.sparse_witness import SparseFreedom, freedom_of
 from sfumato.tables.suppression.witness import Freedom
 
 Numbers = NDArray[np.float64]
@@ -29,7 +30,7 @@ class Check:
     """Positions in `problem.targets` of those that do not reach as far as they must."""
     programs: int
     """How many secrets needed linear programs."""
-    freedom: Freedom
+    freedom: Freedom | SparseFreedom
 
     def margin(self, problem: Problem) -> float:
         """Return the smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
@@ -44,7 +45,7 @@ class Check:
 def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None = None) -> Check:
     """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
     targets = problem.targets
-    freedom = Freedom.of(problem, hidden)
+    freedom = freedom_of(problem, hidden)
     up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
     if sure is not None:
         for got, before in zip((up, down), sure, strict=True):

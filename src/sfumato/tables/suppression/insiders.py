@@ -13,6 +13,7 @@ from sfumato.tables.suppression.exact import Demand
 from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.repair import Repair
+from sfumato.tables.suppression.sparse_witness import SparseFreedom
 from sfumato.tables.suppression.witness import Freedom
 
 Numbers = NDArray[np.float64]
@@ -42,41 +43,37 @@ class Insiders:
     _ways: dict[tuple[bytes, int, int], Whole] = field(default_factory=dict)
     """What moves on the ways that were found, by the leaves that somebody knows, the secret, and up or down."""
 
-    def close(self, problem: Problem, hidden: Flags, freedom: Freedom) -> tuple[list[Insider], int]:
+    def close(self, problem: Problem, hidden: Flags, freedom: Freedom | SparseFreedom) -> tuple[list[Insider], int]:
         """Return the contributors that the freedom of a pattern does not prove to stay away from secrets, and how many are alone.
 
         A contributor that is alone in leaves knows them: directions in which they move are no freedom to it.
         """
         targets = problem.targets
-        moves = freedom.moves(targets)
-        gain = (moves**2).sum(axis=1)
+        who, holders = self._first(problem, targets)
+        single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
+        if not len(single):
+            return [], 0
+        gain, dots, inner = freedom.pull(targets, single)
         up, down = freedom.reach(targets, hidden, enough=enough(problem))
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.where(gain > 0, gain / np.minimum(up, down), np.inf)  # of the longest scaled step on the best way
         need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
         need = np.ceil(need - 1e-9).clip(1) if problem.integer else need
-        who, holders = self._first(problem, targets)
-        single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
-        if not len(single):
-            return [], 0
         person = self.grossed.indices[self.grossed.indptr[freedom.free[single]]]
         order = np.argsort(person, kind="stable")
         people, first = np.unique(person[order], return_index=True)
-        dots = moves @ freedom.basis[single].T
         found = []
         for one, own in zip(people, np.split(order, first[1:]), strict=True):
-            loss = _loss(dots[:, own], freedom.basis[single[own]])
+            loss = _loss(dots[:, own], inner[np.ix_(own, own)])
             with np.errstate(invalid="ignore", divide="ignore"):
                 # taking a direction out makes no scaled step longer than by the length taken out
                 reach = (gain - loss) / (size + np.sqrt(loss))
             near = (reach < need) | (gain - loss <= 1e-9 * gain)
-            near &= (loss > 1e-9 * gain) & ((holders > 1) | (who != one))
+            near &= ((loss > 1e-9 * gain) | (gain == 0)) & ((holders > 1) | (who != one))
             if not near.any():
                 continue
             at = np.flatnonzero(near)
-            inner = freedom.basis[single[own]]
-            along = moves[at] - dots[at][:, own] @ np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True) @ inner
-            ways = freedom.reach(targets[at], hidden, along)
+            ways = freedom.reach_apart(targets[at], single[own], hidden)
             blocked = (np.minimum(*ways) < need[at]) | ((gain - loss)[at] <= 1e-9 * gain[at])
             if blocked.any():
                 found.append(Insider(freedom.free[single[own]], at[blocked]))
@@ -135,12 +132,10 @@ def _needs(problem: Problem, target: int) -> list[tuple[int, float]]:
     return found
 
 
-def _loss(dots: Numbers, along: Numbers) -> Numbers:
+def _loss(dots: Numbers, inner: Numbers) -> Numbers:
     """Return how much squared length directions lose when some leaves stand still, shape (targets,)."""
-    if not len(along):
-        return np.zeros(len(dots))
-    if len(along) == 1:
-        length = float(along[0] @ along[0])
+    if len(inner) == 1:
+        length = float(inner[0, 0])
         return np.asarray(dots[:, 0] ** 2 / length) if length > 1e-12 else np.zeros(len(dots))
-    inverse = np.linalg.pinv(along @ along.T, rcond=1e-10, hermitian=True)
+    inverse = np.linalg.pinv(inner, rcond=1e-10, hermitian=True)
     return np.asarray(np.maximum(((dots @ inverse) * dots).sum(axis=1), 0.0))

@@ -168,7 +168,7 @@ class _Search:
         return Cells(cells.dimensions, cells.labels, sparse.csr_array(cells.incidence[:, self.leaf_order]))
 
     def _unions(self, problem: Problem, hidden: Flags) -> Problem | None:
-        """Return the problem with sums of hidden cells that can be worked out and break the rule; None if there are none."""
+        """Return the problem with sums that no cell shows, can be worked out and break the rule; None if there are none."""
         rows = self.breakdowns.left_over(hidden[self.of_cell])
         if not rows.shape[0]:
             return None
@@ -181,7 +181,8 @@ class _Search:
         except DataError:
             return None  # nobody knows who contributes to a union
         new = np.flatnonzero(found.unsafe)
-        new = new[~np.isin(set_codes(sparse.csr_array(rows[new]))[:, 0], set_codes(problem.rows)[:, 0])]
+        secret = set_codes(sparse.csr_array(problem.rows[problem.targets]))[:, 0]
+        new = new[~np.isin(set_codes(sparse.csr_array(rows[new]))[:, 0], secret)]
         if not len(new):
             return None
         return problem.with_unions(sparse.csr_array(rows[new]), found.upper[new], found.lower[new], found.width[new])

@@ -31,6 +31,8 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
     """
     hidden = hidden.copy()
     freedom, targets = found.freedom, problem.targets
+    if not isinstance(freedom, Freedom):
+        return hidden
     up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
     targets = targets[~short(problem, targets, up, down)]
     moves = freedom.moves(targets)

@@ -26,6 +26,8 @@ class Breakdowns:
     """The cells of each class."""
     finer: tuple[Whole, ...]
     """For each class the cells that it divides: each of its members is inside one of them or outside."""
+    nested: tuple[Whole, Whole]
+    """Cells, and cells inside them, whose difference is no sum of cells; see `remainders`."""
 
     @classmethod
     def of(cls, cells: Cells) -> Breakdowns:
@@ -46,7 +48,7 @@ class Breakdowns:
             if len(divided):
                 members.append(inside)
                 finer.append(divided)
-        return cls(cells, tuple(members), tuple(finer))
+        return cls(cells, tuple(members), tuple(finer), remainders(cells))
 
     def left_over(self, hidden: Flags) -> sparse.csr_array:
         """Return the sums that are shown less their parts that are shown, as rows of leaves; each once, none of them a cell."""
@@ -60,8 +62,9 @@ class Breakdowns:
             part.eliminate_zeros()
             size = np.diff(part.indptr)
             found.append(sparse.csr_array(part[(size > 0) & (size < self.cells.sizes[shown])]))
-        if not found:
-            return sparse.csr_array((0, self.cells.leaves))
+        found.append(
+            differences(self.cells, *(c[~(hidden[self.nested[0]] | hidden[self.nested[1]])] for c in self.nested))
+        )
         together = sparse.csr_array(sparse.vstack([rows, *found]))
         together.sort_indices()
         _, first = np.unique(set_codes(together), axis=0, return_index=True)
@@ -90,6 +93,13 @@ def remainders(cells: Cells) -> tuple[Whole, Whole]:
     made = np.bincount(at.ravel(), size[part])[at.ravel()] == size[whole]
     odd = ~(made & apart[kind[part]]) & (unseen[whole] > unseen[part])
     return whole[odd], part[odd]
+
+
+def differences(cells: Cells, whole: Whole, part: Whole) -> sparse.csr_array:
+    """Return cells less cells that are inside them, as rows of leaves."""
+    rows = sparse.csr_array(cells.incidence[whole] - cells.incidence[part])
+    rows.eliminate_zeros()
+    return rows
 
 
 def _kinds(cells: Cells) -> Whole:

@@ -16,8 +16,6 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _CHUNK = 512
-_LEAVES = 5_000
-"""So many leaves move at most, for the sake of dense linear algebra."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +39,8 @@ class Freedom:
         """Return the freedom that a pattern leaves."""
         from sfumato.kernels.elimination import null_space
 
-        with np.errstate(invalid="ignore"):
-            room = np.minimum(problem.leaves - problem.leaf_low, problem.leaf_high - problem.leaves)
-        usual = float(np.median(np.abs(problem.leaves[problem.leaves != 0]))) if problem.leaves.any() else 1.0
-        room = np.where(np.isinf(room), np.maximum(np.abs(problem.leaves), usual), room)
-        shown = sparse.csr_array(problem.rows[~hidden])
-        single = np.diff(shown.indptr) == 1
-        room[shown.indices[shown.indptr[:-1][single]]] = 0.0
-        free = _most_useful(problem, hidden, np.flatnonzero(room > 0))
+        room, shown = room_of(problem, hidden)
+        free = np.flatnonzero(room > 0)
         rows = sparse.csr_array(shown[:, free])
         size = np.diff(rows.indptr)
         order = np.argsort(size, kind="stable")
@@ -62,6 +54,21 @@ class Freedom:
     def steps(self) -> Numbers:
         """The basis in units of the leaves, shape (free, dimension)."""
         return self.radius[:, None] * self.basis
+
+    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers]:
+        """Return what ties quantities to leaves, in units of their radius, on the best ways of the quantities.
+
+        The squared length of each way, shape (quantities,); how far it takes each of the leaves (positions in `free`), shape
+        (quantities, leaves); and how far the best way of each leaf takes the others, shape (leaves, leaves).
+        """
+        moves, inner = self.moves(quantities), self.basis[leaves]
+        return (moves**2).sum(axis=1), moves @ inner.T, inner @ inner.T
+
+    def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still."""
+        moves, inner = self.moves(quantities), self.basis[leaves]
+        inverse = np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True)
+        return self.reach(quantities, hidden, moves - moves @ inner.T @ inverse @ inner)
 
     def moves(self, quantities: Whole) -> Numbers:
         """Return how quantities change along the basis, shape (quantities, dimension)."""
@@ -79,7 +86,7 @@ class Freedom:
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
         p, free = self.problem, self.free
         above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
-        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > _least(p))))
+        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > least(p))))
         rows = sparse.csr_array(p.rows[bounded][:, free])
         for first in range(0, len(quantities), _CHUNK):
             part = slice(first, first + _CHUNK)
@@ -93,14 +100,17 @@ class Freedom:
                     continue
             moves, gain = moves[doubtful], gain[doubtful]
             way = self.basis @ moves.T
-            used = np.maximum(_most(way, above), _most(-way, below)), np.maximum(_most(-way, above), _most(way, below))
+            used = (
+                np.maximum(most_used(way, above), most_used(-way, below)),
+                np.maximum(most_used(-way, above), most_used(way, below)),
+            )
             if len(bounded):
                 sums = rows @ (self.radius[:, None] * way)
                 with np.errstate(divide="ignore"):
                     top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
                 for side, sign in ((0, 1), (1, -1)):
-                    np.maximum(used[side], _most(sign * sums, top), out=used[side])
-                    np.maximum(used[side], _most(-sign * sums, bottom), out=used[side])
+                    np.maximum(used[side], most_used(sign * sums, top), out=used[side])
+                    np.maximum(used[side], most_used(-sign * sums, bottom), out=used[side])
             some = gain > 1e-18 * (1 + p.value[quantities[part][doubtful]] ** 2)
             for side, reach in ((0, up), (1, down)):
                 with np.errstate(divide="ignore", invalid="ignore"):
@@ -108,24 +118,24 @@ class Freedom:
         return up, down
 
 
-def _most_useful(problem: Problem, hidden: Flags, free: Whole) -> Whole:
-    """Return the leaves to move where there are many: those in the smallest hidden cells. The others stand still."""
-    if len(free) <= _LEAVES:
-        return free
-    rows = sparse.csr_array(problem.rows[hidden & (problem.cost > 0)])  # a leaf that no cell shows costs nothing
-    size = np.diff(rows.indptr)
-    smallest = np.full(rows.shape[1], np.inf)
-    np.minimum.at(smallest, rows.indices, np.repeat(size, size))
-    order = free[np.argsort(smallest[free], kind="stable")]
-    return np.sort(order[:_LEAVES][np.isfinite(smallest[order[:_LEAVES]])])
+def room_of(problem: Problem, hidden: Flags) -> tuple[Numbers, sparse.csr_array]:
+    """Return how far each leaf can move both up and down, 0 where it is shown, and the rows of what is shown."""
+    with np.errstate(invalid="ignore"):
+        room = np.minimum(problem.leaves - problem.leaf_low, problem.leaf_high - problem.leaves)
+    usual = float(np.median(np.abs(problem.leaves[problem.leaves != 0]))) if problem.leaves.any() else 1.0
+    room = np.where(np.isinf(room), np.maximum(np.abs(problem.leaves), usual), room)
+    shown = sparse.csr_array(problem.rows[~hidden])
+    single = np.diff(shown.indptr) == 1
+    room[shown.indices[shown.indptr[:-1][single]]] = 0.0
+    return room, shown
 
 
-def _least(problem: Problem) -> Numbers:
+def least(problem: Problem) -> Numbers:
     """Return the smallest value that the bounds of leaves allow a quantity."""
     return np.asarray(problem.rows @ problem.leaf_low) + 1e-9 * np.abs(problem.value)
 
 
-def _most(way: Numbers, weight: Numbers) -> Numbers:
+def most_used(way: Numbers, weight: Numbers) -> Numbers:
     """Return the largest share of its room that something uses on each way, shape (ways,); at least 0."""
     if not weight.any():
         return np.zeros(way.shape[1])

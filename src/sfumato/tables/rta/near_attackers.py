@@ -1,0 +1,138 @@
+"""Large blocks of linked leaves: what at least remains unknown of each contributor, from the leaves near his own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.rta.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from sfumato.kernels.near_sums import NearSums
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+CAP = 24
+"""How many leaves are looked at together for each contributor, at first."""
+_WIDER = (80, 200)
+_CLUSTER, _EIGEN = 60, 2_000
+
+
+class Left(NamedTuple):
+    """At least what is left of each target for anybody, for an outsider, and an unknown of who helps most; -1 for nobody."""
+
+    variance: Numbers
+    outsider: Numbers
+    helper: Whole
+
+
+def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
+    """Return the arrays for `kernels.near_sums`, for noise with these variances or this covariance."""
+    from sfumato.kernels.near_sums import near_arguments
+
+    m, by, v, side = known.loading, known.by_unknown, known.variance, known.side
+    leaves, unknowns = m.shape
+    noise, own = _independent(omega)
+    rows = np.repeat(np.arange(leaves), np.diff(m.indptr))
+    varies, several = v > 0, known.leaves_of > 1
+    spread = m.data**2 * v[m.indices]
+    alone = (varies & ~several)[m.indices]
+    attacks = (side >= 0)[m.indices]
+    present = np.flatnonzero(varies & (known.leaves_of > 0) & (side >= 0))
+    team = np.bincount(side[present], minlength=1)
+    grouped = varies & (side >= 0) & (np.append(team, 0)[np.minimum(np.maximum(side, -1), len(team))] > 1)
+    single = np.bincount(rows[alone], spread[alone], leaves)
+    linked = np.bincount(rows[~alone], spread[~alone], leaves)
+    rest = np.maximum(single - _largest_side(rows, side[m.indices], spread, alone & attacks, leaves), 0.0) + own
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tau = np.where(linked > 0, linked / rest, 0.0)
+    first, second = _two_largest(rows, m.indices, spread, alone & attacks & ~grouped[m.indices], leaves)
+    links, groups = (varies & several)[m.indices], alone & grouped[m.indices]
+    return near_arguments(
+        link_start=_starts(rows[links], leaves), link_unknown=m.indices[links], link_value=m.data[links],
+        group_start=_starts(rows[groups], leaves), group_unknown=m.indices[groups], group_value=m.data[groups],
+        unknown_start=by.indptr, unknown_row=by.indices, unknown_value=by.data, variance=v, side=side, grouped=grouped,
+        single=single, first=first, second=second, rest=rest, tau=tau,
+        tau_all=np.bincount(m.indices, tau[rows], unknowns),
+        noise_start=noise.indptr, noise_row=noise.indices, noise_value=noise.data,
+        total=single + linked + noise.diagonal(),
+    )  # fmt: skip
+
+
+def left_near(known: Knowledge, omega: Numbers | sparse.csr_array, targets: Whole, enough: Numbers) -> Left:
+    """Return proven lower bounds; those that leave less than `enough` (one for each target) are looked at more widely."""
+    from sfumato.kernels.near_sums import near_bounds
+
+    sums = near_of(known, omega)
+    made = Left(*near_bounds(sums, targets, 1))
+    for cap in (CAP, *_WIDER):
+        again = np.flatnonzero(made.variance < (enough if cap == CAP else np.minimum(enough, known.required[targets])))
+        if not len(again):
+            break
+        found = Left(*near_bounds(sums, targets[again], cap))
+        better = found.variance > made.variance[again]
+        made.helper[again[better]] = found.helper[better]
+        for new, old in zip(found[:2], made[:2], strict=True):
+            old[again] = np.maximum(old[again], new)
+    return made
+
+
+def _starts(rows: Whole, leaves: int) -> Whole:
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=leaves))])
+
+
+def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int) -> Numbers:
+    """Return the most that one side knows of each leaf, by unknowns in no other leaf."""
+    row, who = rows[which], side[which]
+    key, part = np.unique(row * (int(side.max(initial=0)) + 1) + who, return_inverse=True)
+    known = np.bincount(part.ravel(), spread[which], len(key))
+    most = np.zeros(leaves)
+    np.maximum.at(most, key // (int(side.max(initial=0)) + 1), known)
+    return most
+
+
+def _two_largest(
+    rows: Whole, unknown: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int
+) -> tuple[Whole, Whole]:
+    """Return the two unknowns of each leaf that vary most, among those asked for; -1 for none."""
+    at = np.flatnonzero(which & (spread > 0))
+    at = at[np.lexsort((-spread[at], rows[at]))]
+    start = _starts(rows[at], leaves)
+    padded = np.append(unknown[at], [-1, -1])
+    first = np.where(start[:-1] < start[1:], padded[start[:-1]], -1)
+    return first, np.where(start[:-1] + 1 < start[1:], padded[np.minimum(start[:-1] + 1, len(at))], -1)
+
+
+def _independent(omega: Numbers | sparse.csr_array) -> tuple[sparse.csr_array, Numbers]:
+    """Return the covariance of the noise, without what large clusters have in common, and variances D with Ω - D ⪰ 0."""
+    from scipy.sparse.csgraph import connected_components
+
+    if isinstance(omega, np.ndarray):
+        return sparse.csr_array(sparse.diags_array(omega)), omega
+    cluster = connected_components(omega, directed=False)[1]
+    size = np.bincount(cluster)
+    own, order = omega.diagonal().copy(), np.argsort(cluster, kind="stable")
+    start = np.concatenate([[0], np.cumsum(size)])
+    for part in np.flatnonzero(size > 1):
+        at = order[start[part] : start[part + 1]]
+        own[at] *= _smallest_share(omega[at][:, at].toarray()) if len(at) <= _EIGEN else 0.0
+    wide = (size > _CLUSTER)[cluster]
+    entries = omega.tocoo()
+    kept = ~wide[entries.row]
+    row = np.concatenate([entries.row[kept], np.flatnonzero(wide)])
+    col = np.concatenate([entries.col[kept], np.flatnonzero(wide)])
+    data = np.concatenate([entries.data[kept], own[wide]])
+    return sparse.csr_array((data, (row, col)), shape=omega.shape), own
+
+
+def _smallest_share(noise: Numbers) -> float:
+    """Return the largest c for which noise - c × its diagonal has no negative eigenvalue."""
+    scale = np.sqrt(np.diag(noise))
+    scale = np.where(scale > 0, 1.0 / np.where(scale > 0, scale, 1.0), 0.0)
+    scaled = noise * scale[:, None] * scale
+    varies = scale > 0
+    least = float(np.linalg.eigvalsh(scaled[np.ix_(varies, varies)])[0]) if varies.any() else 0.0
+    return max(least - 1e-12 * len(noise), 0.0)

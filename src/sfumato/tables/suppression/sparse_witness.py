@@ -1,0 +1,146 @@
+"""The same proofs as `witness`, by sparse factorisation: for tables with many hidden leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.suppression.problem import Problem
+from sfumato.tables.suppression.witness import Freedom, least, most_used, room_of
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_CHUNK = 256
+_DENSE = 2_500
+"""Up to so many hidden leaves dense linear algebra is used."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFreedom:
+    """The ways in which hidden leaves can move, as solutions of the equations between hidden quantities.
+
+    The best way of a quantity within the ellipsoid minimises Σ (move / radius)² less twice its own move, under the equations:
+    one factorisation of that system serves all quantities.
+    """
+
+    problem: Problem
+    free: Whole
+    """The leaves that move."""
+    radius: Numbers
+    """Shape (free,)."""
+    shown: sparse.csr_array
+    """What is shown, shape (shown, free)."""
+    used: Whole
+    """The quantities of the system."""
+    unit: Numbers
+    """Their units, shape (used,)."""
+    solve: Any
+    """Takes right-hand sides, shape (used, k), to solutions, shape (used, k), in these units."""
+
+    @classmethod
+    def of(cls, problem: Problem, hidden: Flags) -> SparseFreedom:
+        """Return the freedom that a pattern leaves."""
+        from scipy.sparse.linalg import splu
+
+        room, shown = room_of(problem, hidden)
+        leaf = np.zeros(len(problem), bool)
+        leaf[problem.alone] = True
+        of_leaf = np.zeros(len(problem))
+        of_leaf[problem.alone] = room
+        used = np.flatnonzero(np.where(leaf, of_leaf > 0, hidden))
+        unit = np.where(leaf[used], of_leaf[used], np.maximum(np.abs(problem.value[used]), 1e-9))
+        sums = sparse.csr_array(problem.sums[:, used] @ sparse.diags_array(unit))
+        sums = sparse.csr_array(sums[np.diff(sums.indptr) > 0])
+        length = np.sqrt(np.asarray(sums.multiply(sums).sum(axis=1)).ravel())
+        sums = sparse.csr_array(sparse.diags_array(1 / length) @ sums)
+        weight = sparse.diags_array(np.where(leaf[used], 1.0, _ROUNDING))
+        count = len(used)
+        whole = sparse.csc_array(sparse.block_array([[weight, sums.T], [sums, None]]))
+        shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may say the same
+        factors = splu(
+            sparse.csc_array(whole - sparse.diags_array(shift)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.001,
+            options={"SymmetricMode": True},
+        )  # fmt: skip
+
+        def solve(right: Numbers) -> Numbers:
+            padded = np.concatenate([right, np.zeros((sums.shape[0], right.shape[1]))])
+            found = factors.solve(padded)
+            found += factors.solve(padded - whole @ found)
+            return np.asarray(found[:count])
+
+        free = np.flatnonzero(room > 0)
+        return cls(problem, free, room[free], sparse.csr_array(shown[:, free]), used, unit, solve)
+
+    def _ways(self, quantities: Whole) -> Numbers:
+        """Return the best ways of quantities, in units of the radius of each leaf; shape (free, quantities)."""
+        place = np.full(len(self.problem), -1, np.int64)
+        place[self.used] = np.arange(len(self.used))
+        at, moving = place[quantities], np.flatnonzero(place[quantities] >= 0)
+        right = np.zeros((len(self.used), len(quantities)))
+        right[at[moving], moving] = self.unit[at[moving]]
+        found = self.solve(right)
+        ways = found[place[self.problem.alone[self.free]]]
+        moved = self.radius[:, None] * ways
+        off = np.abs(self.shown @ moved).max(axis=0, initial=0.0)
+        ways[:, off > _ROUNDING * np.abs(moved).sum(axis=0)] = 0.0  # what is shown would change: no proof
+        return ways
+
+    def reach(
+        self, quantities: Whole, hidden: Flags, along: None = None, enough: Numbers | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall, shape (quantities,); see `Freedom.reach`."""
+        p, free = self.problem, self.free
+        up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
+        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
+        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > least(p))))
+        rows = sparse.csr_array(p.rows[bounded][:, free])
+        for first in range(0, len(quantities), _CHUNK):
+            asked = quantities[first : first + _CHUNK]
+            ways = self._ways(asked)
+            gain = (ways**2).sum(axis=0)
+            for side, reach in ((1.0, up), (-1.0, down)):
+                most = np.maximum(most_used(side * ways, above), most_used(-side * ways, below))
+                if len(bounded):
+                    sums = rows @ (self.radius[:, None] * ways)
+                    with np.errstate(divide="ignore"):
+                        top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+                    most = np.maximum(most, np.maximum(most_used(side * sums, top), most_used(-side * sums, bottom)))
+                moved = np.abs(
+                    ((p.rows[asked][:, free] @ sparse.diags_array(self.radius)).multiply(ways.T)).sum(axis=1)
+                )
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    found = np.where(gain > 0, np.asarray(moved).ravel() / most, 0.0)
+                reach[first : first + len(asked)] = found
+        return up, down
+
+    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers]:
+        """Return what ties quantities to leaves; see `Freedom.pull`."""
+        gain, dots = np.zeros(len(quantities)), np.zeros((len(quantities), len(leaves)))
+        for first in range(0, len(quantities), _CHUNK):
+            ways = self._ways(quantities[first : first + _CHUNK])
+            gain[first : first + _CHUNK] = (ways**2).sum(axis=0)
+            dots[first : first + _CHUNK] = ways[leaves].T
+        inner = np.zeros((len(leaves), len(leaves)))
+        own = self.problem.alone[self.free[leaves]]
+        for first in range(0, len(leaves), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            inner[part] = (self._ways(own[part])[leaves] / self.radius[leaves[part]][None, :]).T
+        return gain, dots, (inner + inner.T) / 2
+
+    def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return zeros: nothing is proved here."""
+        nothing = np.zeros(len(quantities))
+        return nothing, nothing
+
+
+def freedom_of(problem: Problem, hidden: Flags) -> Freedom | SparseFreedom:
+    """Return the freedom that a pattern leaves, in the form that suits its size."""
+    room, _ = room_of(problem, hidden)
+    return Freedom.of(problem, hidden) if int((room > 0).sum()) <= _DENSE else SparseFreedom.of(problem, hidden)
