@@ -26,6 +26,7 @@ _HOMES = {
     "EstimatorUtility": "sfumato.utility",
     "NormalPopulation": "sfumato.rumap", "RUMap": "sfumato.rumap", "ru_map": "sfumato.rumap",
     "Range": "sfumato.decision", "search": "sfumato.decision",
+    "Table": "sfumato.tables",
     "Report": "sfumato.reports",
     "SfumatoError": "sfumato.errors",
 }  # fmt: skip
@@ -77,4 +78,5 @@ if TYPE_CHECKING:
     from sfumato.schema import Role as Role
     from sfumato.schema import Scale as Scale
     from sfumato.schema import Schema as Schema
+    from sfumato.tables import Table as Table
     from sfumato.utility import EstimatorUtility as EstimatorUtility

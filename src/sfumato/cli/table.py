@@ -186,7 +186,8 @@ def table(
         tell(f"Tabulating {file.name}", 0, 0)
         made = Table.of(
             data, formula, variable, contributor=contributor, count=count, size=size,
-            per_size=None if per_size is None else number(per_size), empty=empty, missing="leave out" if leave_out else "refuse", decimals=decimals,
+            per_size=None if per_size is None else number(per_size), empty=empty,
+            missing="leave out" if leave_out else "refuse", decimals=decimals,
         )  # fmt: skip
         tell("Protecting the table", 0, 0)
         published = chosen.protect(made, draws)

@@ -42,27 +42,29 @@ class ControlledAdjustment(Protection):
 
     rules: SensitivityRule = param(doc="rules that say which cells are unsafe, and how far they must move")
     cost: str = param(
-        "relative", choices=("relative", "equal"),
+        default="relative", choices=("relative", "equal"),
         doc="what a change costs: 'relative' to the cell's value, or 'equal' for all cells",
     )  # fmt: skip
     distance: str = param(
-        "absolute", choices=("absolute", "squared"), doc="whether 'absolute' or 'squared' changes are kept small"
+        default="absolute",
+        choices=("absolute", "squared"),
+        doc="whether 'absolute' or 'squared' changes are kept small",
     )
     max_change: float | None = param(
-        None, doc="the largest change of a cell that is not unsafe, as a share of its value", low=0, scale="log"
+        default=None, doc="the largest change of a cell that is not unsafe, as a share of its value", low=0, scale="log"
     )
     fixed: tuple[Mapping[str, str], ...] = param(
-        (),
+        default=(),
         doc="cells that must not change, each by its labels: {'region': 'North'} is a total over all other dimensions",
     )
     zeros: str = param(
-        "keep", choices=("keep", "adjust"), doc="whether cells of 0 stay 0 ('keep') or may change ('adjust')"
+        default="keep", choices=("keep", "adjust"), doc="whether cells of 0 stay 0 ('keep') or may change ('adjust')"
     )
     exact: int = param(
-        40, doc="up to how many unsafe cells the best directions are found for sure", low=0, integer=True
+        default=40, doc="up to how many unsafe cells the best directions are found for sure", low=0, integer=True
     )
     time_limit: float = param(
-        60, doc="seconds after which the best adjustment found so far is taken", low=1, scale="log"
+        default=60, doc="seconds after which the best adjustment found so far is taken", low=1, scale="log"
     )
 
     def validate(self) -> None:

@@ -70,6 +70,6 @@ def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) ->
     if (mixed := np.flatnonzero(held.max(axis=0) > fewest)).size:
         raise DataError(
             f"{some(len(mixed), 'label')} of '{name}' {'is' if len(mixed) == 1 else 'are'} a group of others and a value of its "
-            f"own: {listing((labels[i] for i in mixed), 5)}. Give the records that have the group as their value a label of their "
-            f"own below it, such as '{labels[mixed[0]]}, other', in the data and in the hierarchy."
+            f"own: {listing((labels[i] for i in mixed.tolist()), 5)}. Give the records that have the group as their value a label of their "
+            f"own below it, such as '{labels[int(mixed[0])]}, other', in the data and in the hierarchy."
         )

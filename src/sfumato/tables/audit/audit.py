@@ -12,6 +12,7 @@ from scipy import sparse
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.audit import consistency, insiders, whole
+from sfumato.tables.audit.differences import unsafe_differences
 from sfumato.tables.audit.knowledge import Knowledge
 from sfumato.tables.audit.result import Audit
 from sfumato.tables.published import PublishedTable, Status
@@ -107,22 +108,24 @@ def audit(
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
         _pairs(published, prior, knows, notes), tuple(notes), bounds,
+        () if sensitivity is None else unsafe_differences(published.source("a rule"), knows.shown, _several(rules)),
     )  # fmt: skip
 
 
 def _assessed(
     published: PublishedTable, rules: SensitivityRule | Sequence[SensitivityRule] | None
 ) -> tuple[Sensitivity | None, tuple[str, ...]]:
-    if rules is None:
-        return None, ()
-    several = [rules] if isinstance(rules, SensitivityRule) else list(rules)
-    if not several:
+    if not (several := _several(rules)):
         return None, ()
     table = published.source("a sensitivity rule")
     found = several[0].assess(table)
     for rule in several[1:]:
         found = found | rule.assess(table)
     return found, tuple(rule.label() for rule in several)
+
+
+def _several(rules: SensitivityRule | Sequence[SensitivityRule] | None) -> list[SensitivityRule]:
+    return [rules] if isinstance(rules, SensitivityRule) else list(rules or ())
 
 
 def _asked(published: PublishedTable, shown: Flags, cells: Whole | Sequence[int] | None) -> Flags:

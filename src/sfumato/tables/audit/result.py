@@ -62,6 +62,8 @@ class Audit:
     """What was not looked at."""
     bounds: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
     """`low` and `high` before whole numbers were looked for."""
+    differences: tuple[tuple[int, int], ...] = ()
+    """Pairs of shown cells, the second inside the first, whose difference is in no cell and unsafe by a rule."""
 
     def __repr__(self) -> str:
         return f"Audit({self.headline})"
@@ -84,7 +86,8 @@ class Audit:
     @property
     def safe(self) -> bool:
         """Whether nothing sensitive was found to be disclosed, to everybody or to a contributor."""
-        return not (self.disclosed.any() or self.insiders or (self.pairs is not None and not self.pairs.holds))
+        learned = self.pairs is not None and not self.pairs.holds
+        return not (self.disclosed.any() or self.insiders or self.differences or learned)
 
     @cached_property
     def counts(self) -> dict[str, int]:

@@ -33,8 +33,9 @@ def intervals(known: Knowledge, low: Numbers, high: Numbers, cells: Whole) -> tu
             if not np.isfinite(ends[cell]) or reached[cell] == ends[cell]:
                 continue
             found = milp(
-                sign * costs, constraints=within, bounds=bounds, integrality=np.ones(known.cells.leaves, np.int64)
-            )
+                sign * costs, constraints=within, bounds=bounds, integrality=np.ones(known.cells.leaves, np.int64),
+                options={"mip_rel_gap": 0.0},  # a ten-thousandth of a large value is more than one
+            )  # fmt: skip
             if found.status == 2:
                 raise DataError(
                     "no whole numbers can give this table, although fractions could. Are its figures counts?"

@@ -27,6 +27,8 @@ def headline(audit: Audit) -> str:
             (exact, "exactly disclosed"), (near, "approximately disclosed"), (known, "known to a contributor who knows his own"),
         ) if n
     ]  # fmt: skip
+    if n := len(audit.differences):
+        parts.append(f"{some(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
     if audit.pairs is not None and not audit.pairs.holds:
         parts.append("some contributors learn more of others than they may")
     if parts:
@@ -100,6 +102,9 @@ def reasons(audit: Audit) -> list[tuple[str, str, str]]:
         alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
         more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
         rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
+    for whole, part in audit.differences[: max(_LISTED - len(rows), 0)]:
+        told = "both are shown, and what is left is in no cell and unsafe by a rule"
+        rows.append((f"[{cells.name(whole)}] − [{cells.name(part)}]", "exactly disclosed", told))
     return rows
 
 
@@ -118,7 +123,7 @@ def page(audit: Audit) -> str:
             lines.append(f"  {name}: {verdict}")
             lines += [f"      {part}" for part in because.split("; ") if part]
         left = audit.counts["exactly disclosed"] + audit.counts["approximately disclosed"]
-        left += audit.counts["known to a contributor"] - len(rows)
+        left += audit.counts["known to a contributor"] + len(audit.differences) - len(rows)
         if left > 0:
             lines.append(f"  and {some(left, 'more cell')}: see the frame of the audit.")
     worst = audit.worst
@@ -155,6 +160,7 @@ def findings(audit: Audit) -> dict[str, Any]:
             }
             for c in told
         ],
+        "differences": [[cells.name(whole), cells.name(part)] for whole, part in audit.differences],
         "posterior": None if audit.pairs is None else _posterior(audit.pairs),
         "notes": list(audit.notes),
     }

@@ -35,29 +35,40 @@ class CellKey(Protection):
     and Tent (2019) for magnitudes.
     """
 
-    maximum: int = param(5, doc="largest change of a count, either way", low=1, high=100, integer=True, usual=(2, 10))
-    variance: float = param(2.0, doc="variance of the change", low=0, above=True, usual=(0.5, 4))
-    smallest: int = param(0, doc="no count from 1 to this one is published", low=0, high=20, integer=True)
-    stay: float = param(0.0, doc="least probability that a count stays as it is", low=0, high=1)
-    monotone: bool = param(False, doc="whether larger changes of a count are never likelier than smaller ones")
-    table: PerturbationTable | str | None = param(
-        None, doc="a perturbation table, or the file of one, in place of a generated one"
+    maximum: int = param(
+        default=5, doc="largest change of a count, either way", low=1, high=100, integer=True, usual=(2, 10)
     )
-    small: PerturbationTable | str | None = param(None, doc="for magnitudes: a table, or its file, for small cells")
+    variance: float = param(default=2.0, doc="variance of the change", low=0, above=True, usual=(0.5, 4))
+    smallest: int = param(default=0, doc="no count from 1 to this one is published", low=0, high=20, integer=True)
+    stay: float = param(default=0.0, doc="least probability that a count stays as it is", low=0, high=1)
+    monotone: bool = param(default=False, doc="whether larger changes of a count are never likelier than smaller ones")
+    table: PerturbationTable | str | None = param(
+        default=None, doc="a perturbation table, or the file of one, in place of a generated one"
+    )
+    small: PerturbationTable | str | None = param(
+        default=None, doc="for magnitudes: a table, or its file, for small cells"
+    )
     top: int = param(
-        1, doc="for magnitudes: how many of the largest contributions get noise", low=1, high=6, integer=True
+        default=1, doc="for magnitudes: how many of the largest contributions get noise", low=1, high=6, integer=True
     )
     share: float = param(
-        0.05, doc="for magnitudes: noise as a share of a contribution", low=0, above=True, high=1, usual=(0.02, 0.2)
+        default=0.05,
+        doc="for magnitudes: noise as a share of a contribution",
+        low=0,
+        above=True,
+        high=1,
+        usual=(0.02, 0.2),
     )
     large_share: float | None = param(
-        None, doc="the share for very large contributions; as `share` if not given", low=0, high=1
+        default=None, doc="the share for very large contributions; as `share` if not given", low=0, high=1
     )
-    flex_point: float | None = param(None, doc="the contribution from which the share goes down", low=0, above=True)
-    flex_power: float = param(3.0, doc="how fast it goes down", low=1)
-    parts: tuple[float, ...] | None = param(None, doc="factors for the largest, second largest … contribution")
-    extra: float = param(0.0, doc="what is added to the change where `rules` call a cell unsafe", low=0)
-    rules: SensitivityRule | None = param(None, doc="a rule, or several, for cells that need `extra`")
+    flex_point: float | None = param(
+        default=None, doc="the contribution from which the share goes down", low=0, above=True
+    )
+    flex_power: float = param(default=3.0, doc="how fast it goes down", low=1)
+    parts: tuple[float, ...] | None = param(default=None, doc="factors for the largest, second largest … contribution")
+    extra: float = param(default=0.0, doc="what is added to the change where `rules` call a cell unsafe", low=0)
+    rules: SensitivityRule | None = param(default=None, doc="a rule, or several, for cells that need `extra`")
 
     def validate(self) -> None:
         """Read the tables, and check what the parameters mean together."""

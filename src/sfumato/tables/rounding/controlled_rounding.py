@@ -41,18 +41,24 @@ class ControlledRounding(Protection):
     cell perturbation, Mathematical Programming 105 (2006).
     """
 
-    base: float = param(5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 25))
+    base: float = param(default=5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 25))
     steps: int = param(
-        0,
+        default=0,
         doc="how many bases further than the nearest two multiples a cell may be moved, if it must",
         low=0,
         integer=True,
     )
-    rules: SensitivityRule | None = param(None, doc="rules that say which cells need how much protection")
+    rules: SensitivityRule | None = param(default=None, doc="rules that say which cells need how much protection")
     gap: float = param(
-        0.01, doc="how far above the smallest possible distance a large table's may be", low=0, high=1, published=False
+        default=0.01,
+        doc="how far above the smallest possible distance a large table's may be",
+        low=0,
+        high=1,
+        published=False,
     )
-    time_limit: float = param(60, doc="seconds after which the best rounding found so far is taken", low=1, scale="log")
+    time_limit: float = param(
+        default=60, doc="seconds after which the best rounding found so far is taken", low=1, scale="log"
+    )
 
     def validate(self) -> None:
         """Make one rule of several, or of a text."""

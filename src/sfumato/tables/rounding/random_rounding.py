@@ -23,12 +23,12 @@ class RandomRounding(Protection):
     Fellegi, Controlled random rounding, Survey Methodology 1 (1975), for the unbiased scheme.
     """
 
-    base: float = param(5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10))
+    base: float = param(default=5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10))
     by: str = param(
-        "cell", choices=("cell", "leaf"),
+        default="cell", choices=("cell", "leaf"),
         doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', of which the cells are sums",
     )  # fmt: skip
-    period: str = param("", doc="what sets this table apart from others of the same variable, such as its year")
+    period: str = param(default="", doc="what sets this table apart from others of the same variable, such as its year")
 
     def label(self) -> str:
         """Return the method in a few words."""

@@ -30,9 +30,9 @@ class SmallCountRounding(Protection):
     Databases (2018); the search is our own.
     """
 
-    base: int = param(3, doc="small counts become 0 or this", low=2, integer=True, scale="log", usual=(3, 10))
+    base: int = param(default=3, doc="small counts become 0 or this", low=2, integer=True, scale="log", usual=(3, 10))
     largest: int | None = param(
-        None, doc="the largest count that is small; one less than the base if not given", low=1, integer=True
+        default=None, doc="the largest count that is small; one less than the base if not given", low=1, integer=True
     )
 
     def validate(self) -> None:

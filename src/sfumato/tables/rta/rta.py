@@ -62,39 +62,42 @@ class RTA(Protection):
     """
 
     prior_cv: float = param(
-        0.5, doc="to within which share of its size attackers know a contribution beforehand (ε)", low=0, above=True
+        default=0.5,
+        doc="to within which share of its size attackers know a contribution beforehand (ε)",
+        low=0,
+        above=True,
     )
     base_cv: float = param(
-        0.15, doc="to within which share of its size anybody may know it afterwards, at best (η)", low=0, above=True,
+        default=0.15, doc="to within which share of its size anybody may know it afterwards, at best (η)", low=0, above=True,
         usual=(0.05, 0.4),
     )  # fmt: skip
-    threshold: float = param(1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
+    threshold: float = param(default=1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
     sizes: str | None = param(
-        None,
+        default=None,
         doc="what sizes are: 'size', a public measure in the table, or contributors' own 'values'; the first where there is one",
         choices=("size", "values"),
     )
     attackers: str = param(
-        "contributors", doc="who attacks: 'contributors', who know their own, or an 'outsider' alone",
+        default="contributors", doc="who attacks: 'contributors', who know their own, or an 'outsider' alone",
         choices=("contributors", "outsider"),
     )  # fmt: skip
     variances: str | None = param(
-        None,
+        default=None,
         doc="how variances are published: 'exact', as quality 'bands', as bands of 'bounds' from published values, or 'none'; "
         "exact where they come from public sizes, otherwise bounds",
         choices=("exact", "bands", "bounds", "none"),
     )
     cutpoints: tuple[float, ...] = param(
-        bands.CUTPOINTS, doc="coefficients of variation that separate quality bands, rising"
+        default=bands.CUTPOINTS, doc="coefficients of variation that separate quality bands, rising"
     )
     decimals: int | None = param(
-        None,
+        default=None,
         doc="digits after the point that are published; as the table has them if not given",
         low=-12,
         high=12,
         integer=True,
     )
-    period: str = param("", doc="the period of the data: another period has other noise")
+    period: str = param(default="", doc="the period of the data: another period has other noise")
 
     def validate(self) -> None:
         """Check that there is something to solve."""

@@ -21,9 +21,9 @@ class MinimumContributors(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
-    n: int = param(3, doc="how many contributors a cell must have", low=1, integer=True, usual=(2, 10))
-    margin: float = param(10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
-    nonzero: bool = param(False, doc="whether only contributors who gave something are counted")
+    n: int = param(default=3, doc="how many contributors a cell must have", low=1, integer=True, usual=(2, 10))
+    margin: float = param(default=10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
+    nonzero: bool = param(default=False, doc="whether only contributors who gave something are counted")
     waived: tuple[str, ...] | None = settings.waived()
     levels: str = settings.levels()
 

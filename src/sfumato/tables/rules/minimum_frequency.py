@@ -21,10 +21,10 @@ class MinimumFrequency(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2; τ-ARGUS manual, section 2.2.
     """
 
-    n: int = param(3, doc="how many records a cell must have", low=1, integer=True, usual=(2, 10))
-    margin: float = param(10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
-    count: str = param("records", choices=("records", "contributors"), doc="what is counted")
-    zeros: bool = param(False, doc="whether cells without a record are unsafe too")
+    n: int = param(default=3, doc="how many records a cell must have", low=1, integer=True, usual=(2, 10))
+    margin: float = param(default=10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
+    count: str = param(default="records", choices=("records", "contributors"), doc="what is counted")
+    zeros: bool = param(default=False, doc="whether cells without a record are unsafe too")
     levels: str = settings.levels()
 
     def label(self) -> str:

@@ -18,9 +18,9 @@ class NK(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
-    n: int = param(1, doc="how many of the largest contributors", low=1, high=100, integer=True)
+    n: int = param(default=1, doc="how many of the largest contributors", low=1, high=100, integer=True)
     k: float = param(
-        75.0, doc="how much of the total they may have, in percent", low=0, above=True, high=100, usual=(95, 60)
+        default=75.0, doc="how much of the total they may have, in percent", low=0, above=True, high=100, usual=(95, 60)
     )
     weights: str = settings.weights()
     negative: str = settings.negative()

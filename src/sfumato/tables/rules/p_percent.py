@@ -18,7 +18,7 @@ class PPercent(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2; coalitions: τ-ARGUS manual, section 2.2.
     """
 
-    p: float = param(10.0, doc="how close an estimate may come, in percent", low=0, above=True, usual=(5, 30))
+    p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, above=True, usual=(5, 30))
     coalition: int = settings.coalition()
     weights: str = settings.weights()
     negative: str = settings.negative()

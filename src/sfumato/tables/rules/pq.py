@@ -20,8 +20,10 @@ class PQ(SensitivityRule):
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
 
-    p: float = param(10.0, doc="how close an estimate may come, in percent", low=0, above=True, usual=(5, 30))
-    q: float = param(100.0, doc="how closely contributions are known before, in percent", low=0, above=True, high=100)
+    p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, above=True, usual=(5, 30))
+    q: float = param(
+        default=100.0, doc="how closely contributions are known before, in percent", low=0, above=True, high=100
+    )
     coalition: int = settings.coalition()
     weights: str = settings.weights()
     negative: str = settings.negative()

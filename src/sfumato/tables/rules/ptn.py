@@ -25,10 +25,10 @@ class PTN(SensitivityRule):
     D. Gray, Precision threshold and noise: an alternative framework of sensitivity measures, PSD 2016, LNCS 9867, 15–27.
     """
 
-    p: float = param(10.0, doc="how close an estimate may come, in percent", low=0, usual=(5, 30))
-    q: float = param(100.0, doc="how closely others know a contribution, in percent of it", low=0, above=True)
-    own: float = param(0.0, doc="how closely a contributor knows its own, in percent of it", low=0)
-    least: float = param(0.0, doc="the least distance to protect, however small a contribution is", low=0)
+    p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, usual=(5, 30))
+    q: float = param(default=100.0, doc="how closely others know a contribution, in percent of it", low=0, above=True)
+    own: float = param(default=0.0, doc="how closely a contributor knows its own, in percent of it", low=0)
+    least: float = param(default=0.0, doc="the least distance to protect, however small a contribution is", low=0)
     coalition: int = settings.coalition()
     weights: str = settings.weights()
     waived: tuple[str, ...] | None = settings.waived()

@@ -26,13 +26,17 @@ class Request(SensitivityRule):
     τ-ARGUS manual, section 2.2 (request rule).
     """
 
-    share: float = param(70.0, doc="share of the total above which a request counts, in percent", low=0, high=100)
-    second: float | None = param(
-        None, doc="the same for requests with code 2; as `share` if not given", low=0, high=100
+    share: float = param(
+        default=70.0, doc="share of the total above which a request counts, in percent", low=0, high=100
     )
-    minimum: int = param(0, doc="records below which any request counts", low=0, integer=True)
-    margin: float = param(10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
-    requested: tuple[str, ...] | None = param(None, doc="names of contributors who asked, beside those the table knows")
+    second: float | None = param(
+        default=None, doc="the same for requests with code 2; as `share` if not given", low=0, high=100
+    )
+    minimum: int = param(default=0, doc="records below which any request counts", low=0, integer=True)
+    margin: float = param(default=10.0, doc="protection level, in percent of the cell's value", low=0, above=True)
+    requested: tuple[str, ...] | None = param(
+        default=None, doc="names of contributors who asked, beside those the table knows"
+    )
     weights: str = settings.weights()
     negative: str = settings.negative()
     levels: str = settings.levels()

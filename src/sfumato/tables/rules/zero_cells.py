@@ -20,7 +20,7 @@ class ZeroCells(SensitivityRule):
     """
 
     width: float = param(
-        1.0, doc="how far above zero a reader must not be sure, in units of the variable", low=0, above=True
+        default=1.0, doc="how far above zero a reader must not be sure, in units of the variable", low=0, above=True
     )
 
     def label(self) -> str:

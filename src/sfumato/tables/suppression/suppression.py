@@ -52,22 +52,22 @@ class Suppression(Protection):
 
     rules: SensitivityRule = param(doc="a rule, or several, that say which cells are unsafe")
     cost: str = param(
-        "value", choices=COSTS,
+        default="value", choices=COSTS,
         doc="what to hide little of: 'value', 'frequency', 'contributors', 'unity' (cells), or 'log' of the value",
     )  # fmt: skip
     a_priori: APriori | None = param(
-        None,
+        default=None,
         doc="for single cells: unsafe or protected, costs, bounds that attackers know, protection levels",
         published=False,
     )
     bounds: float | None = param(
-        None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
+        default=None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
         low=0, above=True,
     )  # fmt: skip
-    insiders: bool = param(True, doc="whether contributors who know their own figures are attackers too")
-    method: str = param("fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
+    insiders: bool = param(default=True, doc="whether contributors who know their own figures are attackers too")
+    method: str = param(default="fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
     time_limit: float = param(
-        600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False
+        default=600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False
     )
 
     def validate(self) -> None:
