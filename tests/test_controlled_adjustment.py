@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,34 @@ def test_rules_as_texts_and_toml_give_the_same_method() -> None:
     method = ControlledAdjustment("minimum 3", fixed=({"a": "u"},), max_change=0.2)
     assert isinstance(method.rules, MinimumFrequency)
     assert ControlledAdjustment.from_dict(method.to_dict()) == method
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1e6, 1e10])
+def test_the_least_cost_does_not_depend_on_the_unit(unit: float) -> None:
+    small = firms(0, 16)
+    rule = MinimumFrequency(n=2, margin=20)
+    least = brute_force(small, rule.assess(small), "relative")
+    table = small.with_(totals=small.totals * unit)
+    published = ControlledAdjustment(rule).apply(table, Draws(1))
+    assert cost_of(table, published.values, "relative") == pytest.approx(least, rel=1e-4)
+    assert adds_up(small, published.values / unit)
+
+
+@pytest.mark.parametrize("distance", ["absolute", "squared"])
+def test_whole_numbers_of_ten_digits_are_adjusted_at_once(distance: str) -> None:
+    g = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "a": g.choice(list("pqrs"), 12), "b": g.choice(list("xyz"), 12),
+        "t": (g.lognormal(2, 2, 12) * 1e9).astype(np.int64),
+    })  # fmt: skip
+    table = Table.of(Microdata(frame), "a + b", "t").with_(integer=True)
+    rule = MinimumFrequency(n=4)
+    started = time.process_time()
+    published = ControlledAdjustment(rule, distance=distance, time_limit=30).apply(table, Draws(1))
+    assert time.process_time() - started < 5
+    assert rule.assess(table).unsafe.any()
+    assert (published.values == np.rint(published.values)).all()
+    assert adds_up(table, published.values)
 
 
 def test_a_shared_frequency_file_is_adjusted() -> None:

@@ -552,3 +552,37 @@ def test_tables_that_share_nothing_are_not_crossed_without_end() -> None:
     two = pd.DataFrame({"b": np.arange(3000), "v": 1.0})
     with pytest.raises(ParameterError, match="cut each other into more than 5,000,000 parts"):
         Table.from_cells([one, two], ["a", "b"], "v")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_linked_tables_whose_parts_can_only_be_empty_are_read(seed: int) -> None:
+    # with these zeros proportional fitting comes no nearer than about one over the number of its rounds
+    g = np.random.default_rng(seed)
+    inner = g.integers(0, 4, (3, 4, 3)) * (g.random((3, 4, 3)) < 0.5)
+    inner[:2, :2, :2] = [[[0, 3], [2, 5]], [[4, 1], [6, 0]]]  # the eight move together: the two zeros hold each other
+    index = pd.MultiIndex.from_product([list("abc"), list("wxyz"), list("pqr")], names=["region", "sector", "kind"])
+    cells = pd.Series(inner.ravel(), index, name="n").reset_index()
+    pairs = [["region", "sector"], ["sector", "kind"], ["region", "kind"]]
+    frames = [cells.groupby(d, as_index=False).n.sum() for d in pairs]
+    table = Table.from_cells(frames, list(index.names), count="n")
+    for d, frame in zip(pairs, frames, strict=True):
+        for *labels, n in frame.itertuples(index=False):
+            assert table.value[table.cells.find(dict(zip(d, labels, strict=True)))] == n  # to the last digit
+    assert (table.frequency == table.value).all()
+
+
+def test_linked_tables_that_contradict_each_other_are_refused_with_the_cells() -> None:
+    one = pd.DataFrame({"a": ["1", "1", "2", "2"], "b": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})
+    two = pd.DataFrame({"b": ["1", "1", "2", "2"], "c": ["1", "2", "1", "2"], "v": [5.0, 0, 0, 5]})
+    three = pd.DataFrame({"a": ["1", "1", "2", "2"], "c": ["1", "2", "1", "2"], "v": [0.0, 5, 5, 0]})
+    with pytest.raises(DataError, match=r"These cannot all be right: \[a ., b .\].*\[b ., c .\]"):
+        Table.from_cells([one, two, three], ["a", "b", "c"], "v")
+
+
+def test_the_top_of_a_hierarchy_may_stand_below_the_total() -> None:
+    frame = pd.DataFrame({"town": ["Rome", "Pisa", "Italy", "Total"], "v": [1.0, 2.0, 3.0, 3.0]})
+    for total in (None, "Total", {"town": "Total"}):
+        table = Table.from_cells(frame, {"town": {"Rome": "Italy", "Pisa": "Italy"}}, "v", total=total)
+        assert dict(zip(table.cells.labels[:, 0], table.value, strict=True)) == dict(
+            zip(frame.town, frame.v, strict=True)
+        )

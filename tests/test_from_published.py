@@ -175,3 +175,18 @@ def test_a_table_that_shows_a_figure_below_zero_lets_hidden_ones_be_below_zero_t
     assert found.safe
     known = audit(PublishedTable.from_frame(frame.assign(v=["x", 2, "x", 3]), ["a"], "v"))
     assert (known.low[0], known.high[0]) == (0, 1)
+
+
+def test_missing_values_of_pandas_are_figures_that_are_not_shown() -> None:
+    numbers = pd.DataFrame({"region": ["N", "S", "Total"], "v": pd.array([5, None, 8], "Int64")})
+    texts = pd.DataFrame({"region": pd.array(["N", "S", None], "string"), "v": pd.array(["5", None, "8"], "string")})
+    for frame in (numbers, texts):
+        table = PublishedTable.from_frame(frame, ["region"], "v")
+        assert table.suppressed.tolist() == [False, True, False]
+        assert audit(table).low[1] == 3
+
+
+def test_the_top_of_a_hierarchy_may_stand_below_the_total() -> None:
+    frame = pd.DataFrame({"town": ["Rome", "Pisa", "Italy", "Total"], "v": [None, 2.0, None, 3.0]})
+    found = audit(PublishedTable.from_frame(frame, {"town": {"Rome": "Italy", "Pisa": "Italy"}}, "v"))
+    assert found.low.tolist() == [1, 2, 3, 3]

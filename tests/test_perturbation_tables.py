@@ -68,7 +68,7 @@ def test_generated_tables_are_those_that_argus_ships(name: str, made: Any) -> No
 @pytest.mark.parametrize(
     ("maximum", "variance", "smallest", "stay", "monotone"),
     [(5, 2.0, 0, 0.0, False), (5, 3.0, 2, 0.5, True), (3, 1.0, 1, 0.0, False), (10, 3.0, 0, 0.2, True), (1, 0.5, 0, 0.0, False),
-     (4, 4.0, 0, 0, False)],
+     (4, 4.0, 0, 0, False), (10, 1.0, 0, 0.6, False), (10, 2.0, 0, 0.6, True), (10, 3.0, 1, 0.6, False), (3, 1.0, 0, 0.3, False)],
 )  # fmt: skip
 def test_generated_noise_keeps_what_it_promises(
     maximum: int, variance: float, smallest: int, stay: float, monotone: bool
@@ -161,6 +161,9 @@ def test_the_range_of_variances_is_that_of_two_point_noise() -> None:
         ("i;j;p;v;p_int_ub;type\n0;0;1;0;1;big\n", "unknown type"),
         ("i;j;p;v;p_int_ub;type\n0;0;1;0;1;even\n", "needs one for odd"),
         ("", "first line"),
+        ("i;j;p;v;p_int_ub\n0;0;nan;0;nan\n", "missing or infinite"),
+        # a key below 0.000005 would make -1 of a count of 1, though the probability reads 0
+        ("i;j;p;v;p_int_ub\n1;-1;0;-2;0.000005\n1;1;1;0;1\n", "leads below zero"),
     ],
 )
 def test_files_that_are_no_perturbation_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:

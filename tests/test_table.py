@@ -186,3 +186,18 @@ def test_a_size_in_another_unit_is_scaled_when_asked_and_refused_otherwise() -> 
             Table.of(microdata(frame), "region", "turnover", size="staff", per_size=wrong)
     with pytest.raises(ParameterError, match="name the column with the size"):
         Table.of(microdata(frame), "region", "turnover", per_size=3)
+
+
+@pytest.mark.parametrize(
+    "hierarchy",
+    [
+        TreeHierarchy.from_levels({"A": ["A"], "B": ["A"], "C": ["D"]}),
+        TreeHierarchy([("a", "A", "*"), ("B", "A", "*"), ("C", "D", "*")]),
+    ],
+)
+def test_a_label_that_is_a_group_and_a_value_is_refused(hierarchy: TreeHierarchy) -> None:
+    # one cell "A" for both would let anybody work out the value A as A less B, and no rule would look at it
+    frame = pd.DataFrame({"region": ["A", "B", "B", "C"], "v": [500.0, 90.0, 110.0, 100.0]})
+    data = Microdata(frame, Schema((Attribute("region", "key", "partially ordered", hierarchy), Attribute("v"))))
+    with pytest.raises(DataError, match="1 label of 'region' is a group of others and a value of its own: A"):
+        Table.of(data, "region", "v")

@@ -518,3 +518,52 @@ def test_suppressions_of_examples_from_other_packages_pass_as_a_reader_sees_them
     unsafe = rule.assess(table).unsafe
     assert unsafe.any()
     assert unprotected.counts["exactly disclosed"] == unsafe.sum()
+
+
+def test_what_is_left_of_a_cell_without_one_inside_it_is_held_against_the_rules() -> None:
+    # an area inside the region N: N less the area is one firm's 500, and in no cell of the two linked tables
+    rows = [("N", "in", 100.0 + k) for k in range(20)] + [("N", "out", 500.0)]
+    frame = pd.DataFrame(rows + [("S", "out", 90.0 + k) for k in range(20)], columns=["region", "area", "v"])
+    table = Table.of(Microdata(frame), "region + area", "v")
+    assert not PPercent(10).assess(table).unsafe.any()
+    value = {cells: table.value[i] for i, cells in enumerate(map(tuple, table.cells.labels.tolist()))}
+    assert value["N", "Total"] - value["Total", "in"] == 500
+    found = audit(PublishedTable.shown(table), rules=PPercent(10))
+    assert not found.safe
+    assert found.headline == "Not safe: 1 difference of shown cells is unsafe."
+    pair = found.differences[0]
+    assert table.value[pair[0]] - table.value[pair[1]] == 500
+    assert "and what is left is in no cell" in str(found)
+    published = Suppression(rules=PPercent(10)).protect(table, Draws(1))
+    assert audit(published, rules=PPercent(10)).safe
+    # the attacker of ten lines: the most and the least that the firm can have, by what is published
+    shown = ~published.suppressed
+    leaf = np.flatnonzero(table.totals == 500)[0]
+    ends = [
+        sign * linprog(
+            sign * np.eye(table.cells.leaves)[leaf], A_eq=table.cells.incidence.toarray()[shown], b_eq=table.value[shown],
+        ).fun
+        for sign in (1, -1)
+    ]  # fmt: skip
+    assert ends[0] <= 500 - 50 <= 500 + 50 <= ends[1]  # p = 10
+
+
+def test_contributors_are_looked_at_in_a_file_as_in_the_table_that_it_was_written_from(tmp_path: Path) -> None:
+    # two cells of a row are hidden, each of one firm: each firm works out the other
+    firms = pd.DataFrame({
+        "region": ["N", "N", "N", "N", "S", "S", "S", "S"], "sector": ["a", "b", "c", "c", "a", "b", "c", "c"],
+        "v": [0.1, 0.2, 0.7, 0.3, 0.6, 0.1, 0.7, 1.1],
+    })  # fmt: skip
+    table = Table.of(Microdata(firms), "region * sector", "v")
+    shown = PublishedTable.shown(table)
+    gone = np.isin(table.cells.labels[:, 1], ["a", "b"]) & (table.cells.labels[:, 0] != "Total")
+    published = shown.with_(
+        values=np.where(gone, np.nan, shown.values), status=np.where(gone, Status.PRIMARY, Status.SHOWN).astype(np.int8),
+        low=np.where(gone, 0.0, shown.low), high=np.where(gone, np.inf, shown.high),
+    )  # fmt: skip
+    published.write(tmp_path / "table.csv")
+    read = pd.read_csv(tmp_path / "table.csv", dtype=str)
+    again = PublishedTable.from_frame(read, ["region", "sector"], "value", original=table)
+    found = {(i.contributor, i.cell) for i in audit(published).insiders}
+    assert found
+    assert {(i.contributor, i.cell) for i in audit(again).insiders} == found

@@ -241,3 +241,22 @@ def test_no_file_holds_a_value_that_is_not_published(tmp_path: Path) -> None:
     for name in ("t.csv", "t.json", "t.sdmx.csv"):
         table.write(tmp_path / name)
         assert "10.25" not in (tmp_path / name).read_text()
+
+
+def test_files_do_not_hold_what_adding_up_leaves_in_the_last_digits(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"region": ["a", "a", "b"], "v": [0.1, 0.2, 0.7]})
+    published = PublishedTable.shown(Table.of(Microdata(frame), "region", "v"))
+    assert csv_text(published).splitlines()[1:] == ["Total,1,", "a,0.3,", "b,0.7,"]
+    assert json_stat(published)["value"] == [1, 0.3, 0.7]
+    assert ",0.3,A,F" in sdmx_csv(published)
+    openpyxl = pytest.importorskip("openpyxl")
+    published.write(tmp_path / "table.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "table.xlsx").active
+    assert [row[1].value for row in sheet.iter_rows(min_row=2)] == [1, 0.3, 0.7]
+
+
+def test_the_variance_of_a_cell_that_is_not_published_is_not_published() -> None:
+    frame = pd.DataFrame({"region": ["a", "b"], "v": [1.0, 2.0]})
+    published = PublishedTable.shown(Table.of(Microdata(frame), "region", "v"))
+    hidden = published.with_(values=np.array([3.0, np.nan, 2.0]), variance=np.array([2.0, 1.0, 1.0]))
+    assert np.isnan(hidden.frame()["variance"].to_numpy()).tolist() == [False, True, False]

@@ -51,11 +51,14 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
-    """Name at most `limit` things in a sentence: ``age, income, salary and 3 more``."""
+    """Name at most `limit` things in a sentence: ``age, income, salary and 3 more``.
+
+    Names that have commas in them, such as those of cells, are kept apart by semicolons.
+    """
     names = [str(n) for n in names]
     if not names:
         return "none"
-    shown = ", ".join(names[:limit])
+    shown = ("; " if any(", " in n for n in names[:limit]) else ", ").join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 

@@ -57,8 +57,9 @@ _HOW = "`sfumato schema FILE --out schema.toml` writes them to a file that you c
 
 
 def roles_in_words(schema: Schema) -> str:
-    """Return which columns are identifiers, keys and confidential."""
-    named = ((role, schema.names(role=role)) for role in ("identifier", "key", "confidential"))
+    """Return which columns are identifiers, keys and confidential; and whose weights and contributors change results."""
+    named = [(role, schema.names(role=role)) for role in ("identifier", "key", "confidential")]
+    named += [(role, names) for role in ("contributor", "weight") if (names := schema.names(role=role))]
     return "; ".join(f"{role}: {listing(names)}" for role, names in named)
 
 

@@ -8,35 +8,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.sum_columns import KNOWN, Sums, dot, inverse_of, symmetric_inverse, unknown_column
+from sfumato.kernels.sum_columns import KNOWN, Sums, inverse_of, symmetric_inverse, unknown_column
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_MORE = 100
-"""At most so many sums are looked at for each pair, beside those that its unknowns are in."""
 
 
 @numba.njit(cache=True, nogil=True)
-def _add(sums, known, share, x, touched, count, total, listed, marked, listing):  # type: ignore[no-untyped-def]
-    """Add share × S⁻¹m of an unknown to a running vector; return how many rows that has."""
-    for i in range(count):
-        row = touched[i]
-        if not marked[row]:
-            marked[row] = True
-            listing[listed] = row
-            listed += 1
-        total[row] += share * (x[row] - dot(sums.row_apart[row], sums.unknown_apart[known]))
-    return listed
-
-
-@numba.njit(cache=True, nogil=True)
-def _gradients(  # type: ignore[no-untyped-def]
-    sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, row_of, value
-):
+def _gradients(sums, block_of, target, helper, group_of, least, left, start, row_of, value):  # type: ignore[no-untyped-def]
     rows = sums.diagonal.size
-    x, r, total = np.zeros(rows), np.zeros(rows), np.zeros(rows)
-    touched, queue, listing = np.empty(rows, np.int64), np.empty(rows + 1, np.int64), np.empty(rows, np.int64)
-    seen, waiting, marked = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    x, total = np.zeros(rows), np.zeros(rows)
     place = np.zeros(rows, np.int64)
     v = sums.variance
     inverse, at_block, low, high = np.zeros((0, 0)), -1, 0, 0
@@ -46,11 +27,9 @@ def _gradients(  # type: ignore[no-untyped-def]
         if block_of[h] != at_block:
             at_block = block_of[h]
             low, high = sums.block_start[at_block], sums.block_start[at_block + 1]
-            inverse = np.zeros((0, 0))
-            if high - low <= dense:
-                for at in range(low, high):
-                    place[sums.block_row[at]] = at - low
-                inverse = inverse_of(sums, place, low, high)
+            for at in range(low, high):
+                place[sums.block_row[at]] = at - low
+            inverse = inverse_of(sums, place, low, high)
         group = np.empty(0, np.int64)
         if g >= 0:
             if group_of[g] >= 0:
@@ -58,45 +37,28 @@ def _gradients(  # type: ignore[no-untyped-def]
             else:
                 group = np.array([g])
         k = group.size
-        c, scale, cross = np.zeros((k, k)), np.zeros(k), np.zeros(k)
-        count, top, _ = unknown_column(
-            h, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
-        )
-        q = top - dot(sums.unknown_apart[h], sums.unknown_apart[h])
-        listed = _add(sums, h, 1.0, x, touched, count, total, 0, marked, listing)
-        if wide[pair]:
-            for at in range(low, high):
-                row = sums.block_row[at]
-                if not marked[row]:
-                    marked[row] = True
-                    listing[listed] = row
-                    listed += 1
-                    total[row] -= dot(sums.row_apart[row], sums.unknown_apart[h])
+        c, scale, cross, columns = np.zeros((k, k)), np.zeros(k), np.zeros(k), np.zeros((k, high - low))
+        q = unknown_column(h, sums, inverse, place, low, high, x)
+        for at in range(low, high):
+            total[sums.block_row[at]] = x[sums.block_row[at]]
         for i in range(k):
             u = group[i]
             for at in range(sums.unknown_start[u], sums.unknown_start[u + 1]):
                 cross[i] += sums.unknown_value[at] * x[sums.unknown_row[at]]
-            cross[i] -= dot(sums.unknown_apart[u], sums.unknown_apart[h])
-        for i in range(count):
-            x[touched[i]] = 0.0
-            seen[touched[i]] = False
         variance = v[h] * (1.0 - v[h] * q)
         if k > 0:
             for i in range(k):
                 u = group[i]
-                count, top, _ = unknown_column(
-                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
-                )
+                top = unknown_column(u, sums, inverse, place, low, high, x)
+                for at in range(low, high):
+                    columns[i, at - low] = x[sums.block_row[at]]
                 for j in range(k):
                     w = group[j]
                     both = 0.0
                     for at in range(sums.unknown_start[w], sums.unknown_start[w + 1]):
                         both += sums.unknown_value[at] * x[sums.unknown_row[at]]
-                    c[i, j] = -v[u] * v[w] * (both - dot(sums.unknown_apart[u], sums.unknown_apart[w]))
-                c[i, i] = v[u] * (1.0 - v[u] * (top - dot(sums.unknown_apart[u], sums.unknown_apart[u])))
-                for j in range(count):
-                    x[touched[j]] = 0.0
-                    seen[touched[j]] = False
+                    c[i, j] = -v[u] * v[w] * both
+                c[i, i] = v[u] * (1.0 - v[u] * top)
             for i in range(k):
                 scale[i] = 1.0 / np.sqrt(c[i, i]) if c[i, i] > KNOWN * v[group[i]] else 0.0
             for i in range(k):
@@ -109,47 +71,25 @@ def _gradients(  # type: ignore[no-untyped-def]
             share = c @ cross
             variance -= v[h] * v[h] * np.sum(cross * share)
             for i in range(k):
-                u = group[i]
-                count, top, _ = unknown_column(
-                    u, sums, inverse, place, low, high, x, r, touched, seen, queue, waiting, tolerance
-                )
-                if wide[pair]:
-                    for at in range(low, high):
-                        row = sums.block_row[at]
-                        total[row] += v[u] * share[i] * (x[row] - dot(sums.row_apart[row], sums.unknown_apart[u]))
-                else:
-                    listed = _add(sums, u, v[u] * share[i], x, touched, count, total, listed, marked, listing)
-                for j in range(count):
-                    x[touched[j]] = 0.0
-                    seen[touched[j]] = False
+                for at in range(low, high):
+                    total[sums.block_row[at]] += v[group[i]] * share[i] * columns[i, at - low]
         left[pair] = variance
         largest = 0.0
-        for i in range(listed):
-            row = listing[i]
+        for at in range(low, high):
+            row = sums.block_row[at]
             largest = max(largest, total[row] * total[row] * sums.diagonal[row])
         start[pair] = size
-        kept = 0
-        for i in range(listed):
-            row = listing[i]
-            if kept < most[pair] and total[row] * total[row] * sums.diagonal[row] > least * largest:
+        for at in range(low, high):
+            row = sums.block_row[at]
+            if total[row] * total[row] * sums.diagonal[row] > least * largest:
                 row_of[size], value[size] = row, v[h] * total[row]
                 size += 1
-                kept += 1
-            total[row] = 0.0
-            marked[row] = False
     start[target.size] = size
     return size
 
 
 def gradients(
-    sums: Sums,
-    block_of: Whole,
-    target: Whole,
-    helper: Whole,
-    group_of: Whole,
-    dense: int,
-    tolerance: float,
-    least: float = 1e-7,
+    sums: Sums, block_of: Whole, target: Whole, helper: Whole, group_of: Whole, least: float = 1e-7
 ) -> tuple[Numbers, Whole, Whole, Numbers]:
     """Return for pairs (target, helper) the posterior variance of the target for whoever knows the helper, and z by rows.
 
@@ -159,16 +99,9 @@ def gradients(
     """
     pairs = len(target)
     left, start = np.zeros(pairs), np.zeros(pairs + 1, np.int64)
-    own = np.append(np.diff(sums.unknown_start), 0)
-    size_of = np.diff(sums.block_start)[block_of[target]]
-    most = np.where(size_of <= dense, size_of, np.minimum(size_of, own[target] + own[helper] + _MORE))
-    wide = np.full(pairs, sums.row_apart.shape[1] > 0) & (sums.apart_place[target] >= 0)  # it reaches everywhere
-    most[wide] = np.diff(sums.block_start)[block_of[target[wide]]]
-    room = int(most.sum())
+    room = int(np.diff(sums.block_start)[block_of[target]].sum())
     rows, values = np.empty(room, np.int64), np.empty(room)
-    size = _gradients(
-        sums, block_of, target, helper, group_of, dense, tolerance, least, most, wide, left, start, rows, values
-    )
+    size = _gradients(sums, block_of, target, helper, group_of, least, left, start, rows, values)
     return left, start, rows[:size], values[:size]
 
 

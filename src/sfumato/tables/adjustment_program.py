@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ class Wanted:
     down: Numbers
     """Their largest safe value below it; minus infinity where that way is closed."""
     whole: bool
+    missing: Numbers | None = None
+    """What the sums of the equations must be, shape (equations,); 0 if not given."""
+    scale: float = 1.0
+    """How much of a quantity one is."""
 
     @property
     def leaves(self) -> Whole:
@@ -62,7 +67,7 @@ def adjust(
     `up` fixes the direction of each unsafe quantity; None leaves the choice to the program. `whole` asks for whole numbers.
     With `squared` the cost is Σ cost · change², for fixed directions and not in whole numbers.
     """
-    w = wanted
+    w, back = _in_changes(wanted, whole)
     model = _Model(w, up, whole)
     shown = np.flatnonzero(w.cost > 0)
     if squared:
@@ -76,9 +81,9 @@ def adjust(
     if answer is None:
         return None
     x, best = answer
-    z = np.rint(x[: len(w.value)]) if whole else x[: len(w.value)]
-    change = np.abs(z - w.value)
-    cost = float((w.cost * (change**2 if squared else change)).sum())
+    z = back(np.rint(x[: len(w.value)]) if whole else x[: len(w.value)])
+    change = np.abs(z - wanted.value)
+    cost = float((wanted.cost * (change**2 if squared else change)).sum())
     return Adjusted(z, model.directions(x), cost, best)
 
 
@@ -89,14 +94,34 @@ def least_change(
 
     It is the smallest t for which some table has every elastic quantity within t · share of its value.
     """
-    model = _Model(wanted, up, False)
+    w, back = _in_changes(wanted, False)
+    model, share = _Model(w, up, False), share / w.scale
     at = np.flatnonzero(elastic)
     t = model.columns(np.zeros(1), np.full(1, np.inf), np.ones(1))
     pick, column, none = _at(at, len(wanted.value)), sparse.csr_array(share[at][:, None]), np.full(len(at), np.inf)
-    model.rows({0: pick, t: -column}, -none, wanted.value[at])
-    model.rows({0: pick, t: column}, wanted.value[at], none)
+    model.rows({0: pick, t: -column}, -none, w.value[at])
+    model.rows({0: pick, t: column}, w.value[at], none)
     answer = model.solve(seconds, None)
-    return None if answer is None else (float(answer[0][t]), answer[0][: len(wanted.value)])
+    return None if answer is None else (float(answer[0][t]), back(answer[0][: len(w.value)]))
+
+
+def _in_changes(wanted: Wanted, whole: bool) -> tuple[Wanted, Callable[[Numbers], Numbers]]:
+    """Return the same in changes of about a thousand at most, with costs of about 1, and what makes quantities of them.
+
+    The solver's tolerances are absolute: values of 10¹⁰ would leave it no digits, and those of 10⁻⁶ would be nothing to it.
+    Whole changes are from the nearest whole number and keep their unit.
+    """
+    w = wanted
+    start = np.rint(w.value) if w.whole else w.value
+    widest = float(np.max(np.maximum(w.high - w.value, w.value - w.low), initial=0.0))
+    scale = 1.0 if whole or not widest else widest / 1e3
+    missing = -(w.equations.sums @ start) / scale if w.whole else w.missing
+    cost = w.cost / np.exp(np.log(w.cost[w.cost > 0]).mean()) if (w.cost > 0).any() else w.cost
+    changes = Wanted(
+        w.equations, (w.value - start) / scale, cost, (w.low - start) / scale, (w.high - start) / scale, w.unsafe,
+        (w.up - start[w.unsafe]) / scale, (w.down - start[w.unsafe]) / scale, w.whole, missing, scale,
+    )  # fmt: skip
+    return changes, lambda x: start + scale * x
 
 
 def _at(places: Whole, count: int) -> sparse.csr_array:
@@ -119,8 +144,8 @@ class _Model:
             low[w.unsafe[up]] = np.maximum(low[w.unsafe[up]], w.up[up])
             high[w.unsafe[~up]] = np.minimum(high[w.unsafe[~up]], w.down[~up])
         self.columns(low, high, np.zeros(len(low)), np.isin(np.arange(len(low)), w.leaves) & whole)
-        zero = np.zeros(w.equations.sums.shape[0])
-        self.rows({0: w.equations.sums}, zero, zero)
+        missing = np.zeros(w.equations.sums.shape[0]) if w.missing is None else w.missing
+        self.rows({0: w.equations.sums}, missing, missing)
         if up is not None:
             return
         # z ≥ up·s + low·(1 − s) and z ≤ down·(1 − s) + high·s, with s = 1 for up
@@ -174,7 +199,7 @@ class _Model:
         solver.silent()
         for option, value in {
             "threads": 1, "random_seed": 0, "time_limit": seconds, "mip_rel_gap": 1e-6, "mip_abs_gap": 1e-9,
-            "primal_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
+            "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
         }.items():  # fmt: skip
             solver.setOptionValue(option, value)
         lp = highspy.HighsLp()

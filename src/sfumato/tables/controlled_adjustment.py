@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -118,7 +119,9 @@ class ControlledAdjustment(Protection):
         cost = np.where(shown, each, 0.0)
         cost[: len(np.unique(e.of_cell))] *= np.bincount(e.of_cell)
         widest = np.maximum(np.maximum(sensitivity.upper, sensitivity.lower), sensitivity.width)
-        room = 2.0 * float(widest.sum()) / scale + 2.0  # nobody needs to move further than all unsafe cells together
+        room = 2.0 * float(widest.sum()) / scale + (
+            0.0 if unit is None else 2.0
+        )  # nobody needs to move further than all unsafe cells together
         low = np.maximum(value - room, 0.0) if table.nonnegative else value - room
         high = value + room
         at = e.of_cell[sensitivity.unsafe]
@@ -160,23 +163,24 @@ class ControlledAdjustment(Protection):
         return Wanted(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
 
     def _found(self, table: Table, wanted: Wanted, uniforms: Numbers) -> Adjusted:
+        clock = _Clock(self.time_limit)
         signs = _directions(table, wanted, uniforms)
         few = len(wanted.unsafe) <= self.exact
         small = wanted.whole and len(wanted.leaves) <= _WHOLE
-        first = adjust(wanted, None if few else signs, whole=small, seconds=self.time_limit)
+        first = adjust(wanted, None if few else signs, whole=small, seconds=clock.left)
         if first is None and not few:
-            first = adjust(wanted, None, whole=small, seconds=self.time_limit)  # the directions were in the way
+            first = adjust(wanted, None, whole=small, seconds=clock.left)  # the directions were in the way
         if first is None:
-            raise self._infeasible(table, wanted, None if few else signs)
+            raise self._infeasible(table, wanted, None if few else signs, clock)
         found = first if few else Adjusted(first.values, first.up, first.cost, False)
         if self.distance == "squared":
-            squared = adjust(wanted, found.up, squared=True, seconds=self.time_limit)
+            squared = adjust(wanted, found.up, squared=True, seconds=clock.left)
             found = found if squared is None else Adjusted(squared.values, squared.up, squared.cost, False)
         if wanted.whole and (not small or self.distance == "squared"):
-            found = self._in_whole_numbers(wanted, found)
+            found = self._in_whole_numbers(wanted, found, clock)
         return found
 
-    def _in_whole_numbers(self, wanted: Wanted, found: Adjusted) -> Adjusted:
+    def _in_whole_numbers(self, wanted: Wanted, found: Adjusted, clock: _Clock) -> Adjusted:
         """Return the adjustment in whole numbers, each as near to what was found as it may be."""
         leaves = wanted.leaves
         for room in (0, 1, 2, 5):
@@ -186,7 +190,7 @@ class ControlledAdjustment(Protection):
             near = Wanted(
                 wanted.equations, wanted.value, wanted.cost, low, high, wanted.unsafe, wanted.up, wanted.down, True
             )
-            answer = adjust(near, found.up, whole=True, seconds=self.time_limit)
+            answer = adjust(near, found.up, whole=True, seconds=clock.left)
             if answer is not None:
                 return Adjusted(answer.values, answer.up, answer.cost, False)
         raise DataError(
@@ -194,7 +198,7 @@ class ControlledAdjustment(Protection):
             "or fix fewer cells."
         )
 
-    def _infeasible(self, table: Table, wanted: Wanted, signs: Flags | None) -> SfumatoError:
+    def _infeasible(self, table: Table, wanted: Wanted, signs: Flags | None, clock: _Clock) -> SfumatoError:
         """Return the error that says what is in the way, and the smallest relaxation that works."""
         names, e = table.cells.name, wanted.equations
         first = f"no table with the {some(len(wanted.unsafe), 'unsafe cell')} at safe values satisfies all bounds."
@@ -202,7 +206,7 @@ class ControlledAdjustment(Protection):
         elastic = (e.cell >= 0) & (loose.low < loose.high)
         elastic[wanted.unsafe] = False
         if self.max_change is not None:
-            found = least_change(loose, signs, elastic, np.abs(loose.value), self.time_limit)
+            found = least_change(loose, signs, elastic, np.abs(loose.value), clock.left)
             if found is not None:
                 least = "the smallest that works" if signs is None else "what works"
                 up = np.ceil(1000 * found[0] + 1e-6) / 1000
@@ -211,7 +215,7 @@ class ControlledAdjustment(Protection):
             table, self.rules.assess(table), _unit(table)
         )
         elastic = (e.cell >= 0) & (loose.low == loose.high)
-        found = least_change(bare, signs, elastic, np.maximum(np.abs(bare.value), 1.0), self.time_limit)
+        found = least_change(bare, signs, elastic, np.maximum(np.abs(bare.value), 1.0), clock.left)
         if found is not None:
             moved = elastic & (np.abs(found[1] - bare.value) > 1e-6 * np.maximum(np.abs(bare.value), 1))
             which = listing((names(int(c)) for c in e.cell[moved]), 5)
@@ -242,6 +246,18 @@ class ControlledAdjustment(Protection):
                 Guarantee(self.name, how, "by the bound of the solver"),
             ),
         )  # fmt: skip
+
+
+class _Clock:
+    """How much of the time is left, for all programs together; the last of them have a second at least."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return max(self._end - time.monotonic(), 1.0)
 
 
 def _unit(table: Table) -> float | None:

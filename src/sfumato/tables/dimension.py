@@ -68,8 +68,9 @@ def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) ->
     held = np.array([np.bincount(level, minlength=len(labels)) for level in above.reshape(len(above), -1)])
     fewest = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)
     if (mixed := np.flatnonzero(held.max(axis=0) > fewest)).size:
+        names = listing((labels[i] for i in mixed.tolist()), 5)
         raise DataError(
             f"{some(len(mixed), 'label')} of '{name}' {'is' if len(mixed) == 1 else 'are'} a group of others and a value of its "
-            f"own: {listing((labels[i] for i in mixed.tolist()), 5)}. Give the records that have the group as their value a label of their "
-            f"own below it, such as '{labels[int(mixed[0])]}, other', in the data and in the hierarchy."
+            f"own: {names}. Give the records that have the group as their value a label of their own below it, such as "
+            f"'{labels[int(mixed[0])]}, other', in the data and in the hierarchy."
         )

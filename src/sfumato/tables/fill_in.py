@@ -14,7 +14,7 @@ Whole = NDArray[np.int64]
 _ROUNDS = 500
 
 
-class Contradiction(Exception):
+class Contradiction(Exception):  # noqa: N818 - what was found, not an error of ours
     """No values have these sums; `cells` are some that cannot all be right, as (table, finest cell)."""
 
     def __init__(self, cells: list[tuple[int, int]]) -> None:
@@ -76,8 +76,8 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
         b_ub=np.concatenate([wanted + half, half - wanted]) / scale,
         bounds=(0, None), method="highs-ds", options={"primal_feasibility_tolerance": 1e-10},
     )  # fmt: skip
-    if found.status == 0 and found.fun <= 1e-6:
-        return np.asarray(found.x[:leaves] * scale, np.float64)
+    if found.status == 0 and float(found.fun or 0.0) <= 1e-6:
+        return np.asarray(np.asarray(found.x)[:leaves] * scale, np.float64)
     # the sums that limit the changes, by the dual solution, contradict each other (Farkas' lemma)
     binding = np.zeros(0) if found.status else np.abs(found.ineqlin.marginals.reshape(2, -1)).max(axis=0) > 1e-7
     table = np.repeat(np.arange(len(values)), [len(v) for v in values])

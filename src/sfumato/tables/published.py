@@ -181,7 +181,7 @@ class PublishedTable:
         words = np.array(["", "suppressed", "suppressed", "changed"], object)  # which of the two is not for the public
         frame = pd.DataFrame({**named, "value": self.values, "status": words[self.status]})
         if self.variance is not None:
-            frame["variance"] = self.variance
+            frame["variance"] = np.where(np.isnan(self.values), np.nan, self.variance)
         if self.quality is not None:
             frame["quality"] = self.quality
         return frame

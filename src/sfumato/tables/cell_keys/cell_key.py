@@ -16,6 +16,7 @@ from sfumato.tables.cell_keys.magnitude import Scale, magnitude_noise
 from sfumato.tables.cell_keys.perturbation_table import PerturbationTable
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
+from sfumato.tables.rta.digits import published_decimals, unit
 from sfumato.tables.rule import SensitivityRule
 from sfumato.tables.rules import rules_of
 from sfumato.tables.rules.standing import contributors_of, standing
@@ -128,8 +129,10 @@ class CellKey(Protection):
             table.value, table.frequency
         ):  # survey weights: the mean weight of the cell stays as it is
             weight = np.divide(table.value, counts, out=np.ones_like(counts), where=counts > 0)
-            values = changed * weight
-            low, high = np.zeros(len(table)), np.where(changed == 0, np.inf, (1 + noise.maximum) * values)
+            # with all its digits the product would tell the count: a mean weight is a fraction with it below the line
+            digits = table.decimals or 0
+            values, half = np.round(changed * weight, digits), 0.5 * unit(digits)
+            low, high = np.zeros(len(table)), np.where(changed == 0, np.inf, (1 + noise.maximum) * (values + half))
         says = f"no count changes by more than {noise.maximum:g}, zeros stay, none is below 0"
         return self._published(table, values, low, high, says)
 
@@ -148,11 +151,10 @@ class CellKey(Protection):
         added = magnitude_noise(
             table.value, largest, cell_keys(table, draws), scale, noise, self._small, kinds, extra
         )  # fmt: skip
-        values, half = table.value + added, 0.0
-        digits = 0 if table.integer else table.decimals
-        if digits is not None:
-            values, half = np.round(values, digits), 0.5 * 10.0**-digits
-        low, high = self._sure(values, half, scale, noise, table.nonnegative)
+        # digits that the true values do not have would tell of the noise, and so of the contribution it is a share of
+        digits = 0 if table.integer else published_decimals(table)
+        values = np.round(table.value + added, digits)
+        low, high = self._sure(values, 0.5 * unit(digits), scale, noise, table.nonnegative)
         says = "zeros stay, and no cell changes its sign"
         if table.nonnegative and self._small is None:
             says += f" or by more than {(noise.maximum + self.extra) * scale.highest:.1%} of itself"

@@ -66,11 +66,14 @@ def _write_excel(published: PublishedTable, target: Path) -> None:
 
     from sfumato.engines.formats import FileContents
     from sfumato.engines.formats.excel_files import excel_writer
-    from sfumato.tables.exports.figures import qualities, variances
+    from sfumato.tables.exports.figures import fifteen, qualities, variances
 
     frame = published.frame().astype(dict.fromkeys(published.cells.dimensions, "str"))
-    if published.decimals is not None:
-        frame["value"] = np.round(published.values, published.decimals)
+    frame["value"] = (
+        [fifteen(v) for v in published.values.tolist()]
+        if published.decimals is None
+        else np.round(published.values, published.decimals)
+    )
     if (noise := variances(published)) is not None:
         frame["variance"] = noise
     if (codes := qualities(published)) is not None:

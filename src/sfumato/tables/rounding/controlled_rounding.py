@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -211,8 +212,7 @@ class _Search:
                 if len(why.cells)
                 else (f"no rounding to {base:g} was found that protects all unsafe cells enough.")
             )
-            each = 1.0 if self.table.integer else base / 2
-            for larger in (base + each * k for k in range(1, 500)):
+            for larger in self._larger(base, steps):
                 if time.monotonic() > self.deadline:
                     break
                 low, high = RoundingProblem(self.table, larger, self.equations, self.sensitivity).bounds(steps)
@@ -236,6 +236,16 @@ class _Search:
                     f"{listing((names(int(c)) for c in np.flatnonzero(beyond)), 5)}."
                 )
         return DataError(f"{exists} with every cell {near} from its value. Allow more steps, or more time.")
+
+    def _larger(self, base: float, steps: int) -> Iterator[float]:
+        """Yield larger bases: from the first that could protect every cell, a few at a time, then in steps of a percent."""
+        s, each = self.sensitivity, 1.0 if self.table.integer else base / 2
+        # an interval of 2 (steps + 1) bases must hold both levels of a cell
+        needed = 0.0 if s is None else float(np.maximum(s.upper + s.lower, s.width).max()) / (2 * (steps + 1))
+        larger = base + each * max(np.ceil((needed - base) / each), 1.0)
+        for _ in range(500):
+            yield larger
+            larger += each * max(np.floor(0.01 * larger / each), 1.0)
 
 
 def _cells(problem: RoundingProblem, leaves: Whole) -> Whole:

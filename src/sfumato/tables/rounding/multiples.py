@@ -18,7 +18,12 @@ _SAME = (
 
 
 def check_base(base: float, table: Table, name: str) -> None:
-    """Refuse a base that changes nothing, or that gives fractions where only whole numbers make sense."""
+    """Refuse a base that changes nothing, that gives fractions where only whole numbers make sense, or is too small to count."""
+    largest = max(np.abs(table.value).max(initial=0.0), np.abs(table.totals).max(initial=0.0))
+    if not largest / base < 2.0**50:
+        raise ParameterError(
+            f"base of {name} is too small for the values of the table: {base:g} is less than their last digit. Choose a larger one."
+        )
     if table.integer and (base != round(base) or base < 2):
         raise ParameterError(
             f"base of {name} must be a whole number of at least 2 for a table of whole numbers; got {base:g}."

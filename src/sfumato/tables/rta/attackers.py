@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.tables.rta.knowledge import Knowledge, blocks_of
+from sfumato.tables.rta.near_attackers import WIDER, left_near, near_of
 
 if TYPE_CHECKING:
     from sfumato.kernels.sum_columns import Sums
@@ -17,8 +18,6 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 DENSE = 600
 """Blocks of at most so many leaves are inverted."""
-_SPREAD, _MOST = 40, 150
-"""Of the contributors to a large block, those in more leaves than the first are set apart, at most the second number."""
 
 
 class _Groups(NamedTuple):
@@ -28,44 +27,26 @@ class _Groups(NamedTuple):
     simple: NDArray[np.bool_]
 
 
-def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array, dense: int = DENSE) -> Sums:
+def sums_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> Sums:
     """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
     from sfumato.kernels.sum_columns import kernel_arguments
 
-    leaves, unknowns = known.loading.shape
-    plain = isinstance(omega, np.ndarray)
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     order = np.argsort(block, kind="stable")
     block_start = np.concatenate([[0], np.cumsum(np.bincount(block))])
     by_unknown, count = known.by_unknown, known.leaves_of
-    of_unknown = np.full(unknowns, -1, np.int64)
+    of_unknown = np.full(len(known), -1, np.int64)
     seen = (count > 0) & (known.variance > 0)
     of_unknown[seen] = block[by_unknown.indices[by_unknown.indptr[:-1][seen]]]
     groups = _groups(known, of_unknown, len(block_start) - 1)
-    sizes = np.diff(block_start)
-    far = np.flatnonzero(seen & (sizes[of_unknown] > dense) & (count > _SPREAD) & (known.variance > 0))
-    far = far[np.argsort(-count[far], kind="stable")[:_MOST]]
-    s = known.covariance(omega, far)
-    whole = known.spread + (omega if plain else omega.diagonal())
-    diagonal = s.diagonal()
-    poor = np.maximum(1e-9 * whole - diagonal, 0.0) if len(far) else np.zeros(leaves)
-    if poor.any():
-        s = sparse.csr_array(s + sparse.diags_array(poor))
-        diagonal = diagonal + poor
-    single = np.asarray(known.loading.power(2) @ np.where(count == 1, known.variance, 0.0)) + (omega if plain else 0.0)
-    floor = np.maximum(np.maximum(single, 1e-3 * diagonal), 1e-300)
-    row_apart, unknown_apart, reach, column = _set_apart(known, s, far)
-    place = np.full(unknowns, -1, np.int64)
-    place[far] = np.arange(len(far))
+    s = known.covariance(omega)
     return kernel_arguments(
         block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
-        diagonal=diagonal, floor=floor,
+        diagonal=s.diagonal(),
         row_start=known.loading.indptr, row_unknown=known.loading.indices, row_value=known.loading.data,
         unknown_start=by_unknown.indptr, unknown_row=by_unknown.indices, unknown_value=by_unknown.data,
         variance=known.variance, side=known.side, simple=groups.simple, group_start=groups.start,
         group_unknown=groups.unknown, group_block_start=groups.block_start,
-        row_apart=row_apart, unknown_apart=unknown_apart, reach=reach,
-        apart_place=place, apart_column=column,
     )  # fmt: skip
 
 
@@ -88,21 +69,47 @@ def _groups(known: Knowledge, block: Whole, blocks: int) -> _Groups:
     return _Groups(np.append(starts, len(kept)), kept, block_start, simple)
 
 
-def _set_apart(known: Knowledge, s: sparse.csr_array, far: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return A (leaves × k), B (unknowns × k), `reach` and S⁻¹U, with U the unknowns that are set apart.
+class Left(NamedTuple):
+    """What remains unknown of everybody, shapes (unknowns,)."""
 
-    (S + UVU')⁻¹ = S⁻¹ - AA' (Woodbury), and B = M'A.
+    variance: Numbers
+    """For the attacker who learns most; a proven lower bound in blocks too large to invert."""
+    outsider: Numbers
+    helper: Whole
+    """An unknown of that attacker's; -1 for an outsider."""
+    exact: bool
+
+
+def left_of(
+    known: Knowledge,
+    omega: Numbers | sparse.csr_array,
+    enough: Numbers | None = None,
+    caps: tuple[int, ...] = WIDER,
+) -> Left:
+    """Return what remains unknown after publication of all leaves.
+
+    In large blocks it is a bound, looked at more closely (by `caps`, see `left_near`) where that is below `enough`, which is
+    what is required if not given.
     """
-    reach = np.divide(1.0, known.variance, out=np.zeros(len(known)), where=known.variance > 0)
-    if not len(far):
-        none = np.zeros((known.loading.shape[0], 0))
-        return none, np.zeros((len(known), 0)), reach, none
-    u = known.by_unknown[:, far].toarray()
-    w = conjugate_gradients(s, u)
-    t = np.diag(1.0 / known.variance[far]) + (u.T @ w + w.T @ u) / 2
-    a = np.asarray(np.linalg.solve(np.linalg.cholesky(t), w.T).T, np.float64)
-    reach[far] = np.diag(t)
-    return a, np.asarray(known.by_unknown.T @ a, np.float64), reach, w
+    from sfumato.kernels.noisy_sums import learned
+
+    q, gain, helper = learned(sums_of(known, omega), known.required > 0, DENSE)
+    v = known.variance
+    outsider = np.maximum(v * (1.0 - v * q), 0.0)
+    variance = np.maximum(outsider - gain, 0.0)
+    large = in_large_block(known, omega)
+    if large.any():
+        at = np.flatnonzero(large)
+        least = (known.required if enough is None else enough)[at]
+        variance[at], outsider[at], helper[at] = left_near(near_of(known, omega), at, least, caps)
+    return Left(variance, outsider, helper, not large.any())
+
+
+def in_large_block(known: Knowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
+    """Return which unknowns that vary are in a block with too many leaves to invert, shape (unknowns,)."""
+    block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
+    wide = (np.bincount(block) > DENSE)[block].astype(np.float64)
+    return (abs(known.by_unknown.sign()).T @ wide > 0) & (known.variance > 0)
 
 
 def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:

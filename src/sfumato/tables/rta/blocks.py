@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, missing_extra
+from sfumato.tables.rta.attackers import left_of
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_noise
 from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
@@ -103,14 +104,9 @@ def _lifted(known: Knowledge, omega: Numbers, alone: Numbers) -> Numbers:
 
 
 def _audit(known: Knowledge, omega: Numbers) -> PairAudit:
-    from sfumato.kernels.noisy_sums import learned
-    from sfumato.tables.rta.attackers import DENSE, sums_of
-
-    q, gain, best = learned(sums_of(known, sparse.csr_array(omega)), known.required > 0, DENSE)
-    v = known.variance
-    outsider = np.maximum(v * (1.0 - v * q), 0.0)
+    found = left_of(known, sparse.csr_array(omega))
     return PairAudit(
-        np.arange(len(known)), np.maximum(outsider - gain, 0.0), best, known.required, known.threshold, outsider, True
+        np.arange(len(known)), found.variance, found.helper, known.required, known.threshold, found.outsider, found.exact
     )
 
 

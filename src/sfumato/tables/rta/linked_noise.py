@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.kernels.noisy_sums import FINE
-from sfumato.kernels.sum_columns import Sums
-from sfumato.tables.rta.attackers import DENSE, sums_of
+from sfumato.tables.rta.attackers import in_large_block, left_of, sums_of
 from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.near_attackers import CAP, near_of
 from sfumato.tables.rta.one_leaf import one_leaf
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS, _FEWER, _IDLE, _REACH = 40, 14, 5, 4.0
-_ROUGHLY, _GAP = 0.05, 5e-3
-"""With blocks too large to invert it is enough to come this close to protection and to the optimum, before the last repair."""
+_ROUNDS, _FEWER, _IDLE, _REACH = 40, 8, 5, 4.0
+_ROUGHLY, _SETTLED = 0.05, 0.01
+"""In large blocks it is enough to come this close to protection, and to change the cost by no more, before the last repair."""
 _LEAST, _COVER = 0.4, 0.02
+_REPAIRS = 30
 _NEAR = 1.2
 """Unknowns with less than this times the required variance are watched."""
 _MARGIN = 1e-9
-"""By which share more variance is left than required, so that rounding does not undo it; more where variances are bounds."""
+"""By which share more variance is left than required, so that rounding does not undo it."""
 
 
 class Linked(NamedTuple):
@@ -81,9 +81,8 @@ def linked_noise(known: Knowledge, alone: Numbers, price: Numbers, linked: NDArr
 class _Solver:
     def __init__(self, known: Knowledge, least: Numbers, price: Numbers) -> None:
         self.known, self.least, self.price = known, least, price
-        self.large = int(np.bincount(known.block).max(initial=0)) > DENSE
-        self.margin = 2e-3 if self.large else _MARGIN
-        self.required = known.required * (1.0 + self.margin)
+        self.large = in_large_block(known, least)
+        self.required = known.required * (1.0 + _MARGIN)
         self.wanted = known.required > 0
         self.spread = np.maximum(known.spread, 1e-300)
         _, target, attacker = one_leaf(known)
@@ -97,26 +96,21 @@ class _Solver:
         """Return the noise, a lower bound on its cost, and how many rounds it took."""
         omega, best, lower, step, worst = self._start(), np.inf, 0.0, 1.0, 1.0
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        answer, last, idle, looked, rounds = omega, np.inf, 0, 0, 0
-        for rounds in range(1, (_ROUNDS if not self.large else _FEWER) + 1):
-            # to look for new pairs takes long where blocks are large: once those watched are nearly protected is soon enough
-            if not self.large or rounds == 1 or worst < _ROUGHLY:
-                looked += 1
-                near = _NEAR if rounds > 1 else 2.0
-                sums, left, helper = self._audit(omega, near)
-                close = np.flatnonzero(self.wanted & (left < near * self.required))
-                pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
-            else:
-                sums = sums_of(self.known, omega)
-            new, pairs, violation, bound = self._round(sums, omega, pairs, step)
+        answer, last, idle, rounds, large = omega, np.inf, 0, 0, bool(self.large.any())
+        for rounds in range(1, (_FEWER if large else _ROUNDS) + 1):
+            near = _NEAR if rounds > 1 else 2.0
+            left, helper = self._left(omega, near)
+            close = np.flatnonzero(self.wanted & (left < near * self.required))
+            pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
+            new, pairs, violation, bound = self._round(omega, pairs, step)
             lower, cost = max(lower, bound), float(self.price @ omega)
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
             idle = idle + 1 if abs(cost - last) <= 1e-5 * cost and violation < 1e-3 else 0
-            settled = cost - lower <= _GAP * cost or abs(cost - last) <= 0.1 * _GAP * cost
+            settled = abs(cost - last) <= _SETTLED * cost
             last = cost
-            if self.large and violation < _ROUGHLY and looked > 1 and settled:
-                answer = new
+            if large and violation < _ROUGHLY and settled:
+                answer = omega
                 break
             if (violation < 1e-5 and cost - lower <= 1e-5 * cost) or idle >= _IDLE:
                 answer = omega
@@ -138,42 +132,75 @@ class _Solver:
         from sfumato.kernels.noisy_pairs import pack, typed
 
         known = self.known
-        single, by = known.leaves_of == 1, known.by_unknown
-        entries = known.loading.power(2)
-        cover = np.asarray(entries @ np.where(single, known.variance, 0.0))
-        cover -= np.asarray(
-            sparse.csr_array(entries * np.where(single, known.variance, 0.0)[None, :]).max(axis=1).toarray()
-        ).ravel()
-        cover = np.maximum(cover, 0.02 * self.spread)
-        several = np.flatnonzero(self.wanted & ~single)
-        part = by[:, several]
+        cover = np.maximum(self._own_cover(), 0.02 * self.spread)
+        several = np.flatnonzero(self.wanted & (known.leaves_of > 1))
+        part = known.by_unknown[:, several]
         high = 1.0 / (cover + self.least)
         start, row = typed(part.indptr, part.indices)
         room = 1.0 / self.required[several] - 1.0 / known.variance[several]
         u = pack(start, row, part.data**2, room, self.price, 1e-9 * high, high, np.zeros(len(several)), 20)
         return np.where(known.spread > 0, np.maximum(1.0 / u - cover, self.least), 0.0)
 
-    def _audit(self, omega: Numbers, near: float) -> tuple[Sums, Numbers, Whole]:
-        from sfumato.kernels.noisy_sums import learned
+    def _own_cover(self) -> Numbers:
+        """Return the prior variance of each leaf from unknowns in no other, but for the side that knows most of it."""
+        return near_of(self.known, np.zeros(len(self.least))).rest
 
-        sums = sums_of(self.known, omega)
-        q, gain, best = learned(sums, self.wanted, DENSE, FINE, near * self.required)
-        v = self.known.variance
-        return sums, np.maximum(v * (1.0 - v * q) - gain, 0.0), best
+    def _surely(self, omega: Numbers) -> Numbers:
+        """Return noise, raised where need be, that protects everybody from somebody who knows all others in several leaves."""
+        known, several = self.known, self.known.leaves_of > 1
+        apart = replace(
+            known,
+            given_variance=np.where(several, 0.0, known.variance),
+            required=np.where(several, 0.0, self.required),
+        )
+        omega = np.maximum(omega, (1.0 + _MARGIN) * one_leaf(apart)[0])
+        targets = np.flatnonzero(self.wanted & several)
+        part = known.by_unknown[:, targets]
+        cover = self._own_cover()
+        most = np.maximum(cover + omega, 1e-9 * self.spread)
+        room = 1.0 / self.required[targets] - 1.0 / known.variance[targets]
+        times = np.maximum(np.asarray(part.power(2).T @ (1.0 / most)) / room * (1.0 + _MARGIN), 1.0)
+        factor = np.ones(len(omega))
+        np.maximum.at(factor, part.indices, np.repeat(times, np.diff(part.indptr)))
+        return np.maximum(omega, np.where(factor > 1.0, factor * most - cover, 0.0))
 
-    def _z(self, sums: Sums, pairs: _Pairs) -> tuple[Numbers, sparse.csr_array]:
+    def _left(self, omega: Numbers, near: float) -> tuple[Numbers, Whole]:
+        """Return what is left of everybody, and who learns most of him."""
+        found = left_of(self.known, omega, near * self.required, (CAP,))
+        return found.variance, found.helper
+
+    def _z(self, omega: Numbers, pairs: _Pairs) -> tuple[Numbers, sparse.csr_array]:
         """Return the posterior variance of every pair, and z, pairs × leaves."""
+        from sfumato.kernels.near_sums import near_gradients
         from sfumato.kernels.noisy_pairs import gradients
 
-        group = np.full(len(self.known), -1, np.int64)
-        group[sums.group_unknown] = np.repeat(np.arange(len(sums.group_start) - 1), np.diff(sums.group_start))
-        left, start, row, value = gradients(sums, self.of_block, pairs.target, pairs.helper, group, DENSE, FINE)
-        return left, sparse.csr_array((value, row, start), shape=(len(pairs.target), len(self.least)))
+        near = self.large[pairs.target]
+        left, parts = np.zeros(len(near)), []
+        shape = (len(near), len(self.least))
+        for which in (False, True):
+            at = np.flatnonzero(near == which)
+            if not len(at):
+                continue
+            target, helper = pairs.target[at], pairs.helper[at]
+            if which:
+                left[at], start, row, value = near_gradients(near_of(self.known, omega), target, helper, CAP)
+            else:
+                sums = sums_of(self.known, omega)
+                group = np.full(len(self.known), -1, np.int64)
+                group[sums.group_unknown] = np.repeat(
+                    np.arange(len(sums.group_start) - 1), np.diff(sums.group_start)
+                )
+                left[at], start, row, value = gradients(sums, self.of_block, target, helper, group)
+            parts.append((np.repeat(at, np.diff(start)), row, value))
+        if not parts:
+            return left, sparse.csr_array(shape)
+        pair, row, value = (np.concatenate(p) for p in zip(*parts, strict=True))
+        return left, sparse.csr_array((value, (pair, row)), shape=shape)
 
-    def _round(self, sums: Sums, omega: Numbers, pairs: _Pairs, step: float) -> tuple[Numbers, _Pairs, float, float]:
+    def _round(self, omega: Numbers, pairs: _Pairs, step: float) -> tuple[Numbers, _Pairs, float, float]:
         from sfumato.kernels.noisy_pairs import pack, typed
 
-        left, z = self._z(sums, pairs)
+        left, z = self._z(omega, pairs)
         required = self.required[pairs.target]
         left = np.maximum(left, 1e-9 * required)
         bound = self._bound(pairs, left, z, omega)
@@ -247,14 +274,14 @@ class _Solver:
 
     def _repair(self, omega: Numbers) -> Numbers:
         """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
-        for turn in range(60):
-            sums, left, helper = self._audit(omega, 1.01)
-            bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * self.margin)))
+        for turn in range(_REPAIRS):
+            left, helper = self._left(omega, 1.0)
+            bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
             if not len(bad):
                 return omega
             order = bad[np.argsort(self.of_block[bad], kind="stable")]
             pairs = _Pairs(order, helper[order], np.zeros(len(order)))
-            found, z = self._z(sums, pairs)
+            found, z = self._z(omega, pairs)
             found = np.minimum(
                 np.maximum(found, 1e-9 * self.required[order]), left[order].clip(1e-9 * self.required[order])
             )
@@ -271,4 +298,4 @@ class _Solver:
             big = part >= 1e-3 * most[rows]  # where it helps
             np.maximum.at(cut, z.indices[big], share[rows[big]])
             omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
-        raise AssertionError("noise that only rises did not come to protect everybody")
+        return self._surely(omega)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,10 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-CAP = 24
-"""How many leaves are looked at together for each contributor, at first."""
-_WIDER = (80, 200)
+CAP = 10
+"""How many leaves are looked at together for each contributor, unless that is not enough."""
+WIDER = (CAP, 40, 120)
 _CLUSTER, _EIGEN = 60, 2_000
-
-
-class Left(NamedTuple):
-    """At least what is left of each target for anybody, for an outsider, and an unknown of who helps most; -1 for nobody."""
-
-    variance: Numbers
-    outsider: Numbers
-    helper: Whole
 
 
 def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
@@ -62,22 +54,26 @@ def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
     )  # fmt: skip
 
 
-def left_near(known: Knowledge, omega: Numbers | sparse.csr_array, targets: Whole, enough: Numbers) -> Left:
-    """Return proven lower bounds; those that leave less than `enough` (one for each target) are looked at more widely."""
+def left_near(
+    sums: NearSums, targets: Whole, enough: Numbers, caps: tuple[int, ...] = WIDER
+) -> tuple[Numbers, Numbers, Whole]:
+    """Return at least what is left of each target for anybody, for an outsider, and an unknown of who helps most; -1 for nobody.
+
+    Targets that are left less than `enough` are looked at with more and more leaves around them.
+    """
     from sfumato.kernels.near_sums import near_bounds
 
-    sums = near_of(known, omega)
-    made = Left(*near_bounds(sums, targets, 1))
-    for cap in (CAP, *_WIDER):
-        again = np.flatnonzero(made.variance < (enough if cap == CAP else np.minimum(enough, known.required[targets])))
+    variance, outsider, helper = near_bounds(sums, targets, 1)
+    for cap in caps:
+        again = np.flatnonzero(variance < enough)
         if not len(again):
             break
-        found = Left(*near_bounds(sums, targets[again], cap))
-        better = found.variance > made.variance[again]
-        made.helper[again[better]] = found.helper[better]
-        for new, old in zip(found[:2], made[:2], strict=True):
-            old[again] = np.maximum(old[again], new)
-    return made
+        found, found_outsider, by = near_bounds(sums, targets[again], cap)
+        better = found > variance[again]
+        helper[again[better]] = by[better]
+        variance[again] = np.maximum(variance[again], found)
+        outsider[again] = np.maximum(outsider[again], found_outsider)
+    return variance, outsider, helper
 
 
 def _starts(rows: Whole, leaves: int) -> Whole:

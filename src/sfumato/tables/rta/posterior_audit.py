@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables.rta.attackers import DENSE, conjugate_gradients, sums_of
+from sfumato.tables.rta.attackers import conjugate_gradients, left_of
 from sfumato.tables.rta.knowledge import Knowledge, checked_noise
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.table import Table
@@ -19,7 +19,6 @@ from sfumato.tables.table import Table
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _SLACK = 1e-9
-_NEAR = 1.1
 _MOST_CELLS, _MOST_UNKNOWNS = 3_000, 6_000
 
 
@@ -42,7 +41,7 @@ class PairAudit:
     outsider: Numbers
     """The posterior variance for an outsider, shape (unknowns,)."""
     exact: bool
-    """Whether variances are exact; otherwise they are lower bounds, by a very little, or what the leaves would give."""
+    """Whether variances are exact; otherwise some are proven lower bounds: at least so much is left, and `risk` is at most so large."""
 
     def __repr__(self) -> str:
         return f"PairAudit({len(self.required):,} unknowns, risk {self.risk:.6g}, allowed {self.threshold:g})"
@@ -82,7 +81,6 @@ def audit_pairs(
     leaf_variance: Numbers | sparse.csr_array,
     *,
     published: NDArray[np.bool_] | None = None,
-    tolerance: float | None = None,
 ) -> PairAudit:
     """Audit every pair of attacker and contributor, over all cells and linked tables at once.
 
@@ -96,26 +94,21 @@ def audit_pairs(
         Which cells are published. If not given, attackers are taken to see all leaves: exact where leaves are cells, safe
         otherwise, since every cell is a sum of leaves. If given, they see these cells and nothing else: exact, by dense
         linear algebra, for tables of moderate size.
-    tolerance
-        To which relative precision large blocks of linked leaves are worked out, for everybody. If not given, only unknowns
-        that are near what is required are worked out closely. What is left open counts as known: never on the unsafe side.
-    """
-    from sfumato.kernels.noisy_sums import FINE, learned
 
+    Notes
+    -----
+    Where more than 600 leaves hang together through contributors in several of them, variances are proven lower bounds
+    (`PairAudit.exact` is False): attackers are taken to know more of what enters from leaves far from a contributor's own.
+    """
     known = prior if isinstance(prior, Knowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
     if published is not None:
         return _seen_cells(table, known, omega, published)
-    sums = sums_of(known, omega)
-    v = known.variance
-    q, gain, best = learned(
-        sums, known.required > 0, DENSE, tolerance or FINE, None if tolerance else _NEAR * known.required
+    found = left_of(known, omega)
+    attacker = np.where(found.helper >= 0, known.contributor[found.helper], -1)
+    return PairAudit(
+        known.contributor, found.variance, attacker, known.required, known.threshold, found.outsider, found.exact
     )
-    outsider = np.maximum(v * (1.0 - v * q), 0.0)
-    variance = np.maximum(outsider - gain, 0.0)
-    attacker = np.where(best >= 0, known.contributor[best], -1)
-    exact = int(np.diff(sums.block_start).max(initial=0)) <= DENSE
-    return PairAudit(known.contributor, variance, attacker, known.required, known.threshold, outsider, exact)
 
 
 def _seen_cells(
@@ -131,12 +124,10 @@ def _seen_cells(
             "Leave `published` out: to audit the leaves is safe for every table."
         )
     r = table.cells.incidence[published]
-    noise = sparse.diags_array(omega) if isinstance(omega, np.ndarray) else omega
     m, s = (r @ known.loading).toarray(), (r @ known.covariance(omega) @ r.T).toarray()
     root = _root(s)
     a = (root @ m) * known.variance  # B = a'a = V M'S⁺M V
     c = np.diag(known.variance) - a.T @ a
-    del noise
     outsider = np.maximum(np.diag(c).copy(), 0.0)
     gain, best = np.zeros(len(known)), np.full(len(known), -1, np.int64)
     for side in np.unique(known.side[known.side >= 0]):

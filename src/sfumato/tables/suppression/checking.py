@@ -46,10 +46,12 @@ def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None 
     """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
     targets = problem.targets
     freedom = freedom_of(problem, hidden)
-    up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
+    up, down = np.zeros(len(targets)), np.zeros(len(targets))
     if sure is not None:
-        for got, before in zip((up, down), sure, strict=True):
-            np.maximum(got[: len(before)], before, out=got[: len(before)])
+        up[: len(sure[0])], down[: len(sure[1])] = sure
+    todo = np.flatnonzero(short(problem, targets, up, down))
+    rise, fall = whole(problem, targets[todo], *freedom.reach(targets[todo], hidden, enough=enough(problem)[todo]))
+    up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
     open_ = np.flatnonzero(short(problem, targets, up, down))
     if len(open_):
         low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[targets[open_]]))

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.suppression.checking import enough
 from sfumato.tables.suppression.exact import Demand
 from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
@@ -53,10 +52,7 @@ class Insiders:
         single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
         if not len(single):
             return [], 0
-        gain, dots, inner = freedom.pull(targets, single)
-        up, down = freedom.reach(targets, hidden, enough=enough(problem))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            size = np.where(gain > 0, gain / np.minimum(up, down), np.inf)  # of the longest scaled step on the best way
+        gain, size, dots, inner = freedom.pull(targets, single)
         need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
         need = np.ceil(need - 1e-9).clip(1) if problem.integer else need
         person = self.grossed.indices[self.grossed.indptr[freedom.free[single]]]

@@ -72,7 +72,9 @@ class SparseFreedom:
         def solve(right: Numbers) -> Numbers:
             padded = np.concatenate([right, np.zeros((sums.shape[0], right.shape[1]))])
             found = factors.solve(padded)
-            found += factors.solve(padded - whole @ found)
+            missing = padded - whole @ found
+            if np.abs(missing).max(initial=0.0) > 1e-13 * np.abs(padded).max(initial=0.0):
+                found += factors.solve(missing)
             return np.asarray(found[:count])
 
         free = np.flatnonzero(room > 0)
@@ -96,48 +98,54 @@ class SparseFreedom:
         self, quantities: Whole, hidden: Flags, along: None = None, enough: Numbers | None = None
     ) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall, shape (quantities,); see `Freedom.reach`."""
+        parts = [quantities[i : i + _CHUNK] for i in range(0, len(quantities), _CHUNK)]
+        found = [self._along(asked, self._ways(asked), hidden) for asked in parts]
+        nothing = np.zeros(0)
+        return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+
+    def _along(self, quantities: Whole, ways: Numbers, hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities rise and fall along ways of their own, shape (free, quantities)."""
         p, free = self.problem, self.free
-        up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
         above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
+        used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
         bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > least(p))))
-        rows = sparse.csr_array(p.rows[bounded][:, free])
-        for first in range(0, len(quantities), _CHUNK):
-            asked = quantities[first : first + _CHUNK]
-            ways = self._ways(asked)
-            gain = (ways**2).sum(axis=0)
-            for side, reach in ((1.0, up), (-1.0, down)):
-                most = np.maximum(most_used(side * ways, above), most_used(-side * ways, below))
-                if len(bounded):
-                    sums = rows @ (self.radius[:, None] * ways)
-                    with np.errstate(divide="ignore"):
-                        top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
-                    most = np.maximum(most, np.maximum(most_used(side * sums, top), most_used(-side * sums, bottom)))
-                moved = np.abs(
-                    ((p.rows[asked][:, free] @ sparse.diags_array(self.radius)).multiply(ways.T)).sum(axis=1)
-                )
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    found = np.where(gain > 0, np.asarray(moved).ravel() / most, 0.0)
-                reach[first : first + len(asked)] = found
+        if len(bounded):
+            sums = sparse.csr_array(p.rows[bounded][:, free]) @ (self.radius[:, None] * ways)
+            with np.errstate(divide="ignore"):
+                top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+            for i, s in enumerate((1.0, -1.0)):
+                used[i] = np.maximum(used[i], np.maximum(most_used(s * sums, top), most_used(-s * sums, bottom)))
+        rows = sparse.csr_array(p.rows[quantities][:, free])
+        at = np.repeat(np.arange(len(quantities)), np.diff(rows.indptr))
+        moved = np.bincount(at, self.radius[rows.indices] * ways[rows.indices, at], len(quantities))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up, down = (np.where(moved > 1e-9 * np.abs(p.value[quantities]), moved / u, 0.0) for u in used)
         return up, down
 
-    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers]:
+    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Return what ties quantities to leaves; see `Freedom.pull`."""
-        gain, dots = np.zeros(len(quantities)), np.zeros((len(quantities), len(leaves)))
+        gain, longest = np.zeros(len(quantities)), np.zeros(len(quantities))
+        dots = np.zeros((len(quantities), len(leaves)))
         for first in range(0, len(quantities), _CHUNK):
             ways = self._ways(quantities[first : first + _CHUNK])
             gain[first : first + _CHUNK] = (ways**2).sum(axis=0)
+            longest[first : first + _CHUNK] = np.abs(ways).max(axis=0)
             dots[first : first + _CHUNK] = ways[leaves].T
         inner = np.zeros((len(leaves), len(leaves)))
         own = self.problem.alone[self.free[leaves]]
         for first in range(0, len(leaves), _CHUNK):
             part = slice(first, first + _CHUNK)
             inner[part] = (self._ways(own[part])[leaves] / self.radius[leaves[part]][None, :]).T
-        return gain, dots, (inner + inner.T) / 2
+        return gain, longest, dots, (inner + inner.T) / 2
 
     def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return zeros: nothing is proved here."""
-        nothing = np.zeros(len(quantities))
-        return nothing, nothing
+        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still."""
+        columns = self._ways(self.problem.alone[self.free[leaves]]) / self.radius[leaves][None, :]
+        inverse = np.linalg.pinv(columns[leaves], rcond=1e-10, hermitian=True)
+        ways = self._ways(quantities)
+        ways -= columns @ (inverse @ ways[leaves])
+        ways[leaves] = 0.0
+        return self._along(quantities, ways, hidden)
 
 
 def freedom_of(problem: Problem, hidden: Flags) -> Freedom | SparseFreedom:

@@ -55,14 +55,16 @@ class Freedom:
         """The basis in units of the leaves, shape (free, dimension)."""
         return self.radius[:, None] * self.basis
 
-    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers]:
+    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Return what ties quantities to leaves, in units of their radius, on the best ways of the quantities.
 
-        The squared length of each way, shape (quantities,); how far it takes each of the leaves (positions in `free`), shape
-        (quantities, leaves); and how far the best way of each leaf takes the others, shape (leaves, leaves).
+        The squared length of each way and how far it takes any leaf, shapes (quantities,); how far it takes each of the leaves
+        (positions in `free`), shape (quantities, leaves); how far the best way of each leaf takes the others, shape (leaves,
+        leaves).
         """
         moves, inner = self.moves(quantities), self.basis[leaves]
-        return (moves**2).sum(axis=1), moves @ inner.T, inner @ inner.T
+        parts = [np.abs(self.basis @ moves[i : i + _CHUNK].T).max(axis=0) for i in range(0, len(moves), _CHUNK)]
+        return (moves**2).sum(axis=1), np.concatenate([np.zeros(0), *parts]), moves @ inner.T, inner @ inner.T
 
     def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still."""
