@@ -24,6 +24,7 @@ CLAIMS = (
     "linkage",
     "inferential",
     "search",
+    "suppression",
     "rta",
     "every_mask",
     "streamed_masks",

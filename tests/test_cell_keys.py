@@ -138,7 +138,8 @@ def test_survey_weights_keep_the_mean_weight_of_a_cell() -> None:
     # all digits of 26.2857… = 8 · 23 / 7 would tell that there are 7 records, whatever was added to them
     assert all(Fraction(v).limit_denominator(1000).denominator == 1 for v in weighted.values)
     assert (
-        method.protect(table.with_(decimals=1), Draws(3)).values == np.round(counts.values * table.value / plain.value, 1)
+        method.protect(table.with_(decimals=1), Draws(3)).values
+        == np.round(counts.values * table.value / plain.value, 1)
     ).all()
     assert ((weighted.low <= table.value) & (table.value <= weighted.high)).all()
 

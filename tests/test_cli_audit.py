@@ -141,3 +141,34 @@ def test_mistakes_are_told_in_a_sentence(table: Path, options: tuple[str, ...], 
     assert said.exit_code == code, said.stdout
     assert message in said.stderr
     assert said.stdout == ""
+
+
+def test_the_hierarchy_of_the_published_table_is_also_that_of_the_records(tmp_path: Path) -> None:
+    records = pd.DataFrame({
+        "town": ["Rome", "Rome", "Pisa", "Pisa", "Oslo", "Oslo", "Oslo"], "firm": list("abcdefg"),
+        "turnover": [300, 5, 160, 150, 70, 80, 90],
+    })  # fmt: skip
+    records.to_csv(tmp_path / "records.csv", index=False)
+    (tmp_path / "towns.hrc").write_text("Italy\n@Rome\n@Pisa\nNorway\n@Oslo\n")
+    (tmp_path / "table.csv").write_text("town,value\nRome,\nPisa,\nOslo,240\nItaly,615\nNorway,240\nTotal,855\n")
+    asked = (
+        "--original",
+        tmp_path / "records.csv",
+        "--variable",
+        "turnover",
+        "--contributor",
+        "firm",
+        "--rule",
+        "p% 10",
+    )
+    said = run("audit", tmp_path / "table.csv", "--hierarchy", f"town={tmp_path / 'towns.hrc'}", *asked)
+    # Rome and Pisa, of two firms each, are unsafe and hidden; Italy is safe, since 160 + 150 - 160 + 5 is more than 30
+    assert said.exit_code == 0, said.stderr
+    assert "2 of 6 cells are hidden or changed." in said.stdout
+
+
+def test_a_guessed_weight_and_contributor_are_told(tmp_path: Path) -> None:
+    business(60, regions=2, sectors=2, hierarchies=False).write(tmp_path / "records.csv")
+    (tmp_path / "table.csv").write_text("region,value\nN,\nS,\nTotal,12\n")
+    said = run("audit", tmp_path / "table.csv", "--original", tmp_path / "records.csv", "--variable", "turnover")
+    assert "contributor: holding; weight: weight" in said.stderr

@@ -234,6 +234,18 @@ def test_whole_numbers_of_ten_digits_are_adjusted_at_once(distance: str) -> None
     assert adds_up(table, published.values)
 
 
+def test_unsafe_cells_without_a_level_are_not_said_to_have_moved() -> None:
+    frame = pd.DataFrame({"a": list("ppppqqqq"), "b": list("xyyyxxxy"), "t": [0.0, 50, 40, 30, 20, 30, 25, 35]})
+    table = Table.of(Microdata(frame), "a * b", "t")
+    zero = table.cells.find(a="p", b="x")
+    published = ControlledAdjustment("minimum 3").apply(table, Draws(1))
+    assert published.values[zero] == 0
+    assert "except 1 with a level of 0" in published.guarantees[0].says
+    moved = ControlledAdjustment("minimum 3 | zero 2").apply(table, Draws(1))
+    assert moved.values[zero] >= 2 - 1e-6
+    assert "except" not in moved.guarantees[0].says
+
+
 def test_a_shared_frequency_file_is_adjusted() -> None:
     table = shared("z3", "region * hovedint * mnd + fylke * hovedint * mnd2")
     rule = SmallValues(most=2, level=2)

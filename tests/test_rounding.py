@@ -17,7 +17,7 @@ from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.two_values import choose_values
-from sfumato.tables import Cells, RandomRounding, SmallCountRounding, Status, Table
+from sfumato.tables import Cells, ControlledRounding, Protection, RandomRounding, SmallCountRounding, Status, Table
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.rounding.cell_ids import cell_ids
 from sfumato.tables.rounding.multiples import split
@@ -125,6 +125,13 @@ def test_values_are_split_with_room_for_the_error_of_binary_fractions() -> None:
 def test_a_base_that_makes_no_sense_for_counts_is_refused(base: float) -> None:
     with pytest.raises(ParameterError, match="whole number of at least 2"):
         RandomRounding(base).apply(counted([[1, 2]]), Draws(1))
+
+
+@pytest.mark.parametrize("method", [RandomRounding(5), RandomRounding(5, by="leaf"), ControlledRounding(5)])
+def test_a_base_below_the_last_digit_of_the_values_is_refused(method: Protection) -> None:
+    table = counted([[1, 2]])
+    with pytest.raises(ParameterError, match="too small for the values"):
+        method.apply(table.with_(totals=table.totals * 1e20, integer=False), Draws(1))
 
 
 # -- small counts

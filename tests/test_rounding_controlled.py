@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -178,6 +179,22 @@ def test_protection_levels_hold_against_an_attacker_who_adds_up() -> None:
     # 4 must be published so that 10 and 0 are possible: as 0 with a base of 11, of which 10 is the largest rest
     with pytest.raises(ParameterError, match=r"rounding to 5 does not protect .* A base of 11 works"):
         ControlledRounding(5, rules=Levels(most=4, level=6)).apply(table, Draws(1))
+
+
+@needs_ortools
+def test_a_base_that_is_far_too_small_is_refused_with_one_that_works() -> None:
+    frame = pd.DataFrame({"region": list("xxyyz"), "t": [1e6, 2, 30, 40, 5]})
+    table = Table.of(Microdata(frame), "region", "t")
+    with pytest.raises(ParameterError, match=r"does not protect .* A base of [\d.]+ works") as caught:
+        ControlledRounding(5, rules="p% 20").apply(table, Draws(1))
+    base = float(re.findall(r"A base of ([\d.]+) works", str(caught.value))[0])
+    # x must reach 199,998 above and below 1,000,002
+    assert 199_998 <= base < 2.5 * 199_998
+    published = ControlledRounding(base, rules="p% 20").apply(table, Draws(1))
+    at = table.cells.find(region="x")
+    low, high = Attacker.of(published).interval(at)
+    assert low <= 1_000_002 - 199_998 + 1e-3
+    assert high >= 1_000_002 + 199_998 - 1e-3
 
 
 @needs_ortools

@@ -104,6 +104,18 @@ def test_the_request_rule_protects_those_who_asked() -> None:
     assert Request(70, requested=("o0",)).assess(plain).unsafe[where].tolist() == [True, False, False, False, False]
     with pytest.raises(DataError, match="does not say who asked"):
         Request(70).assess(plain)
+    with pytest.raises(DataError, match="would be overlooked") as caught:
+        Request(70, requested=("nobody",)).assess(plain)
+    assert "nobody" not in str(caught.value)
+
+
+def test_a_number_is_the_same_name_in_a_column_with_gaps() -> None:
+    # a missing owner makes 7.0 of 7
+    frame = pd.DataFrame({"region": ["r0"] * 4, "owner": [7, 8, 9, None], "value": [90.0, 5, 3, 2]})
+    table = Table.of(Microdata(frame), "region - 1", "value", contributor="owner")
+    assert Request(70, requested=("7",)).assess(table).unsafe.tolist() == [True]
+    assert PPercent(20).assess(table).unsafe.tolist() == [True]
+    assert PPercent(20, waived=("7",)).assess(table).unsafe.tolist() == [False]
 
 
 def test_negative_contributions_are_refused_or_taken_as_absolute() -> None:

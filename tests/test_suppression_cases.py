@@ -15,6 +15,10 @@ from sfumato import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
 from sfumato.tables.suppression import Suppression
+from sfumato.tables.suppression.fast import first_pattern
+from sfumato.tables.suppression.making import make_problem
+from sfumato.tables.suppression.sparse_witness import SparseFreedom
+from sfumato.tables.suppression.witness import Freedom
 
 SHARED = Path("/work/shared/data/tables")
 SEED = Draws(1)
@@ -270,3 +274,27 @@ def test_examples_of_other_packages_survive_the_audit(name: str) -> None:
     )
     for rule in rules:
         assert_safe(table, Suppression(rules=rule).protect(table, SEED), rule)
+
+
+def test_sparse_and_dense_proofs_are_the_same() -> None:
+    table = Table.of(
+        microdata(firms(12, 120, 5, 5, 3, owners=60), "owner"), "region * sector + region * kind", "turnover"
+    )
+    found = PPercent(10).assess(table)
+    nothing, endless = np.zeros(len(table)), np.full(len(table), np.inf)
+    leaves = np.zeros(table.cells.leaves), np.full(table.cells.leaves, np.inf)
+    problem, _, _ = make_problem(table, found, table.value, nothing > 0, nothing, endless, *leaves)
+    hidden = first_pattern(problem)
+    dense, thin = Freedom.of(problem, hidden), SparseFreedom.of(problem, hidden)
+    for a, b in zip(dense.reach(problem.targets, hidden), thin.reach(problem.targets, hidden), strict=True):
+        assert a == pytest.approx(b, rel=1e-6, abs=1e-9)
+    some = np.arange(3)
+    for a, b in zip(dense.pull(problem.targets, some), thin.pull(problem.targets, some), strict=True):
+        assert a == pytest.approx(b, rel=1e-6, abs=1e-6 * np.abs(a).max())
+    at = problem.targets[:4]
+    for a, b in zip(dense.reach_apart(at, some, hidden), thin.reach_apart(at, some, hidden), strict=True):
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-6)
+    low, high = problem.attacker(hidden).bounds_of(problem.rows[problem.targets])
+    up, down = dense.reach(problem.targets, hidden)  # proofs never promise more than linear programs find
+    assert (up <= high * (1 + 1e-7) + 1e-7).all()
+    assert (down <= -low * (1 + 1e-7) + 1e-7).all()

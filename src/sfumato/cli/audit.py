@@ -286,8 +286,12 @@ def _original(
     from sfumato.tables import Table
 
     formula = " * ".join(f"`{n}`" for n in columns.nested)
+    data = load(screen, path, schema, None)
+    for name, hierarchy in columns.nested.items():
+        if hierarchy is not None and name in data.schema:
+            data = data.with_schema(data.schema.change(name, hierarchy=hierarchy, scale="partially ordered"))
     return Table.of(
-        load(screen, path, schema, None), formula, variable, contributor=contributor, size=size,
+        data, formula, variable, contributor=contributor, size=size,
         per_size=None if per_size is None else number(per_size),
     )  # fmt: skip
 

@@ -228,15 +228,24 @@ class ControlledAdjustment(Protection):
         s = sensitivity
         change = values - table.value
         close = 1e-7 * np.maximum(np.abs(table.value), 1e-300)
-        moved = (change >= np.maximum(s.upper, s.width - s.lower) - close) | (
-            -change >= np.maximum(s.lower, s.width - s.upper) - close
+        ups, downs = np.maximum(s.upper, s.width - s.lower), np.maximum(s.lower, s.width - s.upper)
+        moved = (
+            ((ups > 0) & (change >= ups - close))
+            | ((downs > 0) & (-change >= downs - close))
+            | ((ups <= 0) & (downs <= 0))
         )
         if (s.unsafe & ~moved).any() or (table.nonnegative and (values < -close).any()):
             raise SfumatoError("the solver's answer does not keep the protection levels. Please report this.")
         if table.nonnegative:
             values = np.maximum(values, 0.0)
         nothing = np.full(len(table), np.inf)
+        still = s.unsafe & (np.maximum(np.maximum(s.upper, s.lower), s.width) == 0)
         words = f"all of {some(int(s.unsafe.sum()), 'unsafe cell')} are published at or beyond a protection level"
+        if still.any():
+            words += (
+                f", except {int(still.sum())} with a level of 0, as a percentage of nothing is: these need not move, and the "
+                "rule zero_cells gives them a level"
+            )
         return PublishedTable.shown(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), high=nothing,
             low=np.zeros(len(table)) if table.nonnegative else -nothing,

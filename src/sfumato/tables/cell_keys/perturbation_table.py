@@ -51,7 +51,7 @@ class Row:
         """Which changes some cell key gives; in a file with rounded numbers, perhaps one whose probability reads 0."""
         last = np.arange(len(self.bound)) == len(self.bound) - 1
         wide = np.diff(self.bound, prepend=0.0) > 0
-        return (self.probability > 0) | wide | (last & (self.bound < 1))
+        return np.asarray((self.probability > 0) | wide | (last & (self.bound < 1)))
 
     def at(self, keys: Numbers) -> Numbers:
         """Return what is added for cell keys in [0, 1): the first change whose bound is above the key."""

@@ -22,7 +22,8 @@ def check_base(base: float, table: Table, name: str) -> None:
     largest = max(np.abs(table.value).max(initial=0.0), np.abs(table.totals).max(initial=0.0))
     if not largest / base < 2.0**50:
         raise ParameterError(
-            f"base of {name} is too small for the values of the table: {base:g} is less than their last digit. Choose a larger one."
+            f"base of {name} is too small for the values of the table: {base:g} is less than their last digit. Choose a "
+            "larger one."
         )
     if table.integer and (base != round(base) or base < 2):
         raise ParameterError(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.tables.rta.knowledge import Knowledge, blocks_of
-from sfumato.tables.rta.near_attackers import WIDER, left_near, near_of
+from sfumato.tables.rta.near_attackers import WIDER, left_near
 
 if TYPE_CHECKING:
     from sfumato.kernels.sum_columns import Sums
@@ -101,7 +101,7 @@ def left_of(
     if large.any():
         at = np.flatnonzero(large)
         least = (known.required if enough is None else enough)[at]
-        variance[at], outsider[at], helper[at] = left_near(near_of(known, omega), at, least, caps)
+        variance[at], outsider[at], helper[at] = left_near(known, omega, at, least, caps)
     return Left(variance, outsider, helper, not large.any())
 
 
@@ -110,27 +110,3 @@ def in_large_block(known: Knowledge, omega: Numbers | sparse.csr_array) -> NDArr
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     wide = (np.bincount(block) > DENSE)[block].astype(np.float64)
     return (abs(known.by_unknown.sign()).T @ wide > 0) & (known.variance > 0)
-
-
-def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:
-    """Return S⁻¹b for a symmetric positive definite S, all columns of b at once, to a relative tolerance."""
-    diagonal = s.diagonal()
-    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.maximum(diagonal, 1e-300)), 0.0)[:, None]
-    x, r = np.zeros_like(b), scale * b
-    p, size = r.copy(), (r * r).sum(axis=0)
-    goal = tolerance**2 * size
-    for _ in range(10 * len(b) + 100):
-        if (size <= goal).all():
-            break
-        ap = scale * (s @ (scale * p))
-        step = _over(size, (p * ap).sum(axis=0))
-        x += step * p
-        r -= step * ap
-        new = (r * r).sum(axis=0)
-        p = r + _over(new, size) * p
-        size = new
-    return np.asarray(scale * x)
-
-
-def _over(a: Numbers, b: Numbers) -> Numbers:
-    return np.asarray(np.divide(a, b, out=np.zeros_like(a), where=b > 0))

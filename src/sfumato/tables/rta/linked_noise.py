@@ -11,14 +11,15 @@ from scipy import sparse
 
 from sfumato.tables.rta.attackers import in_large_block, left_of, sums_of
 from sfumato.tables.rta.knowledge import Knowledge
-from sfumato.tables.rta.near_attackers import CAP, near_of
+from sfumato.tables.rta.near_attackers import CAP, gradients_near, near_of
 from sfumato.tables.rta.one_leaf import one_leaf
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-_ROUNDS, _FEWER, _IDLE, _REACH = 40, 8, 5, 4.0
-_ROUGHLY, _SETTLED = 0.05, 0.01
-"""In large blocks it is enough to come this close to protection, and to change the cost by no more, before the last repair."""
+_ROUNDS, _FEWER, _IDLE, _REACH, _NEARER = 40, 4, 5, 4.0, 2.0
+_SMALL, _ROUGHLY, _SETTLED, _GAP = 60, 0.05, 0.01, 1e-3
+"""With blocks of more leaves it is enough to come this close to protection, to change the cost by no more, and to lie so close
+to the optimum (where blocks are inverted) before the last repair."""
 _LEAST, _COVER = 0.4, 0.02
 _REPAIRS = 30
 _NEAR = 1.2
@@ -95,8 +96,11 @@ class _Solver:
     def solve(self) -> tuple[Numbers, float, int]:
         """Return the noise, a lower bound on its cost, and how many rounds it took."""
         omega, best, lower, step, worst = self._start(), np.inf, 0.0, 1.0, 1.0
+        if self.large.any():
+            omega = self._surely(omega)
         pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         answer, last, idle, rounds, large = omega, np.inf, 0, 0, bool(self.large.any())
+        rough = int(np.bincount(self.known.block).max(initial=0)) > _SMALL
         for rounds in range(1, (_FEWER if large else _ROUNDS) + 1):
             near = _NEAR if rounds > 1 else 2.0
             left, helper = self._left(omega, near)
@@ -107,10 +111,10 @@ class _Solver:
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
             idle = idle + 1 if abs(cost - last) <= 1e-5 * cost and violation < 1e-3 else 0
-            settled = abs(cost - last) <= _SETTLED * cost
+            settled = abs(cost - last) <= _SETTLED * cost and (large or cost - lower <= _GAP * cost)
             last = cost
-            if large and violation < _ROUGHLY and settled:
-                answer = omega
+            if rough and settled and (large or violation < _ROUGHLY):
+                answer = new
                 break
             if (violation < 1e-5 and cost - lower <= 1e-5 * cost) or idle >= _IDLE:
                 answer = omega
@@ -157,7 +161,7 @@ class _Solver:
         targets = np.flatnonzero(self.wanted & several)
         part = known.by_unknown[:, targets]
         cover = self._own_cover()
-        most = np.maximum(cover + omega, 1e-9 * self.spread)
+        most = np.where(known.spread > 0, np.maximum(cover + omega, 1e-9 * self.spread), 1.0)
         room = 1.0 / self.required[targets] - 1.0 / known.variance[targets]
         times = np.maximum(np.asarray(part.power(2).T @ (1.0 / most)) / room * (1.0 + _MARGIN), 1.0)
         factor = np.ones(len(omega))
@@ -171,19 +175,18 @@ class _Solver:
 
     def _z(self, omega: Numbers, pairs: _Pairs) -> tuple[Numbers, sparse.csr_array]:
         """Return the posterior variance of every pair, and z, pairs × leaves."""
-        from sfumato.kernels.near_sums import near_gradients
         from sfumato.kernels.noisy_pairs import gradients
 
         near = self.large[pairs.target]
-        left, parts = np.zeros(len(near)), []
-        shape = (len(near), len(self.least))
+        left, shape = np.zeros(len(near)), (len(near), len(self.least))
+        z = sparse.csr_array(shape)
         for which in (False, True):
             at = np.flatnonzero(near == which)
             if not len(at):
                 continue
             target, helper = pairs.target[at], pairs.helper[at]
             if which:
-                left[at], start, row, value = near_gradients(near_of(self.known, omega), target, helper, CAP)
+                left[at], part = gradients_near(self.known, omega, target, helper)
             else:
                 sums = sums_of(self.known, omega)
                 group = np.full(len(self.known), -1, np.int64)
@@ -191,11 +194,10 @@ class _Solver:
                     np.arange(len(sums.group_start) - 1), np.diff(sums.group_start)
                 )
                 left[at], start, row, value = gradients(sums, self.of_block, target, helper, group)
-            parts.append((np.repeat(at, np.diff(start)), row, value))
-        if not parts:
-            return left, sparse.csr_array(shape)
-        pair, row, value = (np.concatenate(p) for p in zip(*parts, strict=True))
-        return left, sparse.csr_array((value, (pair, row)), shape=shape)
+                part = sparse.csr_array((value, row, start), shape=(len(at), shape[1]))
+            rows = at[np.repeat(np.arange(len(at)), np.diff(part.indptr))]
+            z = z + sparse.csr_array((part.data, (rows, part.indices)), shape=shape)
+        return left, sparse.csr_array(z)
 
     def _round(self, omega: Numbers, pairs: _Pairs, step: float) -> tuple[Numbers, _Pairs, float, float]:
         from sfumato.kernels.noisy_pairs import pack, typed
@@ -212,7 +214,8 @@ class _Solver:
         slope.data = (z.data / (left[rows] * u[z.indices])) ** 2
         # no more than so much at a time: a pair far from protected would else be bought with noise where it hardly helps
         room = np.maximum(1.0 / required - 1.0 / left + slope @ u, _LEAST * (slope @ u))
-        low, high = u / _REACH, np.minimum(u * _REACH, 1.0 / (cover + self.least))
+        reach = _REACH if not self.large.any() else _NEARER
+        low, high = u / reach, np.minimum(u * reach, 1.0 / (cover + self.least))
         start, index = typed(slope.indptr, slope.indices)
         dual = pairs.dual * 1.0
         new = pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
@@ -267,6 +270,7 @@ class _Solver:
         hit = through.indices == t[rows]
         along = np.bincount(rows[hit], through.data[hit] * v[t[rows[hit]]], len(t))
         worth = power * (along**2 / (v[t] - known.required[t]) - square)
+        worth, power = np.maximum(worth, 0.0), np.where(worth > 0, power, 0.0)  # any choice of pairs gives a bound
         # what no pair asks for, a leaf needs by itself: its own noise prices what is left of it
         used = np.asarray(z.power(2).T @ power)
         spare = np.maximum(self.price - used, 0.0)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.rta.hubs import hubs_left
 from sfumato.tables.rta.knowledge import Knowledge
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-CAP = 10
+CAP = 12
 """How many leaves are looked at together for each contributor, unless that is not enough."""
 WIDER = (CAP, 40, 120)
 _CLUSTER, _EIGEN = 60, 2_000
@@ -55,25 +56,58 @@ def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
 
 
 def left_near(
-    sums: NearSums, targets: Whole, enough: Numbers, caps: tuple[int, ...] = WIDER
+    known: Knowledge,
+    omega: Numbers | sparse.csr_array,
+    targets: Whole,
+    enough: Numbers,
+    caps: tuple[int, ...] = WIDER,
 ) -> tuple[Numbers, Numbers, Whole]:
     """Return at least what is left of each target for anybody, for an outsider, and an unknown of who helps most; -1 for nobody.
 
     Targets that are left less than `enough` are looked at with more and more leaves around them.
     """
-    from sfumato.kernels.near_sums import near_bounds
+    from sfumato.kernels.near_sums import MOST, near_bounds
 
+    sums = near_of(known, omega)
     variance, outsider, helper = near_bounds(sums, targets, 1)
+    hubs = np.flatnonzero((known.leaves_of[targets] > MOST) & (variance < enough))
+    if len(hubs):
+        found = hubs_left(known, sums, _independent(omega)[1], targets[hubs])
+        variance[hubs] = np.maximum(variance[hubs], found.variance)
+        outsider[hubs], helper[hubs] = np.maximum(outsider[hubs], found.outsider), found.helper
     for cap in caps:
-        again = np.flatnonzero(variance < enough)
+        again = np.flatnonzero((variance < enough) & (known.leaves_of[targets] <= MOST))
         if not len(again):
             break
-        found, found_outsider, by = near_bounds(sums, targets[again], cap)
-        better = found > variance[again]
+        more, more_outsider, by = near_bounds(sums, targets[again], cap)
+        better = more > variance[again]
         helper[again[better]] = by[better]
-        variance[again] = np.maximum(variance[again], found)
-        outsider[again] = np.maximum(outsider[again], found_outsider)
+        variance[again] = np.maximum(variance[again], more)
+        outsider[again] = np.maximum(outsider[again], more_outsider)
     return variance, outsider, helper
+
+
+def gradients_near(known: Knowledge, omega: Numbers, targets: Whole, helpers: Whole) -> tuple[Numbers, sparse.csr_array]:
+    """Return the bound for each pair of target and helper, under independent noise, and z, pairs × leaves; see `near_gradients`."""
+    from sfumato.kernels.near_sums import MOST, near_gradients
+
+    sums = near_of(known, omega)
+    left, start, row, value = near_gradients(sums, targets, helpers, CAP)
+    z = sparse.csr_array((value, row, start), shape=(len(targets), known.loading.shape[0]))
+    at = np.flatnonzero(known.leaves_of[targets] > MOST)
+    if len(at):
+        hubs, which = np.unique(targets[at], return_inverse=True)
+        found = hubs_left(known, sums, omega, hubs)
+        better = found.variance[which.ravel()] > left[at]
+        at, which = at[better], which.ravel()[better]
+        left[at] = found.variance[which]
+        kept = np.ones(len(targets))
+        kept[at] = 0.0
+        part = sparse.csr_array(found.column[which] * found.variance[which][:, None])
+        place = sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(targets), len(at)))
+        z = sparse.csr_array(sparse.diags_array(kept) @ z + place @ part)
+        z.eliminate_zeros()
+    return left, z
 
 
 def _starts(rows: Whole, leaves: int) -> Whole:

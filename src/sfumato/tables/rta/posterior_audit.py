@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables.rta.attackers import conjugate_gradients, left_of
+from sfumato.tables.rta.attackers import left_of
+from sfumato.tables.rta.conjugate import conjugate_gradients
 from sfumato.tables.rta.knowledge import Knowledge, checked_noise
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.table import Table

@@ -10,7 +10,7 @@ from sfumato.errors import DataError
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import settings
 from sfumato.tables.rules.minimum_frequency import margin_of, records_in
-from sfumato.tables.rules.standing import requests_of, standing
+from sfumato.tables.rules.standing import listed_in, requests_of, standing
 from sfumato.tables.table import Table
 
 
@@ -77,5 +77,11 @@ class Request(SensitivityRule):
         if self.requested:
             if contributions.names is None:
                 raise DataError("the records have no contributors by name. Give the column with the contributors.")
-            codes[np.isin(contributions.names.astype(str), list(self.requested))] = 1
+            asked = listed_in(contributions.names, self.requested)
+            if not asked.any():
+                raise DataError(
+                    "none of the contributors in `requested` is one of the table's: a request would be overlooked. Check how "
+                    "their names are written."
+                )
+            codes[asked] = 1
         return codes

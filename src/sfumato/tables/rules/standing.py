@@ -117,9 +117,22 @@ def waived_of(table: Table, names: tuple[str, ...] | None) -> Mask | None:
                 "the records have no contributors by name, so nobody can waive protection by name. Give the column with the "
                 "contributors (Table.of(..., contributor=...))."
             )
-        listed = np.isin(contributions.names.astype(str), list(names))
+        listed = listed_in(contributions.names, names)
         waived = listed if waived is None else waived | listed
     return waived if waived is not None and waived.any() else None
+
+
+def listed_in(known: NDArray[np.object_], names: tuple[str, ...]) -> Mask:
+    """Return which contributors are in a list of names.
+
+    A file with gaps in a column of numbers makes 7.0 of 7: both are the name 7.
+    """
+    return np.isin([_text(name) for name in known], [_text(name) for name in names])
+
+
+def _text(name: object) -> str:
+    text = str(name)
+    return text.removesuffix(".0") if text.removesuffix(".0").isdecimal() else text
 
 
 def singletons(table: Table) -> Whole:

@@ -17,7 +17,7 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _CHUNK = 256
-_DENSE = 2_500
+_DENSE = 4_000
 """Up to so many hidden leaves dense linear algebra is used."""
 _ROUNDING = 1e-9
 
