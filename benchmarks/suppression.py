@@ -1,4 +1,4 @@
-"""Suppression with the audit of every interval: business_8000 in 4 s; 10,000 cells, 40,000 contributors in 60 s; linked tables."""
+"""Suppression with the audit of every interval: business_8000 in 4 s; 10,000 cells, 40,000 contributors in 60 s; linked ones."""
 
 from __future__ import annotations
 

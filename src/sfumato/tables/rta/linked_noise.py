@@ -220,6 +220,7 @@ class _Solver:
         dual = pairs.dual * 1.0
         new = pack(start, index, slope.data, room, self.price, np.minimum(low, high), high, dual, 30)
         pairs = _Pairs(pairs.target, pairs.helper, dual)
+        bound = max(bound, self._bound(pairs, left, z, omega))
         self._note(pairs, slope, dual)
         keep = (left < 3.0 * required) | (dual > 0)
         u = u ** (1.0 - step) * new**step

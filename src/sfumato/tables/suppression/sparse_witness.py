@@ -62,7 +62,8 @@ class SparseFreedom:
         sums = sparse.csr_array(sparse.diags_array(1 / length) @ sums)
         weight = sparse.diags_array(np.where(leaf[used], 1.0, _ROUNDING))
         count = len(used)
-        whole = sparse.csc_array(sparse.block_array([[weight, sums.T], [sums, None]]))
+        corner = sparse.csr_array((sums.shape[0], sums.shape[0]))
+        whole = sparse.csc_array(sparse.block_array([[sparse.csr_array(weight), sums.T], [sums, corner]]))
         shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may say the same
         factors = splu(
             sparse.csc_array(whole - sparse.diags_array(shift)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.001,
@@ -92,7 +93,7 @@ class SparseFreedom:
         moved = self.radius[:, None] * ways
         off = np.abs(self.shown @ moved).max(axis=0, initial=0.0)
         ways[:, off > _ROUNDING * np.abs(moved).sum(axis=0)] = 0.0  # what is shown would change: no proof
-        return ways
+        return np.asarray(ways)
 
     def reach(
         self, quantities: Whole, hidden: Flags, along: None = None, enough: Numbers | None = None
