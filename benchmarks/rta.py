@@ -43,7 +43,9 @@ def everywhere(contributors: int = RECORDS, leaves: int = 4_720) -> Any:
     from sfumato import Microdata
 
     g = np.random.default_rng(1)
-    owner = np.repeat(np.arange(contributors), np.where(g.random(contributors) < 0.33, 1, g.integers(2, 5, contributors)))
+    owner = np.repeat(
+        np.arange(contributors), np.where(g.random(contributors) < 0.33, 1, g.integers(2, 5, contributors))
+    )
     place = g.integers(0, leaves, len(owner))
     region, sector = place // 40, place // 4 % 10
     frame = pd.DataFrame({

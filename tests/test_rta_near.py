@@ -62,7 +62,10 @@ def test_a_block_of_more_than_600_leaves_is_protected_and_audited(hub: bool) -> 
     assert noise.gap < 0.6
     less = audit_pairs(table, prior, 0.3 * noise.variance)
     assert not less.holds
-    assert (less.variance <= by_dense_algebra(known.loading.toarray(), known.variance, np.diag(0.3 * noise.variance)) * (1 + 1e-6)).all()
+    assert (
+        less.variance
+        <= by_dense_algebra(known.loading.toarray(), known.variance, np.diag(0.3 * noise.variance)) * (1 + 1e-6)
+    ).all()
 
 
 @pytest.mark.parametrize("caps", [(1,), (3,), (3, 50)])
@@ -84,9 +87,7 @@ def test_bounds_are_never_above_what_brute_force_finds(caps: tuple[int, ...], mo
             noise = noise + np.outer(common, common)
         m, attacking = known.loading.toarray(), np.isin(owner, owner[attacks])
         twin = smallest_by_brute_force(m, known.variance, noise, owner, attacking)
-        found = attackers.left_of(
-            known, sparse.csr_array(noise) if trial % 4 == 1 else omega, np.full(n, np.inf), caps
-        )
+        found = attackers.left_of(known, sparse.csr_array(noise) if trial % 4 == 1 else omega, np.full(n, np.inf), caps)
         assert (found.variance <= twin + 1e-8 * known.variance).all()
         alone = smallest_by_brute_force(m, known.variance, noise, owner, np.zeros(n, bool))
         assert (found.outsider <= alone + 1e-8 * known.variance).all()

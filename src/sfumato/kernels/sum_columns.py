@@ -71,9 +71,7 @@ def column(rows, values, sums, inverse, place, low, high, x):  # type: ignore[no
 def unknown_column(u, sums, inverse, place, low, high, x):  # type: ignore[no-untyped-def]
     """Put S⁻¹m of an unknown into x; return m'S⁻¹m."""
     start, end = sums.unknown_start[u], sums.unknown_start[u + 1]
-    return column(
-        sums.unknown_row[start:end], sums.unknown_value[start:end], sums, inverse, place, low, high, x
-    )
+    return column(sums.unknown_row[start:end], sums.unknown_value[start:end], sums, inverse, place, low, high, x)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -106,7 +106,13 @@ def _lifted(known: Knowledge, omega: Numbers, alone: Numbers) -> Numbers:
 def _audit(known: Knowledge, omega: Numbers) -> PairAudit:
     found = left_of(known, sparse.csr_array(omega))
     return PairAudit(
-        np.arange(len(known)), found.variance, found.helper, known.required, known.threshold, found.outsider, found.exact
+        np.arange(len(known)),
+        found.variance,
+        found.helper,
+        known.required,
+        known.threshold,
+        found.outsider,
+        found.exact,
     )
 
 

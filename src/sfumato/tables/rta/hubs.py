@@ -45,7 +45,9 @@ def hubs_left(known: Knowledge, sums: NearSums, own: Numbers, hubs: Whole) -> Hu
     entry_leaf, entry_unknown = link.row.astype(np.int64), links[link.col]
     single_leaf = by.indices[by.indptr[alone]]
     single = by.data[by.indptr[alone]] ** 2 * v[alone]
-    made = Hubs(np.zeros(len(hubs)), np.zeros(len(hubs)), np.full(len(hubs), -1, np.int64), np.zeros((len(hubs), leaves)))
+    made = Hubs(
+        np.zeros(len(hubs)), np.zeros(len(hubs)), np.full(len(hubs), -1, np.int64), np.zeros((len(hubs), leaves))
+    )
     for i, h in enumerate(hubs):
         m = by[:, [h]].toarray().ravel()
         c = v * np.asarray(by.T @ (x[:, i] / max(1.0 - v[h] * float(m @ x[:, i]), 1e-9)))

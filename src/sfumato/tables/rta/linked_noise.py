@@ -190,9 +190,7 @@ class _Solver:
             else:
                 sums = sums_of(self.known, omega)
                 group = np.full(len(self.known), -1, np.int64)
-                group[sums.group_unknown] = np.repeat(
-                    np.arange(len(sums.group_start) - 1), np.diff(sums.group_start)
-                )
+                group[sums.group_unknown] = np.repeat(np.arange(len(sums.group_start) - 1), np.diff(sums.group_start))
                 left[at], start, row, value = gradients(sums, self.of_block, target, helper, group)
                 part = sparse.csr_array((value, row, start), shape=(len(at), shape[1]))
             rows = at[np.repeat(np.arange(len(at)), np.diff(part.indptr))]

@@ -87,7 +87,9 @@ def left_near(
     return variance, outsider, helper
 
 
-def gradients_near(known: Knowledge, omega: Numbers, targets: Whole, helpers: Whole) -> tuple[Numbers, sparse.csr_array]:
+def gradients_near(
+    known: Knowledge, omega: Numbers, targets: Whole, helpers: Whole
+) -> tuple[Numbers, sparse.csr_array]:
     """Return the bound for each pair of target and helper, under independent noise, and z, pairs × leaves; see `near_gradients`."""
     from sfumato.kernels.near_sums import MOST, near_gradients
 
