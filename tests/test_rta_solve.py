@@ -13,7 +13,6 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables import Cells, Contributions, Table
 from sfumato.tables.rta.cell_certainty import cell_certainty, cell_variances
 from sfumato.tables.rta.leaf_noise import leaf_noise, relaxation
-from sfumato.tables.rta.linked_noise import _Solver
 from sfumato.tables.rta.one_leaf import one_leaf
 from sfumato.tables.rta.posterior_audit import audit_pairs, posterior
 from sfumato.tables.rta.priors import Prior
@@ -320,7 +319,6 @@ def test_a_safe_start_protects_contributors_in_many_leaves() -> None:
         assert left >= known.required[0]
     need = one_leaf(known)[0]
     assert (found.variance >= need * (1 - 1e-9)).all()
-    assert _Solver(known, np.maximum(need, 0), np.ones(300))._start().shape == (300,)
 
 
 def test_correlated_noise_makes_totals_better_and_protects_every_pair() -> None:

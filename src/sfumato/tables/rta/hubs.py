@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from sfumato.kernels.near_sums import NearSums
 from sfumato.tables.rta.conjugate import conjugate_gradients
 from sfumato.tables.rta.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from sfumato.kernels.neighbourhoods import NearSums
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.rta import attackers
 from sfumato.tables.rta.attackers import in_large_block, left_of, sums_of
 from sfumato.tables.rta.knowledge import Knowledge
-from sfumato.tables.rta.near_attackers import CAP, gradients_near, near_of
+from sfumato.tables.rta.near_attackers import CAP, gradients_near
 from sfumato.tables.rta.one_leaf import one_leaf
+from sfumato.tables.rta.safe_noise import first_noise, surely_enough
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _ROUNDS, _FEWER, _IDLE, _REACH, _NEARER = 40, 4, 5, 4.0, 2.0
-_SMALL, _ROUGHLY, _SETTLED, _GAP = 60, 0.05, 0.01, 1e-3
-"""With blocks of more leaves it is enough to come this close to protection, to change the cost by no more, and to lie so close
-to the optimum (where blocks are inverted) before the last repair."""
+_SMALL, _ROUGHLY, _GAP, _SETTLED = 60, 0.05, 1e-3, 0.01
+"""With blocks of more leaves it is enough to come this close to protection and to the optimum before the last repair; with those
+too large to invert, to lower the cost by no more in a round."""
 _LEAST, _COVER = 0.4, 0.02
 _REPAIRS = 30
 _NEAR = 1.2
@@ -46,6 +48,10 @@ class _Pairs:
     helper: Whole
     dual: Numbers
 
+    @classmethod
+    def none(cls) -> _Pairs:
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
     def joined(self, target: Whole, helper: Whole, of_block: Whole, unknowns: int) -> _Pairs:
         """Return these and new ones; those that are here already keep their multipliers."""
         t, g = np.concatenate([self.target, target]), np.concatenate([self.helper, helper])
@@ -67,15 +73,18 @@ def linked_noise(known: Knowledge, alone: Numbers, price: Numbers, linked: NDArr
     is nearly linear (exactly so where leaves are apart), and minimises Σ price/u. Multipliers of the pairs give a lower bound
     on the optimum (the dual of the semidefinite program in RTA-TABLES).
     """
-    part = np.flatnonzero(linked)
-    small = known.part(part)
-    solver = _Solver(small, alone[part], price[part])
-    variance, lower, rounds = solver.solve()
-    whole = alone.copy()
-    whole[part] = variance
+    whole, lower, rounds = alone.copy(), 0.0, 0
     target, attacker = np.full(len(alone), -1, np.int64), np.full(len(alone), -1, np.int64)
-    where = np.append(small.position, -1)
-    target[part], attacker[part] = where[solver.binding[0]], where[solver.binding[1]]
+    large = (np.bincount(known.block) > attackers.DENSE)[known.block]
+    for part in (np.flatnonzero(linked & ~large), np.flatnonzero(linked & large)):
+        if not len(part):
+            continue
+        small = known.part(part)
+        solver = _Solver(small, alone[part], price[part])
+        whole[part], bound, count = solver.solve()
+        lower, rounds = lower + bound, max(rounds, count)
+        where = np.append(small.position, -1)
+        target[part], attacker[part] = where[solver.binding[0]], where[solver.binding[1]]
     return Linked(whole, target, attacker, lower, rounds)
 
 
@@ -95,25 +104,26 @@ class _Solver:
 
     def solve(self) -> tuple[Numbers, float, int]:
         """Return the noise, a lower bound on its cost, and how many rounds it took."""
-        omega, best, lower, step, worst = self._start(), np.inf, 0.0, 1.0, 1.0
         if self.large.any():
-            omega = self._surely(omega)
-        pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        answer, last, idle, rounds, large = omega, np.inf, 0, 0, bool(self.large.any())
+            return self._solve_large()
+        omega, best, lower, step, worst = (
+            first_noise(self.known, self.required, self.least, self.price),
+            np.inf,
+            0.0,
+            1.0,
+            1.0,
+        )
+        pairs, answer, last, idle, rounds = _Pairs.none(), omega, np.inf, 0, 0
         rough = int(np.bincount(self.known.block).max(initial=0)) > _SMALL
-        for rounds in range(1, (_FEWER if large else _ROUNDS) + 1):
-            near = _NEAR if rounds > 1 else 2.0
-            left, helper = self._left(omega, near)
-            close = np.flatnonzero(self.wanted & (left < near * self.required))
-            pairs = pairs.joined(close, helper[close], self.of_block, len(self.known))
+        for rounds in range(1, _ROUNDS + 1):
+            pairs = self._watched(omega, pairs, _NEAR if rounds > 1 else 2.0)
             new, pairs, violation, bound = self._round(omega, pairs, step)
             lower, cost = max(lower, bound), float(self.price @ omega)
             if violation < 1e-6 and cost < best:
                 best, answer = cost, omega
             idle = idle + 1 if abs(cost - last) <= 1e-5 * cost and violation < 1e-3 else 0
-            settled = abs(cost - last) <= _SETTLED * cost and (large or cost - lower <= _GAP * cost)
             last = cost
-            if rough and settled and (large or violation < _ROUGHLY):
+            if rough and violation < _ROUGHLY and cost - lower <= _GAP * cost:
                 answer = new
                 break
             if (violation < 1e-5 and cost - lower <= 1e-5 * cost) or idle >= _IDLE:
@@ -128,45 +138,26 @@ class _Solver:
             answer = omega if best == np.inf else answer
         return self._repair(answer), lower, rounds
 
-    def _start(self) -> Numbers:
-        """Return noise under which unknowns in several leaves are safe even from somebody who knows all others of that kind.
+    def _solve_large(self) -> tuple[Numbers, float, int]:
+        """Solve where what is left is a bound: as long as the cost falls, since more rounds would only follow the bound's bends."""
+        first = first_noise(self.known, self.required, self.least, self.price)
+        safe = surely_enough(self.known, self.required, first)
+        omega, lower, rounds, pairs = safe, 0.0, 0, _Pairs.none()
+        for rounds in range(1, _FEWER + 1):
+            pairs = self._watched(omega, pairs, _NEAR if rounds > 1 else 2.0)
+            new, pairs, _, bound = self._round(omega, pairs, 1.0)
+            lower, cost, now = max(lower, bound), float(self.price @ omega), float(self.price @ new)
+            if rounds > 1 and now > (1.0 - _SETTLED) * cost:
+                break
+            omega = new
+        repaired = self._repair(omega)
+        return repaired if self.price @ repaired < self.price @ safe else safe, lower, rounds
 
-        What he learns of h is then Σ m²/(cover + noise) over its leaves, linear in u: no round can begin too far away.
-        """
-        from sfumato.kernels.noisy_pairs import pack, typed
-
-        known = self.known
-        cover = np.maximum(self._own_cover(), 0.02 * self.spread)
-        several = np.flatnonzero(self.wanted & (known.leaves_of > 1))
-        part = known.by_unknown[:, several]
-        high = 1.0 / (cover + self.least)
-        start, row = typed(part.indptr, part.indices)
-        room = 1.0 / self.required[several] - 1.0 / known.variance[several]
-        u = pack(start, row, part.data**2, room, self.price, 1e-9 * high, high, np.zeros(len(several)), 20)
-        return np.where(known.spread > 0, np.maximum(1.0 / u - cover, self.least), 0.0)
-
-    def _own_cover(self) -> Numbers:
-        """Return the prior variance of each leaf from unknowns in no other, but for the side that knows most of it."""
-        return near_of(self.known, np.zeros(len(self.least))).rest
-
-    def _surely(self, omega: Numbers) -> Numbers:
-        """Return noise, raised where need be, that protects everybody from somebody who knows all others in several leaves."""
-        known, several = self.known, self.known.leaves_of > 1
-        apart = replace(
-            known,
-            given_variance=np.where(several, 0.0, known.variance),
-            required=np.where(several, 0.0, self.required),
-        )
-        omega = np.maximum(omega, (1.0 + _MARGIN) * one_leaf(apart)[0])
-        targets = np.flatnonzero(self.wanted & several)
-        part = known.by_unknown[:, targets]
-        cover = self._own_cover()
-        most = np.where(known.spread > 0, np.maximum(cover + omega, 1e-9 * self.spread), 1.0)
-        room = 1.0 / self.required[targets] - 1.0 / known.variance[targets]
-        times = np.maximum(np.asarray(part.power(2).T @ (1.0 / most)) / room * (1.0 + _MARGIN), 1.0)
-        factor = np.ones(len(omega))
-        np.maximum.at(factor, part.indices, np.repeat(times, np.diff(part.indptr)))
-        return np.maximum(omega, np.where(factor > 1.0, factor * most - cover, 0.0))
+    def _watched(self, omega: Numbers, pairs: _Pairs, near: float) -> _Pairs:
+        """Return the pairs that are watched, with those that have come near."""
+        left, helper = self._left(omega, near)
+        close = np.flatnonzero(self.wanted & (left < near * self.required))
+        return pairs.joined(close, helper[close], self.of_block, len(self.known))
 
     def _left(self, omega: Numbers, near: float) -> tuple[Numbers, Whole]:
         """Return what is left of everybody, and who learns most of him."""
@@ -301,4 +292,4 @@ class _Solver:
             big = part >= 1e-3 * most[rows]  # where it helps
             np.maximum.at(cut, z.indices[big], share[rows[big]])
             omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
-        return self._surely(omega)
+        return surely_enough(self.known, self.required, omega)

@@ -12,7 +12,7 @@ from sfumato.tables.rta.hubs import hubs_left
 from sfumato.tables.rta.knowledge import Knowledge
 
 if TYPE_CHECKING:
-    from sfumato.kernels.near_sums import NearSums
+    from sfumato.kernels.neighbourhoods import NearSums
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -24,7 +24,7 @@ _CLUSTER, _EIGEN = 60, 2_000
 
 def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
     """Return the arrays for `kernels.near_sums`, for noise with these variances or this covariance."""
-    from sfumato.kernels.near_sums import near_arguments
+    from sfumato.kernels.neighbourhoods import near_arguments
 
     m, by, v, side = known.loading, known.by_unknown, known.variance, known.side
     leaves, unknowns = m.shape
@@ -42,7 +42,9 @@ def near_of(known: Knowledge, omega: Numbers | sparse.csr_array) -> NearSums:
     rest = np.maximum(single - _largest_side(rows, side[m.indices], spread, alone & attacks, leaves), 0.0) + own
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = np.where(linked > 0, linked / rest, 0.0)
-    first, second = _two_largest(rows, m.indices, spread, alone & attacks & ~grouped[m.indices], leaves)
+    first, second = _two_largest(
+        rows, m.indices.astype(np.int64), spread, alone & attacks & ~grouped[m.indices], leaves
+    )
     links, groups = (varies & several)[m.indices], alone & grouped[m.indices]
     return near_arguments(
         link_start=_starts(rows[links], leaves), link_unknown=m.indices[links], link_value=m.data[links],
@@ -66,7 +68,8 @@ def left_near(
 
     Targets that are left less than `enough` are looked at with more and more leaves around them.
     """
-    from sfumato.kernels.near_sums import MOST, near_bounds
+    from sfumato.kernels.near_sums import near_bounds
+    from sfumato.kernels.neighbourhoods import MOST
 
     sums = near_of(known, omega)
     variance, outsider, helper = near_bounds(sums, targets, 1)
@@ -90,8 +93,9 @@ def left_near(
 def gradients_near(
     known: Knowledge, omega: Numbers, targets: Whole, helpers: Whole
 ) -> tuple[Numbers, sparse.csr_array]:
-    """Return the bound for each pair of target and helper, under independent noise, and z, pairs × leaves; see `near_gradients`."""
-    from sfumato.kernels.near_sums import MOST, near_gradients
+    """Return the bound for each pair of target and helper under independent noise, and z, pairs × leaves."""
+    from sfumato.kernels.near_sums import near_gradients
+    from sfumato.kernels.neighbourhoods import MOST
 
     sums = near_of(known, omega)
     left, start, row, value = near_gradients(sums, targets, helpers, CAP)

@@ -42,7 +42,7 @@ class PairAudit:
     outsider: Numbers
     """The posterior variance for an outsider, shape (unknowns,)."""
     exact: bool
-    """Whether variances are exact; otherwise some are proven lower bounds: at least so much is left, and `risk` is at most so large."""
+    """Whether variances are exact; otherwise some are proven lower bounds: at least so much is left, the risk is at most that."""
 
     def __repr__(self) -> str:
         return f"PairAudit({len(self.required):,} unknowns, risk {self.risk:.6g}, allowed {self.threshold:g})"

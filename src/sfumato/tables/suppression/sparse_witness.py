@@ -63,7 +63,8 @@ class SparseFreedom:
         weight = sparse.diags_array(np.where(leaf[used], 1.0, _ROUNDING))
         count = len(used)
         corner = sparse.csr_array((sums.shape[0], sums.shape[0]))
-        whole = sparse.csc_array(sparse.block_array([[sparse.csr_array(weight), sums.T], [sums, corner]]))
+        above, below = sparse.hstack([sparse.csr_array(weight), sums.T]), sparse.hstack([sums, corner])
+        whole = sparse.csc_array(sparse.vstack([above, below]))
         shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may say the same
         factors = splu(
             sparse.csc_array(whole - sparse.diags_array(shift)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.001,

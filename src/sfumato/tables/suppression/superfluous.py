@@ -19,6 +19,8 @@ _MOST = 64
 """So many secrets are looked at one by one for a cell; with more in doubt the cell stays hidden."""
 
 
+_TRIES = 200
+"""So many of the dearest cells are tried."""
 _LITTLE = 1e-2
 """A secret whose freedom shrinks by less than this share is taken to stay safe until the pattern is checked again."""
 
@@ -40,7 +42,7 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
     need = np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
     maybe = np.flatnonzero(hidden & ~problem.hidden)
     rows = sparse.csr_array(problem.rows[:, freedom.free])
-    for cell in maybe[np.argsort(-problem.cost[maybe], kind="stable")]:
+    for cell in maybe[np.argsort(-problem.cost[maybe], kind="stable")][:_TRIES]:
         try:
             clock.look()
         except OutOfTime:
