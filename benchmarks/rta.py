@@ -36,7 +36,7 @@ def protect(records: Any, contributor: str) -> tuple[Any, float]:
 
 
 def everywhere(contributors: int = RECORDS, leaves: int = 4_720) -> Any:
-    """Return records of which two thirds of the contributors have several, anywhere in the table: nearly all leaves are linked."""
+    """Return records; two thirds of the contributors have several, anywhere, so that nearly all leaves are linked."""
     import numpy as np
     import pandas as pd
 

@@ -40,7 +40,7 @@ def microdata(frame: pd.DataFrame, weights: bool = False, integer: bool = False)
 
 
 def table_of(frame: pd.DataFrame, formula: str = "region * sector", size: str | None = "staff", **facts: bool) -> Table:
-    return Table.of(microdata(frame, **facts), formula, "turnover", size=size)
+    return Table.of(microdata(frame, **facts), formula, "turnover", size=size, per_size=None if size is None else 1)
 
 
 def least_posterior(m: Numbers, v: Numbers, omega: Numbers) -> Numbers:

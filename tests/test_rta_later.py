@@ -101,8 +101,8 @@ def small_record(old: np.ndarray, group: np.ndarray) -> tuple[Table, Record]:
         "group": [f"g{g}" for g in group], "part": [f"p{i}" for i in range(len(group))],
         "value": np.full(len(group), 100.0), "size": np.ones(len(group)),
     })  # fmt: skip
-    fine = Table.of(Microdata(frame), "group * part", "value", size="size")
-    coarse = Table.of(Microdata(frame), "group", "value", size="size")
+    fine = Table.of(Microdata(frame), "group * part", "value", size="size", per_size=1)
+    coarse = Table.of(Microdata(frame), "group", "value", size="size", per_size=1)
     leaves = [int(coarse.cells.labels[c, 0][1:]) for c in coarse.cells.of_leaf]
     units = np.rint(coarse.totals).astype(np.int64) + 1 + np.array(leaves)
     return fine, Record(coarse.cells, coarse.totals, units, 0, sparse.csr_array(old[np.ix_(leaves, leaves)]), "value")

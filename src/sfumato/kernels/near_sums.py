@@ -123,9 +123,7 @@ def _near(s, targets, asked, cap, want, variance, outsider, helper, start, z_row
         v = s.variance[h]
         start[at] = size
         helper[at] = -1
-        n, used, links, _ = grow(
-            s, h, cap, pos, ring, near, upos, ent_unknown, ent_at, ent_value, ent_next, head, met
-        )
+        n, used, links, _ = grow(s, h, cap, pos, ring, near, upos, ent_unknown, ent_at, ent_value, ent_next, head, met)
         if n <= 0:  # in too many sums, or in none: as if all other links were known
             precision = 1.0 / v
             for e in range(s.unknown_start[h], s.unknown_start[h + 1]):
@@ -299,8 +297,8 @@ def near_bounds(sums: NearSums, targets: Whole, cap: int) -> tuple[Numbers, Numb
 def near_gradients(sums: NearSums, targets: Whole, helpers: Whole, cap: int) -> tuple[Numbers, Whole, Whole, Numbers]:
     """Return for pairs (target, helper) the bound for whoever knows the helper (-1: nobody), and z by sums.
 
-    Noise is independent here. The bound rises by z² per unit of noise in a sum of the neighbourhood. Returns the bounds, where each pair's entries start,
-    their sums and their values.
+    Noise is independent here. The bound rises by z² per unit of noise in a sum of the neighbourhood. Returns the bounds, where
+    each pair's entries start, their sums and their values.
     """
     n = len(targets)
     room = int(np.maximum(np.diff(sums.unknown_start)[targets], cap).sum())

@@ -89,6 +89,8 @@ def grow(s, h, cap, pos, ring, near, upos, ent_unknown, ent_at, ent_value, ent_n
                 ent_next[entries] = head[upos[u]]
                 head[upos[u]] = entries
                 entries += 1
+        if n >= cap:
+            return n, n, links, entries
         best, which = _FAINT, -1
         for i in range(links):
             u = met[i]

@@ -139,7 +139,7 @@ class _Solver:
         return self._repair(answer), lower, rounds
 
     def _solve_large(self) -> tuple[Numbers, float, int]:
-        """Solve where what is left is a bound: as long as the cost falls, since more rounds would only follow the bound's bends."""
+        """Solve where what is left is a bound: go on as long as the cost falls, then repair."""
         first = first_noise(self.known, self.required, self.least, self.price)
         safe = surely_enough(self.known, self.required, first)
         omega, lower, rounds, pairs = safe, 0.0, 0, _Pairs.none()

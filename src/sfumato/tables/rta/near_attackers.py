@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-CAP = 12
+CAP = 8
 """How many leaves are looked at together for each contributor, unless that is not enough."""
 WIDER = (CAP, 40, 120)
 _CLUSTER, _EIGEN = 60, 2_000

@@ -169,7 +169,8 @@ def _guarantees(rta: RTA, table: Table, adjusted: Adjusted, how: str, step: floa
             rta.name,
             f"{who} comes to know a contribution better than is allowed: a relative certainty of at most {rta.threshold:g}, for "
             "normal priors",
-            f"all pairs of attacker and contributor over {len(table):,} cells jointly: {audit.risk:.6g} at most",
+            f"all pairs of attacker and contributor over {len(table):,} cells jointly: {audit.risk:.6g} at most"
+            + ("" if audit.exact else ", by proven bounds where many leaves hang together"),
         ),
         Guarantee(
             rta.name, "all cells add up to the last digit published",

@@ -237,7 +237,8 @@ def _check_held(audit: PairAudit, table: Table, known: Knowledge) -> None:
         return
     leaves = known.by_unknown[:, audit.failing[:20]].indices
     named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
+    found = "found that" if audit.exact else "could not rule out that"  # a bound, where many leaves hang together
     raise NotApplicable(
-        f"the audit found that somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "
+        f"the audit {found} somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "
         f"where {audit.threshold:g} is allowed. Take a smaller base_cv, or make the table coarser there."
     )
