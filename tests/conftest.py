@@ -34,13 +34,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     source = str(Path(sfumato.__file__).parent.parent)  # where the workers find sfumato
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    here = str(Path(__file__).parent)  # and their parent
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, here, os.environ.get("PYTHONPATH")]))
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # a short life: start fast
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
+        "spark.python.daemon.module": "spark_daemon",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
