@@ -38,22 +38,43 @@ def business(regions: int, sectors: int, kinds: int, n: int, sizes: int = 0) -> 
     )))  # fmt: skip
 
 
-def too_short(published: Any, rule: Any) -> int:
-    """Return how many unsafe cells have an interval that is too short, all by linear programs."""
+def too_short(published: Any, rule: Any, most: int) -> int:
+    """Return how many of at most so many unsafe cells have an interval that is too short, by linear programs of scipy alone."""
     import numpy as np
-
-    from sfumato.tables.attacker import Attacker
+    from scipy.optimize import linprog
 
     table = published.original
     found = rule.assess(table)
+    shown, rows = ~np.isnan(published.values), table.cells.incidence
+    single = shown & (table.cells.sizes == 1)
+    free = np.ones(table.cells.leaves, bool)
+    free[rows[single].indices] = False  # leaves that are shown themselves
+    equations = rows[shown & ~single][:, free]
+    right = equations @ table.totals[free]
     cells = np.flatnonzero(found.unsafe)
-    attacker = Attacker(table.cells, published.low, published.high, 0.0, near=table.totals)
-    low, high = attacker.intervals(cells)
-    slack = TOLERANCE * np.abs(table.value[cells])
-    short = (high < table.value[cells] + found.upper[cells] - slack) | (
-        low > table.value[cells] - found.lower[cells] + slack
-    )
-    return int(short.sum())
+    short = 0
+    for cell in cells[:: max(1, len(cells) // most)]:
+        row = rows[[int(cell)]][:, free].toarray().ravel()
+        ends = []
+        for sign in (1, -1):
+            solved = linprog(sign * row, A_eq=equations, b_eq=right, bounds=(0, None), method="highs")
+            ends.append(sign * solved.fun if solved.status == 0 else -sign * np.inf)
+        value, slack = float(row @ table.totals[free]), TOLERANCE * abs(float(table.value[cell]))
+        short += ends[1] < value + found.upper[cell] - slack or ends[0] > value - found.lower[cell] + slack
+    return short
+
+
+def wrong_primaries(table: Any, published: Any) -> int:
+    """Return how many cells are not judged as the definition says, in whole numbers: T - x1 - x2 < p% of x1."""
+    import numpy as np
+
+    by_cell = (table.cells.incidence @ table.contributions.own).tocsr()
+    wrong = 0
+    for cell in range(len(table)):
+        given = np.sort(np.round(by_cell.data[by_cell.indptr[cell] : by_cell.indptr[cell + 1]]).astype(int))[::-1]
+        first, rest = (int(given[0]), int(given[2:].sum())) if len(given) else (0, 0)
+        wrong += (100 * rest < P * first) != bool(published.status[cell] == 1)
+    return wrong
 
 
 def measured(table: Any, rule: Any) -> tuple[Any, float]:
@@ -80,26 +101,28 @@ def run() -> dict[str, float]:
     result["unsafe"] = float((published.status == 1).sum())
     result["hidden"] = float(published.suppressed.sum())
     result["CPU seconds, with the audit"] = seconds
-    result["intervals too short"] = float(too_short(published, rule))
+    result["primaries that the definition does not make"] = float(wrong_primaries(table, published))
+    result["intervals too short, of 40"] = float(too_short(published, rule, 40))
     large = Table.of(business(54, 25, 4, 80_000), FORMULA, "value", empty=True)
     result["40,000 contributors: cells"] = float(len(large))
     published, seconds = measured(large, rule)
     result["large: unsafe"] = float((published.status == 1).sum())
     result["large: hidden"] = float(published.suppressed.sum())
     result["large: CPU seconds, with the audit"] = seconds
-    result["large: intervals too short"] = float(too_short(published, rule))
+    result["large: intervals too short, of 10"] = float(too_short(published, rule, 10))
     linked = Table.of(business(54, 25, 4, 80_000, sizes=4), LINKED, "value")
     result["linked tables: cells"] = float(len(linked))
     published, seconds = measured(linked, rule)
     result["linked: hidden"] = float(published.suppressed.sum())
     result["linked: CPU seconds, with the audit"] = seconds
+    result["linked: intervals too short, of 2"] = float(too_short(published, rule, 2))
     return result
 
 
 def holds(result: dict[str, float]) -> bool:
     return bool(
         result["CPU seconds, with the audit"] <= 4
-        and result["intervals too short"] == 0
         and result["large: CPU seconds, with the audit"] <= 60
-        and result["large: intervals too short"] == 0
+        and result["linked: CPU seconds, with the audit"] <= 60
+        and all(value == 0 for name, value in result.items() if "too short" in name or "definition" in name)
     )

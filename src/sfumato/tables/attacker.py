@@ -106,14 +106,22 @@ class Attacker:
         shift = rows @ self._near
         return low + shift, high + shift
 
-    def bounds_of(self, rows: sparse.csr_array) -> tuple[Numbers, Numbers]:
-        """Return the smallest and the largest rows @ (x - near), shape (rows,); see `near`."""
+    def bounds_of(
+        self, rows: sparse.csr_array, enough: tuple[Numbers, Numbers] | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """Return the smallest and the largest rows @ (x - near), shape (rows,); see `near`.
+
+        With `enough`, values (shape (rows,)) from which it does not matter how much smaller or larger they can be: what is
+        returned may then be less extreme, but not less than that.
+        """
         r = self._reduced
         row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         part = r.part[rows.indices]
         free = part < 0
         at, entries = rows.indices[free], rows.data[free]
         low, high = (np.bincount(row[free], b[at] * entries, rows.shape[0]).astype(np.float64) for b in (r.low, r.high))
+        named = np.unique(np.column_stack([row[~free], part[~free]]), axis=0)
+        parts = np.bincount(named[:, 0], minlength=rows.shape[0])
         for p in np.unique(part[~free]):
             here = np.flatnonzero(part == p)
             program, columns = self._program(int(p))
@@ -122,7 +130,13 @@ class Attacker:
             asked = sparse.csr_array(
                 (rows.data[here], (place.ravel(), self._place[rows.indices[here]])), shape=(len(which), len(columns))
             )
-            smallest, largest = _solve(program, asked, r.low[columns], r.high[columns])
+            stop = np.full(len(which), -np.inf), np.full(len(which), np.inf)
+            if enough is not None:  # a row with leaves in several parts may need the last of each
+                here_alone = parts[which] == 1
+                with np.errstate(invalid="ignore"):
+                    rest = enough[0][which] - low[which], enough[1][which] - high[which]
+                stop = np.where(here_alone, rest[0], -np.inf), np.where(here_alone, rest[1], np.inf)
+            smallest, largest = _solve(program, asked, r.low[columns], r.high[columns], stop)
             low[which] += smallest
             high[which] += largest
         return low, high
@@ -166,15 +180,22 @@ def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
     return np.sort(np.concatenate([np.flatnonzero(~equal), equations[kept]]))
 
 
-def _solve(program: LinearProgram, asked: sparse.csr_array, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the smallest and largest asked @ x; every solution is looked at by all that are still to be asked."""
+def _solve(
+    program: LinearProgram, asked: sparse.csr_array, low: Numbers, high: Numbers, enough: tuple[Numbers, Numbers]
+) -> tuple[Numbers, Numbers]:
+    """Return the smallest and largest asked @ x, or some that are `enough`.
+
+    Every solution is looked at by all that are still to be asked.
+    """
     count = asked.shape[0]
-    found = np.full(count, np.inf), np.full(count, -np.inf)  # the smallest and largest seen
+    found = asked @ program.point, asked @ program.point  # the smallest and largest seen
     limits = asked @ low, asked @ high
     rounding = 1e-12 * program.scale
     for side in (0, 1):
         for i in range(count):
             if abs(found[side][i] - limits[side][i]) <= rounding:
+                continue
+            if (found[0][i] <= enough[0][i], found[1][i] >= enough[1][i])[side]:
                 continue
             at = asked.indices[asked.indptr[i] : asked.indptr[i + 1]].astype(np.int64)
             costs = asked.data[asked.indptr[i] : asked.indptr[i + 1]]

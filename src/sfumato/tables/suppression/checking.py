@@ -28,8 +28,8 @@ class Check:
     down: Numbers
     failing: Whole
     """Positions in `problem.targets` of those that do not reach as far as they must."""
-    programs: int
-    """How many secrets needed linear programs."""
+    solved: Flags
+    """Which secrets needed linear programs."""
     freedom: Freedom | SparseFreedom
 
     def margin(self, problem: Problem) -> float:
@@ -42,22 +42,29 @@ class Check:
         return float(min((r.min(initial=np.inf) for r in ratios), default=np.inf))
 
 
-def check(problem: Problem, hidden: Flags, sure: tuple[Numbers, Numbers] | None = None) -> Check:
+def check(problem: Problem, hidden: Flags, sure: Check | None = None) -> Check:
     """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
     targets = problem.targets
     freedom = freedom_of(problem, hidden)
-    up, down = np.zeros(len(targets)), np.zeros(len(targets))
+    up, down, solved = np.zeros(len(targets)), np.zeros(len(targets)), np.zeros(len(targets), bool)
     if sure is not None:
-        up[: len(sure[0])], down[: len(sure[1])] = sure
+        known = slice(len(sure.up))
+        up[known], down[known], solved[known] = sure.up, sure.down, sure.solved
     todo = np.flatnonzero(short(problem, targets, up, down))
     rise, fall = whole(problem, targets[todo], *freedom.reach(targets[todo], hidden, enough=enough(problem)[todo]))
     up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
     open_ = np.flatnonzero(short(problem, targets, up, down))
     if len(open_):
-        low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[targets[open_]]))
-        up[open_], down[open_] = whole(problem, targets[open_], high, -low)
+        solved[open_] = True
+        asked, least = targets[open_], 1e-6 * np.abs(problem.value[targets[open_]])
+        # one side may have to make up for the other, so each is asked for the whole width
+        far = [np.maximum(np.maximum(need, problem.width)[asked], least) for need in (problem.lower, problem.upper)]
+        far = [np.maximum(np.ceil(f - 1e-9), 1.0) if problem.integer else f for f in far]
+        low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[asked]), (-far[0], far[1]))
+        rise, fall = whole(problem, asked, high, -low)
+        up[open_], down[open_] = np.maximum(up[open_], rise), np.maximum(down[open_], fall)
     failing = open_[short(problem, targets[open_], up[open_], down[open_])]
-    return Check(up, down, failing, len(open_), freedom)
+    return Check(up, down, failing, solved, freedom)
 
 
 def enough(problem: Problem) -> Numbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,11 @@ class Clock:
 
 
 class Impossible(Exception):  # noqa: N818
-    """A secret cannot move far enough, whatever is hidden; `target` is the quantity."""
+    """A secret cannot move far enough, whatever is hidden; `target` is the quantity of the `problem`."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, problem: Problem, target: int) -> None:
         super().__init__("a secret cannot be protected")
-        self.target = target
+        self.problem, self.target = problem, target
 
 
 def first_pattern(problem: Problem) -> Flags:
@@ -68,7 +68,7 @@ class Mending:
         self._repair = Repair(problem)
         self._wide = 16
 
-    def mend(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, tuple[Numbers, Numbers]]:
+    def mend(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, Check]:
         """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
         problem, before = self.problem, int(hidden.sum())
         hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
@@ -81,14 +81,12 @@ class Mending:
             near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
             hidden[near[~problem.fixed[near]]] = True
             if int(hidden.sum()) == before and self._wide >= len(problem):
-                raise Impossible(int(targets[0]))
+                raise Impossible(problem, int(targets[0]))
             self._wide *= 4
-        return hidden, (up, down)
+        return hidden, replace(found, up=up, down=down)
 
 
-def mend(
-    problem: Problem, hidden: Flags, clock: Clock, sure: tuple[Numbers, Numbers] | None = None
-) -> tuple[Flags, Check]:
+def mend(problem: Problem, hidden: Flags, clock: Clock, sure: Check | None = None) -> tuple[Flags, Check]:
     """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
     mending = Mending(problem)
     while True:

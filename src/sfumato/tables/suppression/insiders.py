@@ -1,4 +1,4 @@
-"""Contributors as attackers: each knows what it gave itself, and the whole of a leaf in which it is alone."""
+"""Contributors as attackers: each knows the whole of a leaf in which it is alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.repair import Repair
 from sfumato.tables.suppression.sparse_witness import SparseFreedom
-from sfumato.tables.suppression.witness import Freedom
+from sfumato.tables.suppression.witness import Freedom, Pull, bounded_sums
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -31,6 +31,8 @@ class Insider:
     """Leaves in which there is nobody else."""
     targets: Whole
     """Positions in `problem.targets`."""
+    share: Numbers
+    """The share of each of these secrets that others have: what there is to protect from the contributor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,96 +44,139 @@ class Insiders:
     _ways: dict[tuple[bytes, int, int], Whole] = field(default_factory=dict)
     """What moves on the ways that were found, by the leaves that somebody knows, the secret, and up or down."""
 
-    def close(self, problem: Problem, hidden: Flags, freedom: Freedom | SparseFreedom) -> tuple[list[Insider], int]:
+    def close(
+        self, problem: Problem, hidden: Flags, freedom: Freedom | SparseFreedom, since: int = 0
+    ) -> tuple[list[Insider], int]:
         """Return the contributors that the freedom of a pattern does not prove to stay away from secrets, and how many are alone.
 
-        A contributor that is alone in leaves knows them: directions in which they move are no freedom to it.
+        A contributor that is alone in leaves knows them: directions in which they move are no freedom to it. Only secrets from
+        position `since` on are looked at.
         """
-        targets = problem.targets
-        who, holders = self._first(problem, targets)
+        targets = problem.targets[since:]
         single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
-        if not len(single):
-            return [], 0
-        gain, size, dots, inner = freedom.pull(targets, single)
-        need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
-        need = np.ceil(need - 1e-9).clip(1) if problem.integer else need
         person = self.grossed.indices[self.grossed.indptr[freedom.free[single]]]
         order = np.argsort(person, kind="stable")
         people, first = np.unique(person[order], return_index=True)
-        found = []
+        if not len(single) or not len(targets):
+            return [], len(people)
+        pull, need = freedom.pull(targets, single), _level(problem, targets)
+        weak = ~(pull.gain >= 1.001 * need * pull.longest) | (pull.gain == 0)
+        tied = np.abs(pull.dots) > 1e-9 * np.sqrt(pull.gain)[:, None]
+        tied[weak] |= self._touched(problem, hidden, targets[weak], freedom.free[single])
+        held = sparse.csc_array(problem.rows[targets] @ abs(self.grossed))
+        total = np.asarray(held.sum(axis=1)).ravel()
+        straight = not len(bounded_sums(problem, hidden))  # what is short enough for leaves is so for everything
+        doubtful: list[tuple[Whole, Whole, Numbers, Numbers]] = []
         for one, own in zip(people, np.split(order, first[1:]), strict=True):
-            loss = _loss(dots[:, own], inner[np.ix_(own, own)])
-            with np.errstate(invalid="ignore", divide="ignore"):
-                # taking a direction out makes no scaled step longer than by the length taken out
-                reach = (gain - loss) / (size + np.sqrt(loss))
-            near = (reach < need) | (gain - loss <= 1e-9 * gain)
-            near &= ((loss > 1e-9 * gain) | (gain == 0)) & ((holders > 1) | (who != one))
-            if not near.any():
+            others = total.copy()
+            mine = slice(held.indptr[one], held.indptr[one + 1])
+            others[held.indices[mine]] -= held.data[mine]
+            at = np.flatnonzero(tied[:, own].any(axis=1) & (others > 1e-9 * total))
+            if not len(at):
                 continue
-            at = np.flatnonzero(near)
-            ways = freedom.reach_apart(targets[at], single[own], hidden)
-            blocked = (np.minimum(*ways) < need[at]) | ((gain - loss)[at] <= 1e-9 * gain[at])
+            share = others[at] / total[at]
+            asked = _whole(problem, need[at] * share)
+            if straight:
+                kept = weak[at] | ~_far_enough(pull, single[own], own, at, asked)
+                at, share, asked = at[kept], share[kept], asked[kept]
+            if len(at):
+                doubtful.append((own, at, share, asked))
+        up, down = freedom.reach_apart([(targets[at], single[own]) for own, at, _, _ in doubtful], hidden)
+        found, start = [], 0
+        for own, at, share, asked in doubtful:
+            part = slice(start, start + len(at))
+            blocked = ~(np.minimum(up[part], down[part]) >= asked)
+            start += len(at)
             if blocked.any():
-                found.append(Insider(freedom.free[single[own]], at[blocked]))
+                found.append(Insider(freedom.free[single[own]], since + at[blocked], share[blocked]))
         return found, len(people)
 
-    def _first(self, problem: Problem, targets: Whole) -> tuple[Whole, Whole]:
-        """Return a contributor to each secret, and how many there are."""
-        rows = sparse.csr_array(problem.rows[targets] @ abs(self.grossed))
-        holders = np.diff(rows.indptr)
-        who = np.full(len(targets), -1, np.int64)
-        some = holders > 0
-        who[some] = rows.indices[rows.indptr[:-1][some]]
-        return who, holders
+    def _touched(self, problem: Problem, hidden: Flags, weak: Whole, leaves: Whole) -> Flags:
+        """Return which leaves move when secrets whose freedom is small are moved by linear programs, shape (weak, leaves)."""
+        repair = Repair(problem)
+        found = np.zeros((len(weak), len(leaves)), bool)
+        for i, target in enumerate(weak):
+            for side, need in _needs(problem, int(target), 1.0):
+                way = repair.way(int(target), side * need, hidden)
+                proof = way is not None and bool(hidden[way != 0].all())
+                found[i] |= way[problem.alone[leaves]] != 0 if way is not None and proof else True
+        return found
 
-    def widen(self, problem: Problem, hidden: Flags, close: list[Insider], clock: Clock) -> Flags:
-        """Return a pattern in which secrets can move although contributors know leaves; the same where they can already."""
-        hidden = hidden.copy()
+    def widen(self, problem: Problem, hidden: Flags, close: list[Insider], clock: Clock) -> tuple[Flags, int]:
+        """Return a pattern in which secrets can move although contributors know leaves, and how many pairs no pattern helps."""
+        hidden, helpless = hidden.copy(), 0
         repair = Repair(problem)
         for insider in close:
             clock.look()
             still = problem.alone[insider.alone]
-            for place in insider.targets:
-                target = int(problem.targets[place])
-                for side, need in _needs(problem, target):
+            for place, share in zip(insider.targets, insider.share, strict=True):
+                target, met = int(problem.targets[place]), True
+                for side, need in _needs(problem, target, share):
                     key = insider.alone.tobytes(), target, side
                     if key in self._ways and hidden[self._ways[key]].all():
                         continue
-                    if (way := repair.way(target, side * need, hidden, still)) is not None:
-                        self._ways[key] = np.flatnonzero(way)
-                        hidden[self._ways[key]] = True
-        return hidden
+                    if (way := repair.way(target, side * need, hidden, still)) is None:
+                        met = False
+                        continue
+                    self._ways[key] = np.flatnonzero(way)
+                    hidden[self._ways[key]] = True
+                helpless += not met
+        return hidden, helpless
 
-    def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> list[Demand]:
-        """Return what must hold against contributors that are close, and does not."""
-        repair, found = Repair(problem), []
+    def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> tuple[list[Demand], int]:
+        """Return what must hold against contributors that are close, and does not, and how many pairs no pattern helps."""
+        repair, found, helpless = Repair(problem), [], 0
         everything = ~problem.fixed
         for insider in close:
             still = problem.alone[insider.alone]
-            for place in insider.targets:
-                target = int(problem.targets[place])
-                for side, need in _needs(problem, target):
+            for place, share in zip(insider.targets, insider.share, strict=True):
+                target, met = int(problem.targets[place]), True
+                for side, need in _needs(problem, target, share):
                     way = repair.way(target, side * need, hidden, still)
-                    met = way is not None and hidden[way != 0].all()
-                    if not met and repair.way(target, side * need, everything, still) is not None:
+                    if way is not None and hidden[way != 0].all():
+                        continue
+                    if repair.way(target, side * need, everything, still) is None:
+                        met = False
+                    else:
                         found.append(Demand(target, (side,), need, still))
-        return found
+                helpless += not met
+        return found, helpless
 
 
-def _needs(problem: Problem, target: int) -> list[tuple[int, float]]:
-    """Return how far up and down a secret must be able to move against contributors who know leaves."""
+def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers) -> Flags:
+    """Return which secrets `at` certainly move as far as they need while a contributor's leaves stand still.
+
+    To the way of a secret others are added, as much of each as leaves those leaves where they are.
+    """
+    some = pull.others[leaves].T  # ways × leaves
+    part = -pull.dots[np.ix_(at, own)] @ np.linalg.pinv(some, rcond=1e-6)
+    left = np.abs(pull.dots[np.ix_(at, own)] + part @ some).max(axis=1)
+    moved = pull.gain[at] + (part * pull.moved[at]).sum(axis=1)
+    still = left <= 1e-9 * np.sqrt(pull.gain[at])
+    far = still & (moved >= 1.001 * need * (pull.longest[at] + np.abs(part) @ pull.others_longest))
+    unclear = np.flatnonzero(still & ~far & (moved >= 1.001 * need * pull.longest[at]))
+    longest = pull.longest[at[unclear]] + np.abs(pull.others @ part[unclear].T).max(axis=0)
+    far[unclear] = moved[unclear] >= 1.001 * need[unclear] * longest
+    return np.asarray(far)
+
+
+def _level(problem: Problem, quantities: Whole) -> Numbers:
+    """Return how far up and down secrets must move against contributors who know leaves, at most."""
+    need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
+    return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
+
+
+def _whole(problem: Problem, need: Numbers) -> Numbers:
+    return np.maximum(np.ceil(need - 1e-9), 1.0) if problem.integer else need
+
+
+def _needs(problem: Problem, target: int, share: float) -> list[tuple[int, float]]:
+    """Return how far up and down a secret must be able to move, of which others have a share."""
     found = []
     for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
-        need = _PART * max(float(level), float(problem.width[target]) / 2)
+        need = max(
+            _PART * max(float(level), float(problem.width[target]) / 2), 1e-6 * abs(float(problem.value[target]))
+        )
         if need > 0:
-            found.append((side, max(float(np.ceil(need - 1e-9)), 1.0) if problem.integer else need))
+            found.append((side, float(_whole(problem, np.array([need * share]))[0])))
     return found
-
-
-def _loss(dots: Numbers, inner: Numbers) -> Numbers:
-    """Return how much squared length directions lose when some leaves stand still, shape (targets,)."""
-    if len(inner) == 1:
-        length = float(inner[0, 0])
-        return np.asarray(dots[:, 0] ** 2 / length) if length > 1e-12 else np.zeros(len(dots))
-    inverse = np.linalg.pinv(inner, rcond=1e-10, hermitian=True)
-    return np.asarray(np.maximum(((dots @ inverse) * dots).sum(axis=1), 0.0))

@@ -16,9 +16,9 @@ from sfumato.tables.cells import Cells
 from sfumato.tables.leaf_sets import set_codes
 from sfumato.tables.rule import SensitivityRule
 from sfumato.tables.suppression.checking import Check, check
-from sfumato.tables.suppression.exact import Exact, demands_of
+from sfumato.tables.suppression.exact import Demand, Exact, demands_of
 from sfumato.tables.suppression.fast import Clock, Impossible, OutOfTime, first_pattern, mend
-from sfumato.tables.suppression.insiders import Insider, Insiders
+from sfumato.tables.suppression.insiders import Insiders
 from sfumato.tables.suppression.making import make_problem
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.refusal import refuse
@@ -66,25 +66,16 @@ def find_pattern(
         if method == "exact" and not late:
             problem, hidden, found, cheapest, late = search.improve(problem, hidden, found)
     except Impossible as failed:
-        raise refuse(problem, failed.target) from None
+        raise refuse(failed.problem, failed.target) from None
     margin = found.margin(problem)
     verified = (
-        f"an attacker's interval of {some(len(problem.targets), 'secret')} audited: {found.programs:,} by linear programs, the "
-        f"others by tables that could be the true one; the shortest is {digits(margin)} times as long as demanded"
+        f"an attacker's interval of {some(len(problem.targets), 'secret')} audited: {int(found.solved.sum()):,} by linear "
+        f"programs, the others by tables that could be the true one; the shortest is at least {digits(margin)} times as long as "
+        "demanded"
     )
     if late:
         verified += "; the time limit was reached, so more is hidden than need be"
-    more = []
-    if cheapest:
-        more.append(
-            Guarantee("suppression", "no safe pattern costs less", "the mixed-integer program was solved to optimality")
-        )
-    if people is not None:
-        more.append(Guarantee(
-            "suppression", "no contributor that is alone in a leaf comes close to a secret of others, knowing that leaf",
-            f"{some(search.alone, 'contributor')} looked at, by directions in which the hidden cells can move",
-        ))  # fmt: skip
-    return Pattern(hidden[of_cell], verified, tuple(more))
+    return Pattern(hidden[of_cell], verified, tuple(search.more(cheapest)))
 
 
 @dataclass(eq=False)
@@ -96,12 +87,16 @@ class _Search:
     leaf_order: Whole
     clock: Clock
     insiders: Insiders | None = None
-    alone: int = 0
-    """How many contributors know leaves because they are alone in them."""
+    alone: int = -1
+    """How many contributors know leaves because they are alone in them; below zero if nobody looked."""
+    helpless: int = 0
+    """How many pairs of such a contributor and a secret no pattern keeps apart."""
+    unions: bool = True
+    """Whether sums of hidden cells could be assessed."""
 
     def run(self) -> tuple[Problem, Flags, Check, bool]:
         """Return the problem with what was added to it, a safe pattern and its audit, and whether time was short."""
-        problem, tidy = self.problem, len(self.problem) > _TIDY
+        problem, tidy, settled, alone = self.problem, len(self.problem) > _TIDY, 0, -1
         try:
             self.clock.look()
             hidden, sure = first_pattern(problem), None
@@ -112,11 +107,16 @@ class _Search:
                     hidden = show_superfluous(problem, hidden, found, self.clock)
                     if (hidden != before).any():
                         continue
-                wider = self._against_insiders(problem, hidden, found)
+                wider = hidden
+                if self.insiders is not None:  # from here on more and more is hidden: what was proved stays so
+                    close, alone = self.insiders.close(problem, hidden, found.freedom, settled)
+                    wider, helpless = self.insiders.widen(problem, hidden, close, self.clock)
+                    settled, self.helpless = len(problem.targets), self.helpless + helpless
                 more = self._unions(problem, wider)
                 if more is None and (wider == hidden).all():
-                    return problem, hidden, check(problem, hidden), False
-                sure = found.up, found.down
+                    self.alone = alone
+                    return problem, hidden, found, False
+                sure = found
                 problem = problem if more is None else more
                 hidden = np.concatenate([wider, np.ones(len(problem) - len(wider), bool)])
         except OutOfTime:
@@ -124,39 +124,52 @@ class _Search:
 
     def improve(self, problem: Problem, hidden: Flags, found: Check) -> tuple[Problem, Flags, Check, bool, bool]:
         """Return a cheaper pattern if there is one, its audit, whether it is the cheapest, and whether time was short."""
-        demands = demands_of(problem)
+        safe, demands = (problem, hidden, found), demands_of(problem)
+        cost = problem.cost[hidden].sum()
         try:
             while True:
                 other = Exact(problem, self.clock).solve(demands)
-                if other is None or problem.cost[other].sum() > problem.cost[hidden].sum() * (1 + 1e-9):
-                    return problem, hidden, found, False, False
+                if other is None or problem.cost[other].sum() > cost * (1 + 1e-9):
+                    return *safe, False, False
                 audit = check(problem, other)
-                more = self._unions(problem, other)
-                close: list[Insider] = []
+                more, helpless, alone = self._unions(problem, other), 0, -1
+                new: list[Demand] = []
                 if self.insiders is not None:
-                    close, self.alone = self.insiders.close(problem, other, audit.freedom)
-                new = [] if self.insiders is None else self.insiders.demands(problem, other, close)
+                    close, alone = self.insiders.close(problem, other, audit.freedom)
+                    new, helpless = self.insiders.demands(problem, other, close)
                 if more is None and not new:
-                    return (
-                        (problem, hidden, found, False, False)
-                        if len(audit.failing)
-                        else (problem, other, audit, True, False)
-                    )
+                    if len(audit.failing):
+                        return *safe, False, False
+                    self.alone, self.helpless = alone, helpless
+                    return problem, other, audit, True, False
                 if more is not None:
-                    wider = demands_of(more)[len(demands_of(problem)) :]
-                    problem, grown = more, len(more) - len(hidden)
-                    hidden = np.concatenate([hidden, np.ones(grown, bool)])
-                    hidden, found = mend(problem, hidden, self.clock)
-                    demands += wider
+                    demands += demands_of(more)[len(demands_of(problem)) :]
+                    problem = more
                 demands += new
         except OutOfTime:
-            return problem, hidden, check(problem, hidden), False, True
+            return *safe, False, True
 
-    def _against_insiders(self, problem: Problem, hidden: Flags, found: Check) -> Flags:
-        if self.insiders is None:
-            return hidden
-        close, self.alone = self.insiders.close(problem, hidden, found.freedom)
-        return self.insiders.widen(problem, hidden, close, self.clock)
+    def more(self, cheapest: bool) -> list[Guarantee]:
+        """Return what else holds, and what could not be looked at."""
+        found = []
+        if self.unions:
+            found.append((
+                "the interval of every sum of hidden cells that would break the rule as a cell reaches its protection levels too",
+                "looked at were all published totals less their published parts, for all levels that divide them",
+            ))  # fmt: skip
+        if self.insiders is not None and self.alone >= 0:
+            says = (
+                "no contributor that is alone in a leaf, and knows it for that, comes nearer to a secret than a tenth of its "
+                "protection levels, as far as others are part of it"
+            )
+            if self.helpless:
+                says += f", but for {some(self.helpless, 'pair')} of contributor and secret that no pattern keeps apart"
+            found.append((
+                says, f"{some(self.alone, 'contributor')} looked at, by tables that could be the true one or by linear programs",
+            ))  # fmt: skip
+        if cheapest:
+            found.append(("no safe pattern costs less", "the mixed-integer program was solved to optimality"))
+        return [Guarantee("suppression", *one) for one in found]
 
     @cached_property
     def breakdowns(self) -> Breakdowns:
@@ -179,7 +192,8 @@ class _Search:
         try:
             found = self.rule.assess(self.table.with_(cells=unions, given=None))
         except DataError:
-            return None  # nobody knows who contributes to a union
+            self.unions = False  # nobody knows who contributes to a union
+            return None
         new = np.flatnonzero(found.unsafe)
         secret = set_codes(sparse.csr_array(problem.rows[problem.targets]))[:, 0]
         new = new[~np.isin(set_codes(sparse.csr_array(rows[new]))[:, 0], secret)]
@@ -189,8 +203,10 @@ class _Search:
 
     def _everything(self) -> tuple[Problem, Flags, Check, bool]:
         """Return the pattern with all hidden that may be hidden: what is safe, if anything is."""
-        hidden = ~self.problem.fixed
-        found = check(self.problem, hidden)
+        problem, hidden = self.problem, ~self.problem.fixed
+        if (more := self._unions(problem, hidden)) is not None:
+            problem, hidden = more, np.concatenate([hidden, np.ones(len(more) - len(problem), bool)])
+        found = check(problem, hidden)
         if len(found.failing):
-            raise Impossible(int(self.problem.targets[found.failing[0]]))
-        return self.problem, hidden, found, True
+            raise Impossible(problem, int(problem.targets[found.failing[0]]))
+        return problem, hidden, found, True

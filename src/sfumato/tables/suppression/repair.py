@@ -41,7 +41,7 @@ class Repair:
         for near in (*_NEAR, len(self.problem)):
             columns = self.around(target, near)
             if len(columns) == seen:
-                break
+                continue
             seen = len(columns)
             if still is not None:
                 columns = np.setdiff1d(columns, still)

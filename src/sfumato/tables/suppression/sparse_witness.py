@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.tables.suppression.problem import Problem
-from sfumato.tables.suppression.witness import Freedom, least, most_used, room_of
+from sfumato.tables.suppression.witness import Freedom, Pull, bounded_sums, directions, most_used, room_of
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _CHUNK = 256
-_DENSE = 4_000
+_DENSE = 7_000
 """Up to so many hidden leaves dense linear algebra is used."""
 _ROUNDING = 1e-9
 
@@ -42,7 +42,10 @@ class SparseFreedom:
     unit: Numbers
     """Their units, shape (used,)."""
     solve: Any
-    """Takes right-hand sides, shape (used, k), to solutions, shape (used, k), in these units."""
+    """Takes right-hand sides, shape (used, k), to solutions in these units, the first rows of what is returned.
+
+    From a rough solution it makes a better one.
+    """
 
     @classmethod
     def of(cls, problem: Problem, hidden: Flags) -> SparseFreedom:
@@ -71,30 +74,39 @@ class SparseFreedom:
             options={"SymmetricMode": True},
         )  # fmt: skip
 
-        def solve(right: Numbers) -> Numbers:
+        def solve(right: Numbers, rough: Numbers | None = None) -> Numbers:
             padded = np.concatenate([right, np.zeros((sums.shape[0], right.shape[1]))])
-            found = factors.solve(padded)
-            missing = padded - whole @ found
-            if np.abs(missing).max(initial=0.0) > 1e-13 * np.abs(padded).max(initial=0.0):
-                found += factors.solve(missing)
-            return np.asarray(found[:count])
+            return np.asarray(factors.solve(padded) if rough is None else rough + factors.solve(padded - whole @ rough))
 
         free = np.flatnonzero(room > 0)
         return cls(problem, free, room[free], sparse.csr_array(shown[:, free]), used, unit, solve)
 
     def _ways(self, quantities: Whole) -> Numbers:
         """Return the best ways of quantities, in units of the radius of each leaf; shape (free, quantities)."""
-        place = np.full(len(self.problem), -1, np.int64)
-        place[self.used] = np.arange(len(self.used))
+        place = self._place()
         at, moving = place[quantities], np.flatnonzero(place[quantities] >= 0)
         right = np.zeros((len(self.used), len(quantities)))
         right[at[moving], moving] = self.unit[at[moving]]
-        found = self.solve(right)
-        ways = found[place[self.problem.alone[self.free]]]
+        return self._solved(right, place[self.problem.alone[self.free]])
+
+    def _place(self) -> Whole:
+        place = np.full(len(self.problem), -1, np.int64)
+        place[self.used] = np.arange(len(self.used))
+        return place
+
+    def _solved(self, right: Numbers, leaves: Whole) -> Numbers:
+        rough = self.solve(right)
+        ways = rough[leaves]
+        if len(wrong := np.flatnonzero(self._changes(ways))):
+            ways[:, wrong] = self.solve(right[:, wrong], rough[:, wrong])[leaves]
+            ways[:, self._changes(ways)] = 0.0  # what is shown would change: no proof
+        return np.asarray(ways)
+
+    def _changes(self, ways: Numbers) -> Flags:
+        """Return which ways change what is shown by more than rounding."""
         moved = self.radius[:, None] * ways
         off = np.abs(self.shown @ moved).max(axis=0, initial=0.0)
-        ways[:, off > _ROUNDING * np.abs(moved).sum(axis=0)] = 0.0  # what is shown would change: no proof
-        return np.asarray(ways)
+        return np.asarray(off > _ROUNDING * np.abs(moved).sum(axis=0))
 
     def reach(
         self, quantities: Whole, hidden: Flags, along: None = None, enough: Numbers | None = None
@@ -110,7 +122,7 @@ class SparseFreedom:
         p, free = self.problem, self.free
         above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
         used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
-        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > least(p))))
+        bounded = bounded_sums(p, hidden)
         if len(bounded):
             sums = sparse.csr_array(p.rows[bounded][:, free]) @ (self.radius[:, None] * ways)
             with np.errstate(divide="ignore"):
@@ -124,29 +136,49 @@ class SparseFreedom:
             up, down = (np.where(moved > 1e-9 * np.abs(p.value[quantities]), moved / u, 0.0) for u in used)
         return up, down
 
-    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Return what ties quantities to leaves; see `Freedom.pull`."""
+    def pull(self, quantities: Whole, leaves: Whole) -> Pull:
+        """Return what ties quantities to leaves."""
         gain, longest = np.zeros(len(quantities)), np.zeros(len(quantities))
         dots = np.zeros((len(quantities), len(leaves)))
+        rows = sparse.csr_array(self.problem.rows[quantities][:, self.free]) @ sparse.diags_array(self.radius)
         for first in range(0, len(quantities), _CHUNK):
-            ways = self._ways(quantities[first : first + _CHUNK])
-            gain[first : first + _CHUNK] = (ways**2).sum(axis=0)
-            longest[first : first + _CHUNK] = np.abs(ways).max(axis=0)
-            dots[first : first + _CHUNK] = ways[leaves].T
-        inner = np.zeros((len(leaves), len(leaves)))
-        own = self.problem.alone[self.free[leaves]]
-        for first in range(0, len(leaves), _CHUNK):
             part = slice(first, first + _CHUNK)
-            inner[part] = (self._ways(own[part])[leaves] / self.radius[leaves[part]][None, :]).T
-        return gain, longest, dots, (inner + inner.T) / 2
+            ways = self._ways(quantities[part])
+            gain[part] = (ways**2).sum(axis=0)
+            longest[part] = np.abs(ways).max(axis=0)
+            dots[part] = ways[leaves].T
+        at, given = self._place()[self.problem.alone[self.free]], directions(len(self.free))
+        right = np.zeros((len(self.used), given.shape[1]))
+        right[at] = given
+        others = self._solved(right, at)
+        return Pull(gain, longest, dots, others, rows @ others)
 
-    def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still."""
-        columns = self._ways(self.problem.alone[self.free[leaves]]) / self.radius[leaves][None, :]
-        inverse = np.linalg.pinv(columns[leaves], rcond=1e-10, hermitian=True)
-        ways = self._ways(quantities)
-        ways -= columns @ (inverse @ ways[leaves])
-        ways[leaves] = 0.0
+    def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall while some leaves stand still; see `Freedom.reach_apart`."""
+        found, first = [(np.zeros(0), np.zeros(0))], 0
+        while first < len(asked):
+            last, columns = first, 0
+            while last < len(asked) and (last == first or columns < _CHUNK):
+                columns += sum(map(len, asked[last]))
+                last += 1
+            found.append(self._apart(asked[first:last], hidden))
+            first = last
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def _apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        quantities, leaves = (np.concatenate(part) for part in zip(*asked, strict=True))
+        which, place = np.unique(
+            np.concatenate([quantities, self.problem.alone[self.free[leaves]]]), return_inverse=True
+        )
+        solved, place = self._ways(which), place.ravel()
+        ways, columns = solved[:, place[: len(quantities)]], solved[:, place[len(quantities) :]] / self.radius[leaves]
+        q = at = 0
+        for mine, known in asked:
+            part, pull = slice(q, q + len(mine)), columns[:, at : at + len(known)]
+            inverse = np.linalg.pinv(pull[known], rcond=1e-10, hermitian=True)
+            ways[:, part] -= pull @ (inverse @ ways[known, part])
+            ways[known, part] = 0.0
+            q, at = q + len(mine), at + len(known)
         return self._along(quantities, ways, hidden)
 
 

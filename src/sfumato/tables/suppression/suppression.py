@@ -29,8 +29,9 @@ class Suppression(Protection):
     A pattern is safe if the interval that an attacker finds for every unsafe cell, from everything that is published in all
     linked tables, from what he knew before, and by arithmetic, reaches as far above and below its value as the rule demands.
     The same holds for sums of hidden cells that anybody can work out (a total less its parts that are shown), if they would
-    break the rule as cells, and against contributors who know their own figures. Every interval is audited. Nothing is
-    random: the same data give the same pattern, whatever the order of the records.
+    break the rule as cells. A contributor who is alone in a leaf, and so knows it, stays at least a tenth of these levels away
+    from secrets of others. Every interval is audited; the guarantees of what is published say what was verified, and how.
+    Nothing is random: the same data give the same pattern, whatever the order of the records.
 
     "fast" hides cells by Gaussian elimination (Langsrud 2024), widens intervals that are too short by linear programs
     (Fischetti and Salazar-González 2000) and shows again what was superfluous; "exact" minimises the cost by a mixed-integer
@@ -64,7 +65,9 @@ class Suppression(Protection):
         default=None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
         low=0, above=True,
     )  # fmt: skip
-    insiders: bool = param(default=True, doc="whether contributors who know their own figures are attackers too")
+    insiders: bool = param(
+        default=True, doc="whether contributors who know leaves, because they are alone in them, are attackers too"
+    )
     method: str = param(default="fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
     time_limit: float = param(
         default=600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False

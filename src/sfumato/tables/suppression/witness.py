@@ -16,6 +16,28 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _CHUNK = 512
+_PRIMES = np.array([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89])
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """What ties quantities to leaves, on the best ways of the quantities; leaves move in units of their radius."""
+
+    gain: Numbers
+    """How far each way takes its quantity, shape (quantities,)."""
+    longest: Numbers
+    """How far each way takes any leaf, shape (quantities,)."""
+    dots: Numbers
+    """How far each way takes each of some leaves, shape (quantities, leaves)."""
+    others: Numbers
+    """Some other ways that nothing shown stands against, shape (free, ways)."""
+    moved: Numbers
+    """How far these take the quantities, shape (quantities, ways)."""
+
+    @cached_property
+    def others_longest(self) -> Numbers:
+        """How far each of the other ways takes any leaf, shape (ways,)."""
+        return np.asarray(np.abs(self.others).max(axis=0, initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +77,28 @@ class Freedom:
         """The basis in units of the leaves, shape (free, dimension)."""
         return self.radius[:, None] * self.basis
 
-    def pull(self, quantities: Whole, leaves: Whole) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Return what ties quantities to leaves, in units of their radius, on the best ways of the quantities.
-
-        The squared length of each way and how far it takes any leaf, shapes (quantities,); how far it takes each of the leaves
-        (positions in `free`), shape (quantities, leaves); how far the best way of each leaf takes the others, shape (leaves,
-        leaves).
-        """
-        moves, inner = self.moves(quantities), self.basis[leaves]
+    def pull(self, quantities: Whole, leaves: Whole) -> Pull:
+        """Return what ties quantities to leaves."""
+        moves, other = self.moves(quantities), self.basis.T @ directions(len(self.free))
         parts = [np.abs(self.basis @ moves[i : i + _CHUNK].T).max(axis=0) for i in range(0, len(moves), _CHUNK)]
-        return (moves**2).sum(axis=1), np.concatenate([np.zeros(0), *parts]), moves @ inner.T, inner @ inner.T
+        return Pull(
+            (moves**2).sum(axis=1), np.concatenate([np.zeros(0), *parts]), moves @ self.basis[leaves].T,
+            self.basis @ other, moves @ other,
+        )  # fmt: skip
 
-    def reach_apart(self, quantities: Whole, leaves: Whole, hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still."""
-        moves, inner = self.moves(quantities), self.basis[leaves]
-        inverse = np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True)
-        return self.reach(quantities, hidden, moves - moves @ inner.T @ inverse @ inner)
+    def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still.
+
+        Asked are several quantities with the leaves that stand still for them; all answers are one after the other.
+        """
+        quantities = np.concatenate([np.zeros(0, np.int64), *(q for q, _ in asked)])
+        moves, first = self.moves(quantities), 0
+        for q, leaves in asked:
+            inner, part = self.basis[leaves], slice(first, first + len(q))
+            inverse = np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True)
+            moves[part] -= moves[part] @ inner.T @ inverse @ inner
+            first += len(q)
+        return self.reach(quantities, hidden, moves)
 
     def moves(self, quantities: Whole) -> Numbers:
         """Return how quantities change along the basis, shape (quantities, dimension)."""
@@ -88,7 +116,7 @@ class Freedom:
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
         p, free = self.problem, self.free
         above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
-        bounded = np.flatnonzero(hidden & (np.diff(p.rows.indptr) > 1) & (np.isfinite(p.high) | (p.low > least(p))))
+        bounded = bounded_sums(p, hidden)
         rows = sparse.csr_array(p.rows[bounded][:, free])
         for first in range(0, len(quantities), _CHUNK):
             part = slice(first, first + _CHUNK)
@@ -132,9 +160,16 @@ def room_of(problem: Problem, hidden: Flags) -> tuple[Numbers, sparse.csr_array]
     return room, shown
 
 
-def least(problem: Problem) -> Numbers:
-    """Return the smallest value that the bounds of leaves allow a quantity."""
-    return np.asarray(problem.rows @ problem.leaf_low) + 1e-9 * np.abs(problem.value)
+def directions(count: int) -> Numbers:
+    """Return some directions that have nothing to do with each other, shape (count, directions): fixed numbers in (-1, 1)."""
+    return np.asarray(2 * np.modf(np.outer(np.arange(1, count + 1), np.sqrt(_PRIMES)))[0] - 1)
+
+
+def bounded_sums(problem: Problem, hidden: Flags) -> Whole:
+    """Return the hidden sums of which attackers know more than the bounds of their leaves tell."""
+    least = problem.rows @ problem.leaf_low + 1e-9 * np.abs(problem.value)
+    several = np.diff(problem.rows.indptr) > 1
+    return np.flatnonzero(hidden & several & (np.isfinite(problem.high) | (problem.low > least)))
 
 
 def most_used(way: Numbers, weight: Numbers) -> Numbers:
