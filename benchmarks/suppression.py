@@ -58,7 +58,7 @@ def too_short(published: Any, rule: Any, most: int) -> int:
         ends = []
         for sign in (1, -1):
             solved = linprog(sign * row, A_eq=equations, b_eq=right, bounds=(0, None), method="highs")
-            ends.append(sign * solved.fun if solved.status == 0 else -sign * np.inf)
+            ends.append(sign * float(solved.fun or 0.0) if solved.status == 0 else -sign * np.inf)
         value, slack = float(row @ table.totals[free]), TOLERANCE * abs(float(table.value[cell]))
         short += ends[1] < value + found.upper[cell] - slack or ends[0] > value - found.lower[cell] + slack
     return short
