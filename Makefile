@@ -40,7 +40,7 @@ types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
 unit: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 docs: $(VENV)/dev.stamp  ## build the documentation into site/, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -26,6 +26,11 @@ CLAIMS = (
     "search",
     "suppression",
     "rta",
+    "mas_tables",
+    "mas_attacks",
+    "mas_residuals",
+    "mas_models",
+    "mas_spark",
     "every_mask",
     "streamed_masks",
 )

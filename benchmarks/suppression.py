@@ -1,4 +1,8 @@
-"""Suppression with the audit of every interval: business_8000 in 4 s; 10,000 cells, 40,000 contributors in 60 s; linked ones."""
+"""Suppression with the audit of every interval: business_8000 in 4 s; 10,000 cells, 40,000 contributors in 60 s; two linked ones.
+
+Kernels have been compiled before. One thread does the work, so that CPU seconds are what users of an idle computer wait
+for; those of the clock on the wall are told too, but not judged: on a busy computer they say little.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ P = 10
 FORMULA = "(region + region_group) * (sector + sector_group) * kind"
 LINKED = f"{FORMULA} + (region + region_group) * (sector + sector_group) * size"
 TOLERANCE = 1e-6
+RECORDS = 93_000
+"""Of 46,500 contributors; more than 40,000 of these have a record."""
 
 
 def business(regions: int, sectors: int, kinds: int, n: int, sizes: int = 0) -> Any:
@@ -77,52 +83,49 @@ def wrong_primaries(table: Any, published: Any) -> int:
     return wrong
 
 
-def measured(table: Any, rule: Any) -> tuple[Any, float]:
-    """Return the protected table and the CPU seconds it took."""
+def measured(table: Any, rule: Any, result: dict[str, float], name: str) -> Any:
+    """Return the protected table; note the seconds, the unsafe and the hidden cells."""
     from sfumato import Draws
     from sfumato.tables.suppression import Suppression
 
-    start = time.process_time()
+    wall, cpu = time.perf_counter(), time.process_time()
     published = Suppression.from_dict({"rules": rule}).protect(table, Draws(1))
-    return published, time.process_time() - start
+    result[f"{name}: seconds, with the audit"] = time.perf_counter() - wall
+    result[f"{name}: CPU seconds"] = time.process_time() - cpu
+    result[f"{name}: cells"] = float(len(table))
+    result[f"{name}: unsafe"] = float((published.status == 1).sum())
+    result[f"{name}: hidden"] = float(published.suppressed.sum())
+    return published
 
 
 def run() -> dict[str, float]:
     from sfumato.tables import PPercent, Table
 
     rule = PPercent(P)
-    measured(Table.of(business(10, 10, 2, 400), FORMULA, "value"), rule)  # compiles
+    measured(Table.of(business(10, 10, 2, 400), FORMULA, "value"), rule, {}, "")  # compiles
     result: dict[str, float] = {}
-    start = time.process_time()
-    table = Table.of(business(40, 15, 4, 8000), FORMULA, "value", empty=True)
-    result["business_8000: seconds to make the table"] = time.process_time() - start
-    result["cells"] = float(len(table))
-    published, seconds = measured(table, rule)
-    result["unsafe"] = float((published.status == 1).sum())
-    result["hidden"] = float(published.suppressed.sum())
-    result["CPU seconds, with the audit"] = seconds
-    result["primaries that the definition does not make"] = float(wrong_primaries(table, published))
-    result["intervals too short, of 40"] = float(too_short(published, rule, 40))
-    large = Table.of(business(54, 25, 4, 80_000), FORMULA, "value", empty=True)
-    result["40,000 contributors: cells"] = float(len(large))
-    published, seconds = measured(large, rule)
-    result["large: unsafe"] = float((published.status == 1).sum())
-    result["large: hidden"] = float(published.suppressed.sum())
-    result["large: CPU seconds, with the audit"] = seconds
-    result["large: intervals too short, of 10"] = float(too_short(published, rule, 10))
-    linked = Table.of(business(54, 25, 4, 80_000, sizes=4), LINKED, "value")
-    result["linked tables: cells"] = float(len(linked))
-    published, seconds = measured(linked, rule)
-    result["linked: hidden"] = float(published.suppressed.sum())
-    result["linked: CPU seconds, with the audit"] = seconds
-    result["linked: intervals too short, of 2"] = float(too_short(published, rule, 2))
+    for name, empty in (("business_8000", False), ("business_8000 with empty cells", True)):
+        start = time.perf_counter()
+        table = Table.of(business(40, 15, 4, 8000), FORMULA, "value", empty=empty)
+        result[f"{name}: seconds to make the table"] = time.perf_counter() - start
+        published = measured(table, rule, result, name)
+        result[f"{name}: primaries that the definition does not make"] = float(wrong_primaries(table, published))
+        result[f"{name}: intervals too short, of 40"] = float(too_short(published, rule, 40))
+    large = Table.of(business(54, 25, 4, RECORDS), FORMULA, "value", empty=True)
+    result["large: contributors"] = float(large.contributions.own.shape[1]) if large.contributions is not None else 0.0
+    result["large: intervals too short, of 10"] = float(too_short(measured(large, rule, result, "large"), rule, 10))
+    linked = Table.of(business(54, 25, 4, RECORDS, sizes=4), LINKED, "value")
+    result["linked: intervals too short, of 2"] = float(too_short(measured(linked, rule, result, "linked"), rule, 2))
     return result
 
 
 def holds(result: dict[str, float]) -> bool:
     return bool(
-        result["CPU seconds, with the audit"] <= 4
-        and result["large: CPU seconds, with the audit"] <= 60
-        and result["linked: CPU seconds, with the audit"] <= 60
+        result["business_8000: CPU seconds"] <= 4
+        and result["business_8000 with empty cells: CPU seconds"] <= 4
+        and result["large: CPU seconds"] <= 60
+        and result["linked: CPU seconds"] <= 60
+        and result["large: contributors"] >= 40_000
+        and result["large: cells"] >= 10_000
         and all(value == 0 for name, value in result.items() if "too short" in name or "definition" in name)
     )

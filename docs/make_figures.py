@@ -9,6 +9,7 @@ import json
 import math
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,17 @@ from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
 from sfumato.charts.loss import loss_chart
 from sfumato.charts.render import to_svg
 from sfumato.datasets import BILLING_SIZES, billing, teachers
+from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
 from sfumato.decision import MaskTradeoff, RegionPicture, ReleaseRegion, SearchResult, mask_tradeoff
 from sfumato.demo import LEVELS, MAX_ERROR, SEED
+from sfumato.mas.attacks import Differencing, SkewedDifferencing
+from sfumato.mas.attacks.bench import Bench
+from sfumato.mas.attacks.honest_users import HonestUsers
+from sfumato.mas.cutpoints import Preview
+from sfumato.mas.diagnostics import ResidualPicture
+from sfumato.mas.ordinary import ordinary_questions
+from sfumato.mas.policy import Policy
+from sfumato.mas.policy_map import PolicyMap, policy_map
 from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
 from sfumato.utility import Formula, Mean, MeanCombination
 
@@ -80,7 +90,45 @@ def mask_curves() -> MaskTradeoff:
     return mask_tradeoff(teachers(2_000), "income", columns=["age", "experience", "salary"])
 
 
-Drawn = RUMap | Overlay | KeyExperiments | RegionPicture | MaskTradeoff | SearchResult
+def cutpoints() -> Preview:
+    """The preview of the page on cutpoints: the page's own code."""
+    namespace: dict[str, Any] = {}
+    exec(_code("mas/cutpoints.md", "preview(", "print("), namespace)  # noqa: S102 - it is our own page
+    seen: Preview = namespace["seen"]
+    return seen
+
+
+def synthetic_residuals() -> ResidualPicture:
+    """The picture of the page on diagnostics: the page's own code."""
+    namespace: dict[str, Any] = {}
+    exec(_code("mas/diagnostics.md", "picture(", "print("), namespace)  # noqa: S102 - it is our own page
+    picture: ResidualPicture = namespace["picture"]
+    return picture
+
+
+def policy_settings() -> PolicyMap:
+    """The larger map on the page about maps of policies: the rules as printed over q and noise on counts."""
+    data = survey20k()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(data, fine_cutpoints(), Path(folder) / "bench", worlds=2, trials=100)
+        users = HonestUsers(data, coarse_cutpoints(), Path(folder) / "users", ordinary_questions()[::4])
+        return policy_map(
+            Policy.named("census2009"), {"drop.q": [0, 2, 10, 50], "counts.sd": [0.0, 2.0, 5.0]}, bench=bench, users=users,
+            recipes=[Differencing(), SkewedDifferencing()],
+        )  # fmt: skip
+
+
+Drawn = (
+    RUMap
+    | Overlay
+    | KeyExperiments
+    | RegionPicture
+    | MaskTradeoff
+    | SearchResult
+    | Preview
+    | ResidualPicture
+    | PolicyMap
+)
 
 MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
@@ -91,6 +139,9 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "release-region": (release_region, None),
     "mask-tradeoff": (mask_curves, None),
     "sequences": (sequences, None),
+    "cutpoints": (cutpoints, None),
+    "synthetic-residuals": (synthetic_residuals, None),
+    "policy-map": (policy_settings, None),
 }
 """Each picture's map, and the largest tolerable risk in it."""
 
@@ -99,7 +150,7 @@ def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
     if isinstance(m, SearchResult):
         return loss_chart(m.frame).to_dict()
-    if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff):
+    if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture | PolicyMap):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
         return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()
@@ -109,6 +160,10 @@ def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
 
 def values(m: Drawn) -> list[float]:
     """Return every finite number of a map, to six digits, in the order of its frame."""
+    if isinstance(m, Preview):
+        return [float(f"{e:.6g}") for e in m.choose().edges]
+    if isinstance(m, ResidualPicture):
+        return [float(f"{t:.6g}") for t in m.points["residual"]]
     column = "share" if isinstance(m, MaskTradeoff) else "value"
     return [float(f"{v:.6g}") for v in m.frame[column] if math.isfinite(v)]
 

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sfumato import Release
 from sfumato.classes import Missing
 from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
@@ -35,10 +34,6 @@ def file(rows: list[Row], keys: int = 2, **facts: dict[str, Any]) -> Microdata:
     columns = [pa.array([row[i] for row in rows]) for i in range(len(names))]
     columns = [c.cast(pa.string()) if pa.types.is_null(c.type) else c for c in columns]
     return Microdata(pa.table(dict(zip(names, columns, strict=True))), schema)
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")
 
 
 def matches(a: Row, b: Row, rule: Missing) -> bool:

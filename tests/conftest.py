@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("commands", "contract_cases", "file_values")  # helpers that assert
+
 settings.register_profile("sfumato", deadline=None)  # the first call of a kernel compiles it
 settings.load_profile("sfumato")
 
@@ -21,6 +24,33 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # tens of thousands of tests live to the end: no need to look through them again and again
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # what is left is cleared away, or DuckDB would call it a leak
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_secrets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Vaults that a test file makes have one secret, so that what is random in it is the same in every run."""
+    name = request.module.__name__
+    if not name.startswith(("test_mas_", "test_cli_vault")):
+        yield
+        return
+    from sfumato.mas import vault
+
+    class Known(vault.Draws):
+        @classmethod
+        def secret(cls) -> vault.Draws:
+            return vault.Draws(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vault, "Draws", Known)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from sfumato import Release
-from sfumato.microdata import Microdata
-
 FRANCDAT = {
     "Key1": [1, 1, 1, 3, 4, 4, 6, 1],
     "Key2": [2, 2, 2, 3, 3, 3, 2, 2],
@@ -14,7 +11,3 @@ FRANCDAT = {
 }
 """The example of Capobianchi, Polettini and Lucarelli (2001), on which the literature's software is shown."""
 WEIGHT = {"w": {"role": "weight", "scale": "ordered"}}
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")

@@ -34,7 +34,7 @@ class HideCells(Protection):
 
     hidden: Any = param((), doc="positions of the cells to hide")
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         gone = np.zeros(len(table), bool)
         gone[list(self.hidden)] = True
         shown = PublishedTable.shown(table, self)
@@ -55,7 +55,7 @@ class RoundTo(Protection):
 
     base: float = param(5.0, doc="the base", low=0, above=True, usual=(2, 50))
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         values = self.base * np.round(table.value / self.base)
         changed = np.full(len(table), Status.CHANGED, np.int8)
         half = self.base / 2
@@ -72,7 +72,7 @@ class LeafNoise(Protection):
 
     sd: float = param(3.0, doc="standard deviation", low=0, above=True, usual=(1, 30), published=False)
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         noise = self.sd * draws.child("leaves").normals(np.arange(table.cells.leaves), "noise")
         endless = np.full(len(table), np.inf)
         variance = np.full(table.cells.leaves, self.sd**2)
@@ -90,7 +90,7 @@ class CellNoise(Protection):
 
     sd: float = param(3.0, doc="standard deviation", low=0, above=True, usual=(1, 30))
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         noise = self.sd * draws.child("cells").normals(np.arange(len(table)), "noise")
         endless = np.full(len(table), np.inf)
         return PublishedTable.shown(table, self).with_(

@@ -12,10 +12,26 @@ import pandas as pd
 import pytest
 
 from sfumato import Attribute, Microdata, Schema
+from sfumato.contract import param
 from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.tables import Table
+from sfumato.tables import Sensitivity, SensitivityRule, Table
 
 FILES = Path(__file__).parents[2] / "shared" / "data" / "tables"
+
+
+class SmallValues(SensitivityRule):
+    """Cells of up to `most`, zeros apart, are unsafe and need `level` on both sides: a rule for these tests."""
+
+    most: float = param(3, doc="largest unsafe value", low=0)
+    level: float = param(2, doc="protection on both sides", low=0)
+
+    def label(self) -> str:
+        return f"up to {self.most:g}"
+
+    def assess(self, table: Table) -> Sensitivity:
+        unsafe = (table.value > 0) & (table.value <= self.most)
+        level = np.full(len(table), self.level)
+        return Sensitivity.of(unsafe, level, np.minimum(level, table.value), self.label())
 
 
 def counted(counts: Any, names: str = "abc") -> Table:

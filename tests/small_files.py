@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -29,6 +30,16 @@ def _file(plain: dict[str, Any], facts: dict[str, dict[str, Any]], columns: dict
     return Microdata(table, Schema(tuple(Attribute(n, **{**plain, **facts.get(n, {})}) for n in columns)))
 
 
+def of_keys(rows: list[tuple[int | None, ...]]) -> Microdata:
+    """Records of whole numbers, all of them keys."""
+    return microdata(**{f"key{j}": pa.array(column, pa.int64()) for j, column in enumerate(zip(*rows, strict=True))})
+
+
+def as_it_is(data: Microdata) -> Release:
+    """A file released without a change."""
+    return Release.of(data, data, align="rows")
+
+
 def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
     return mask.apply(data, Draws(seed))
 
@@ -39,6 +50,12 @@ def column(data: Microdata, name: str) -> list[Any]:
 
 def masked(mask: Mask, data: Microdata, name: str, seed: int = 1) -> list[Any]:
     return column(release(mask, data, seed).masked, name)
+
+
+def in_duckdb(frame: pd.DataFrame) -> Any:
+    connection = duckdb.connect()
+    connection.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)).create("people")
+    return connection.table("people")
 
 
 def in_pieces(data: Microdata, monkeypatch: pytest.MonkeyPatch, rows: int = 3) -> Microdata:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 
 import pandas  # noqa: F401
 import pyarrow.compute
 import pyarrow.dataset  # noqa: F401
+import pyspark.worker  # noqa: F401
 import scipy.stats  # noqa: F401
 
 for home in ("sfumato.kernels", "sfumato.engines", "sfumato.masks", "sfumato.risk", "sfumato.utility"):
@@ -17,4 +19,6 @@ for home in ("sfumato.kernels", "sfumato.engines", "sfumato.masks", "sfumato.ris
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
+    gc.collect()
+    gc.freeze()  # a worker collects garbage after every task: not through all that was imported here
     manager()

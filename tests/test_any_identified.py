@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from francdat import FRANCDAT, WEIGHT, as_it_is
+from francdat import FRANCDAT, WEIGHT
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_files import microdata
+from small_files import as_it_is, microdata
 
 from sfumato import Release, Snooper
 from sfumato.datasets import five

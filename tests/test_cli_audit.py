@@ -172,3 +172,58 @@ def test_a_guessed_weight_and_contributor_are_told(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("region,value\nN,\nS,\nTotal,12\n")
     said = run("audit", tmp_path / "table.csv", "--original", tmp_path / "records.csv", "--variable", "turnover")
     assert "contributor: holding; weight: weight" in said.stderr
+
+
+SQUARE = TABLE.replace("S,01,4", "S,01,x").replace("S,02,8", "S,02,x")
+
+
+@pytest.mark.parametrize(
+    ("known", "exactly", "nearly"),
+    [
+        ((), 0, 0),
+        (("N,01=10",), 3, 0),  # N 02 = 30 - 10, S 01 = 14 - 10, S 02 = 28 - 20
+        (("N,01=9:10.2",), 0, 1),  # N 02 lies between 19.8 and 21, within 10 % of its middle; S 02 between 7 and 8.2
+        (("known.csv",), 3, 0),
+        (("bounds.csv",), 0, 2),
+        (("N,01=9:40", "N,Total=30"), 0, 0),
+    ],
+)
+def test_what_a_reader_knows_besides_counts(
+    table: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...], exactly: int, nearly: int
+) -> None:
+    monkeypatch.chdir(table.parent)
+    table.write_text(SQUARE)
+    Path("known.csv").write_text("region,sector,value\nN,01,10\n")
+    Path("bounds.csv").write_text("region,sector,low,high\nN,01,10,11\n")  # N 01 itself, and N 02 from 19 to 20
+    found = document(
+        run("audit", table, "--json", *(a for k in known for a in ("--known", k))), 3 if exactly + nearly else 0
+    )
+    assert (found["counts"]["exactly disclosed"], found["counts"]["approximately disclosed"]) == (exactly, nearly)
+
+
+@pytest.mark.parametrize(
+    ("known", "code", "message"),
+    [
+        ("N,03=10", 1, "'03', which is not a label of 'sector'"),
+        ("N=10", 1, "a label for each of region, sector"),
+        ("N,01=ten", 2, "'ten' is neither"),
+        ("N,01", 2, "'North,coal=100:150'"),
+        ("none.csv", 1, "there is no file none.csv"),
+        ("N,01=50", 1, "what is published does not add up"),
+        ("N,01=5:3", 1, "a low and a high one"),
+    ],
+)
+def test_what_cannot_be_known_is_told(table: Path, known: str, code: int, message: str) -> None:
+    table.write_text(SQUARE)
+    said = run("audit", table, "--known", known)
+    assert (said.exit_code, message in said.stderr) == (code, True), said.stderr
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.sdmx.csv"])
+def test_tables_in_standard_forms_need_no_options(tmp_path: Path, name: str) -> None:
+    frame = pd.DataFrame({"a": ["p", "q", "r", "Total"], "v": ["3", "x", "4", "9"]})
+    PublishedTable.from_frame(frame, ["a"], "v").write(tmp_path / name)
+    found = document(run("audit", tmp_path / name, "--json"), 3)
+    assert found["counts"]["exactly disclosed"] == 1
+    assert run("audit", tmp_path / name, "--value", "v").exit_code == 2
+    assert run("audit", tmp_path / f"no{name}").exit_code == 1

@@ -11,28 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounding_tables import adds_up, counted, linked, shared
+from rounding_tables import SmallValues, adds_up, counted, linked, shared
 from scipy.optimize import linprog, minimize
 
 from sfumato import Microdata
-from sfumato.contract import Draws, param
+from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import ControlledAdjustment, MinimumFrequency, Sensitivity, SensitivityRule, Status, Table
-
-
-class SmallValues(SensitivityRule):
-    """Leaves of up to `most` are unsafe and must move by `level`: a rule for these tests."""
-
-    most: float = param(3, doc="largest unsafe value", low=0)
-    level: float = param(2, doc="how far they must move", low=0)
-
-    def label(self) -> str:
-        return f"up to {self.most:g}"
-
-    def assess(self, table: Table) -> Sensitivity:
-        unsafe = (table.value > 0) & (table.value <= self.most)
-        level = np.full(len(table), self.level)
-        return Sensitivity.of(unsafe, level, np.minimum(level, table.value), self.label())
 
 
 def firms(seed: int, n: int = 40, formula: str = "a * b", decimals: int | None = None) -> Table:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from by_class import RULES, Row, as_it_is, file, matches
+from by_class import RULES, Row, file, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_files import as_it_is
 
 from sfumato import Snooper
 from sfumato.classes import Missing

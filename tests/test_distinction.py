@@ -6,26 +6,16 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_files import as_it_is, microdata
+from small_files import of_keys as file
 
-from sfumato import Release
 from sfumato.errors import NotApplicable
-from sfumato.microdata import Microdata
 from sfumato.risk import Distinction, Separation, distinguishing_keys
-from tests.small_files import microdata
 
 Row = tuple[int | None, ...]
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")
-
-
-def file(rows: list[Row]) -> Microdata:
-    return microdata(**{f"key{j}": pa.array(column, pa.int64()) for j, column in enumerate(zip(*rows, strict=True))})
 
 
 def test_the_authors_example() -> None:

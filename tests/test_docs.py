@@ -238,7 +238,8 @@ def _commands() -> dict[str, Any]:
     from sfumato.cli.app import app
 
     group: Any = typer.main.get_command(app)
-    return {"": group, **group.commands}
+    inner = {f"{n} {m}": c for n, g in group.commands.items() for m, c in getattr(g, "commands", {}).items()}
+    return {"": group, **group.commands, **inner}
 
 
 def test_every_command_and_option_is_on_the_page_of_the_command_line() -> None:

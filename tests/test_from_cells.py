@@ -86,6 +86,14 @@ def test_a_hierarchy_may_be_given_in_every_form(nested: Any, tmp_path: Path) -> 
     same(table, Table.of(microdata(firms()), "region * sector", "turnover"))
 
 
+def test_labels_right_below_the_total_stand_beside_groups() -> None:
+    cells = pd.DataFrame({"place": ["a", "b", "c"], "value": [1.0, 2.0, 4.0]})
+    for nested in ({"a": "g", "b": "g", "c": "Total"}, {"a": "g", "b": "g", "g": "Total", "c": "Total"}):
+        table = Table.from_cells(cells, {"place": nested}, "value")
+        shown = dict(zip(table.cells.labels[:, 0].tolist(), table.value.tolist(), strict=True))
+        assert shown == {"Total": 7.0, "g": 3.0, "a": 1.0, "b": 2.0, "c": 4.0}
+
+
 def test_a_hierarchy_by_prefix_needs_no_list_of_labels() -> None:
     frame = pd.DataFrame({"nace": ["11", "12", "21", "1*", "Total"], "v": [1.0, 2, 4, 3, 7]})
     table = Table.from_cells(frame, {"nace": PrefixHierarchy(2)}, "v")
@@ -586,3 +594,15 @@ def test_the_top_of_a_hierarchy_may_stand_below_the_total() -> None:
         assert dict(zip(table.cells.labels[:, 0], table.value, strict=True)) == dict(
             zip(frame.town, frame.v, strict=True)
         )
+
+
+def test_a_dimension_with_one_label_has_margins_that_are_its_cells() -> None:
+    frame = pd.DataFrame({
+        "r": ["a", "a"], "s": ["x", "y"], "v": [100.0, 50.0], "n": [5, 6], "first": [40.0, 20.0], "second": [30.0, 10.0],
+    })  # fmt: skip
+    table = Table.from_cells(frame, ["r", "s"], "v", count="n", top=["first", "second"])
+    largest = table.largest(2)
+    for labels in ({"s": "x"}, {"r": "a", "s": "x"}):
+        assert largest.values[table.cells.find(labels)].tolist() == [40.0, 30.0]
+    assert largest.values[table.cells.find({})].tolist() == [40.0, 30.0]
+    assert largest.contributors[table.cells.find({})] == 11

@@ -190,3 +190,9 @@ def test_the_top_of_a_hierarchy_may_stand_below_the_total() -> None:
     frame = pd.DataFrame({"town": ["Rome", "Pisa", "Italy", "Total"], "v": [None, 2.0, None, 3.0]})
     found = audit(PublishedTable.from_frame(frame, {"town": {"Rome": "Italy", "Pisa": "Italy"}}, "v"))
     assert found.low.tolist() == [1, 2, 3, 3]
+
+
+def test_a_dash_means_none_unless_it_is_named_as_a_mark() -> None:
+    frame = pd.DataFrame({"a": ["p", "q", "r", "Total"], "v": ["-", "x", "4", "9"]})
+    assert PublishedTable.from_frame(frame, ["a"], "v").values[0] == 0
+    assert np.isnan(PublishedTable.from_frame(frame, ["a"], "v", marks=["-"]).values[0])

@@ -1,10 +1,8 @@
-"""Global risk: against loops as the paper prints them, on small random files with missing, lost and added records."""
+"""Global risk: the measure against loops over the records, the factors of its keys, and what it refuses."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,20 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato import Draws, Microdata, Release, Snooper, ru_map
-from sfumato.contract import build
+from sfumato import Draws, Microdata, Release, Snooper
 from sfumato.datasets import billing
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import (
     MDAV,
     PRAM,
     AddSimulatedRecords,
-    DataSwap,
     Generalise,
     IndependentNoise,
     RandomOrder,
-    RankSwap,
-    RecodeRare,
     Sample,
     SuppressValues,
     TopCode,
@@ -34,95 +28,11 @@ from sfumato.masks import (
 from sfumato.risk import GlobalRisk
 from sfumato.risk.changes import change_between, inversion_factor, weak_change_steps
 from sfumato.risk.global_risk import subset_risks
-from sfumato.risk.key_subsets import KeySubsets, at_most, exact, greedy
-from sfumato.risk.weight_matrices import (
-    EqualWeights,
-    GeometricWeights,
-    GivenWeights,
-    PowerWeights,
-    StabilityWeights,
-    ThresholdWeights,
-    UniqueWeights,
-    WeightMatrix,
-    broken_property,
-)
+from sfumato.risk.weight_matrices import WeightMatrix
 from sfumato.schema import Attribute, Schema
 from sfumato.schema.hierarchy import PrefixHierarchy, TreeHierarchy
-from sfumato.utility import VarianceKept
-from tests.global_risk_twin import changed_share, every_subset, ordered_factor, zip_factor
-
-KEYS = ("age", "sex", "zip")
-FAMILIES: list[WeightMatrix] = [
-    UniqueWeights(),
-    EqualWeights(),
-    ThresholdWeights(2),
-    PowerWeights(0.7),
-    GeometricWeights(0.4),
-    StabilityWeights(0.9, 0.3),
-    GivenWeights([[1, 0.1], [0.1, 0.8]]),
-]
-File = tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], list[int]]
-
-
-def schema(**changes: Any) -> Schema:
-    return Schema(
-        (
-            Attribute("age", "key", integer=True),
-            Attribute("sex", "key", "unordered"),
-            Attribute("zip", "key", "partially ordered", hierarchy=PrefixHierarchy(3)),
-        )
-    )
-
-
-def microdata(records: Sequence[tuple[Any, ...]]) -> Microdata:
-    columns = list(zip(*records, strict=True)) if records else [(), (), ()]
-    frame = pd.DataFrame(
-        {
-            "age": pd.array(columns[0], "Int64"),
-            "sex": pd.Series(list(columns[1]), dtype="str"),
-            "zip": pd.Series(list(columns[2]), dtype="str"),
-        }
-    )
-    return Microdata(frame, schema())
-
-
-def release(file: File) -> Release:
-    original, masked, align = file
-    return Release.of(microdata(original), microdata(masked), align=np.array(align, np.int64))
-
-
-def records(missing: bool) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    gap = [st.none()] if missing else []
-    record = st.tuples(
-        st.one_of(st.integers(30, 33), *gap), st.one_of(st.sampled_from("fm"), *gap),
-        st.one_of(st.sampled_from(["111", "112", "121", "211", "11*"]), *gap),
-    )  # fmt: skip
-    return st.lists(record, min_size=1, max_size=7)
-
-
-@st.composite
-def files(draw: st.DrawFn, missing: bool = False) -> File:
-    """A small original, some of its records released in another order and with other values, some simulated ones beside them."""
-    original = draw(records(missing))
-    align = draw(st.lists(st.integers(-1, len(original) - 1), min_size=1, max_size=9))
-    seen: set[int] = set()
-    align = [a if a < 0 or (a not in seen and not seen.add(a)) else -1 for a in align]  # type: ignore[func-returns-value]
-    values = draw(st.lists(records(missing).map(lambda r: r[0]), min_size=len(align), max_size=len(align)))
-    keep = draw(st.lists(st.booleans(), min_size=len(align), max_size=len(align)))
-    masked = [original[a] if a >= 0 and k else v for a, v, k in zip(align, values, keep, strict=True)]
-    return original, masked, align
-
-
-def factors(file: File) -> list[float]:
-    original, masked, align = file
-    pairs = [(original[a], m) for a, m in zip(align, masked, strict=True) if a >= 0]
-    (ages, sexes, zips) = ([(b[k], a[k]) for b, a in pairs] for k in range(3))
-
-    def split(values: list[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-        return [v[0] for v in values], [v[1] for v in values]
-
-    return [ordered_factor(*split(ages)), changed_share(*split(sexes)), zip_factor(*split(zips), length=3)]
-
+from tests.global_risk_files import FAMILIES, KEYS, File, factors, files, release
+from tests.global_risk_twin import every_subset
 
 # -- the measure, against the loops
 
@@ -325,150 +235,6 @@ def test_a_rule_that_makes_no_sense_is_refused_in_a_sentence(rules: Any, says: s
         GlobalRisk(weak_changes=rules).score(release((original, masked, [0, 1])))
 
 
-# -- weight matrices
-
-
-@pytest.mark.parametrize("w", FAMILIES, ids=lambda w: w.name)
-@pytest.mark.parametrize(("t", "n"), [(1, 1), (6, 6), (4, 9), (9, 4), (1, 5)])
-def test_every_family_has_all_the_properties_whatever_the_sizes(w: WeightMatrix, t: int, n: int) -> None:
-    assert broken_property(w.at(np.arange(1, t + 1)[:, None], np.arange(1, n + 1)[None, :])) == ""
-
-
-@pytest.mark.parametrize("w", FAMILIES, ids=lambda w: w.name)
-@pytest.mark.parametrize(("t", "n"), [(6, 6), (4, 9), (9, 4)])
-def test_what_a_record_can_count_at_most_is_the_largest_over_larger_classes(w: WeightMatrix, t: int, n: int) -> None:
-    a, b = np.meshgrid(np.arange(1, t + 1), np.arange(1, n + 1), indexing="ij")
-    worth = w.at(a, b) / np.maximum(a, b)
-    for i in range(1, t + 1):
-        for j in range(1, n + 1):
-            most = w.most(np.array([i]), np.array([j]), t, n)[0]
-            assert most == pytest.approx(worth[i - 1 :, j - 1 :].max(), abs=1e-15)
-
-
-ALL = np.ones((4, 6))
-
-
-def changed(*entries: tuple[int, int, float]) -> np.ndarray:
-    """A matrix of ones with some entries (from 1) changed."""
-    w = ALL.copy()
-    for i, j, value in entries:
-        w[i - 1, j - 1] = value
-    return w
-
-
-@pytest.mark.parametrize(
-    ("matrix", "says"),
-    [
-        (changed((2, 1, -1)), "negative"),
-        (changed((1, 1, 0)), "w_11 > 0"),
-        (changed((4, 6, 2), (3, 6, 1)), "property 1"),
-        (np.array([[3, 2, 1], [2, 2, 0.5], [1, 0.5, 0.7]]), "property 2"),
-        (np.array([[3, 2, 2, 2], [2, 2, 2, 1]]), "property 3"),
-        (np.array([[3, 1, 0.5, 0], [1, 3, 2, 0]]), "property 4"),
-        (np.array([[3, 1, 1], [1, 3, 2], [1, 2, 3]]), "property 5"),
-        (np.array([[3, 1, 1], [1, 2, 1], [1.5, 1.75, 2]]), "property 6"),
-        (np.array([[3, 2, 1], [2, 2, 1], [2, 1, 1]]), "property 7"),
-        (np.array([[3, 0.5, 0.5], [0.5, 3, 0.75], [0.5, 0.75, 3]]), "property 5"),
-        (np.array([[3, 0.5, 0.5], [0.5, 3, 0.5], [0.5, 0.75, 3]]), "property 8"),
-    ],
-)
-def test_a_matrix_that_lacks_a_property_is_refused_and_the_property_named(matrix: np.ndarray, says: str) -> None:
-    assert says in broken_property(matrix)
-    with pytest.raises(ParameterError, match="this is no weight matrix"):
-        GivenWeights(matrix.tolist())
-
-
-@given(st.integers(1, 4), st.integers(1, 5), st.randoms(use_true_random=False))
-@settings(max_examples=400, deadline=None)
-def test_the_properties_are_those_of_the_papers_list_read_entry_by_entry(t: int, n: int, random: Any) -> None:
-    """The eight chains as printed (misprints corrected), walked literally from 1."""
-    w = [[random.choice([1, 2, 3]) for _ in range(n)] for _ in range(t)]
-
-    def chain(cells: list[tuple[int, int]], falls: bool) -> bool:
-        values = [w[i - 1][j - 1] for i, j in cells if 1 <= i <= t and 1 <= j <= n]
-        return all(a >= b if falls else a <= b for a, b in itertools.pairwise(values))
-
-    lists = {
-        1: [chain([(j, k) for k in range(j, n + 1)], True) for j in range(1, t + 1)],
-        2: [chain([(k, j) for k in range(1, j + 1)], False) for j in range(1, min(t, n) + 1)],
-        3: [chain([(k, j) for k in range(1, t + 1)], False) for j in range(t + 1, n + 1)],
-        4: [chain([(k, j + k - 1) for k in range(1, t + 1)], True) for j in range(1, n - t + 1)],
-        5: [chain([(k, j + k - 1) for k in range(1, n - j + 2)], True) for j in range(max(n - t + 1, 1), n + 1)],
-        6: [chain([(k, j) for k in range(j, t + 1)], True) for j in range(1, min(t, n) + 1)],
-        7: [chain([(j, k) for k in range(1, min(j, n) + 1)], False) for j in range(1, t + 1)],
-        8: [chain([(j + k - 1, k) for k in range(1, t - j + 2)], True) for j in range(2, t + 1)],
-    }
-    first = next((number for number, holds in lists.items() if not all(holds)), 0)
-    found = broken_property(np.array(w, float))
-    assert (f"property {first} " in found) if first else found == ""
-
-
-def test_a_matrix_of_another_shape_than_the_files_is_refused() -> None:
-    data = billing(20)
-    wrong = GlobalRisk(kind="weighted", weights=GivenWeights([[1, 1, 1], [1, 1, 1]]))
-    with pytest.raises(NotApplicable, match="2 rows and 3 columns, but there are 20 released"):
-        wrong.score(RandomOrder().apply(data, Draws(1)))
-
-
-def test_a_matrix_of_ones_own_is_checked_too() -> None:
-    class Upside(WeightMatrix):
-        """Large classes count more."""
-
-        def at(self, i: Any, j: Any) -> Any:
-            return np.maximum(i, j).astype(float)
-
-    with pytest.raises(ParameterError, match="property 1"):
-        GlobalRisk(kind="weighted", weights=Upside()).score(RandomOrder().apply(billing(20), Draws(1)))
-
-
-def test_weights_go_with_the_weighted_kind_alone_and_survive_toml() -> None:
-    with pytest.raises(ParameterError, match="kind = 'weighted'"):
-        GlobalRisk(kind="max", weights=PowerWeights())
-    with pytest.raises(ParameterError, match="must be a weight matrix"):
-        GlobalRisk(kind="weighted", weights=[[1.0]])  # type: ignore[arg-type]
-    for w in FAMILIES:
-        measure = GlobalRisk(kind="weighted", weights=w)
-        assert build("measure", {"measure": "global_risk", **measure.to_dict()}) == measure
-
-
-# -- searching
-
-
-def worth(p: int, seed: int) -> KeySubsets:
-    """Random factors and a random base that may fall when a key is added; its ceiling by brute force."""
-    g = np.random.default_rng(seed)
-    table = {mask: float(g.random()) for mask in range(2**p)}
-    code = lambda subset: sum(1 << k for k in subset)  # noqa: E731
-    ceiling = {m: max(v for other, v in table.items() if other & m == other) for m in table}
-    cost = g.choice([0.0, 0.1, 0.4, 0.9, 1.0], p)
-    return KeySubsets(cost.tolist(), lambda s: table[code(s)], lambda s: ceiling[code(s)], growing=False)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 5, 7])
-def test_branch_and_bound_finds_what_all_subsets_have(p: int) -> None:
-    missed = 0
-    for seed in range(60):
-        subsets = worth(p, seed)
-        best = max((subsets.value(s) for s in subsets.all()), default=0.0)
-        found, quick = exact(worth(p, seed)), greedy(worth(p, seed))
-        assert (subsets.value(found) if found else 0.0) == best
-        assert best <= at_most(subsets) + 1e-15
-        missed += quick != () and subsets.value(quick) < best
-    assert p < 5 or missed > 0  # greedy is a heuristic: on such wild numbers it does miss
-
-
-def test_unchanged_keys_need_no_search_where_they_can_only_help() -> None:
-    calls: list[tuple[int, ...]] = []
-
-    def base(subset: tuple[int, ...]) -> float:
-        calls.append(subset)
-        return 1 - 0.5 ** len(subset)
-
-    found = exact(KeySubsets([0.0] * 10, base, lambda s: 1 - 0.5 ** len(s), growing=True))
-    assert found == tuple(range(10))
-    assert len(calls) < 70  # of 1,023
-
-
 # -- what it refuses
 
 
@@ -525,185 +291,3 @@ def test_several_methods_in_succession_are_measured_like_one() -> None:
     score = GlobalRisk().score(recipe.apply(data, Draws(1)))
     assert all(score.details[f"change of {key}"] > 0 for key in KEYS)
     assert 0 < score.value < 0.5
-
-
-# -- elsewhere
-
-
-@pytest.fixture(scope="module")
-def here() -> dict[str, Any]:
-    data = billing(300)
-    return {name: mask.apply(data, Draws(1)) for name, mask in MASKS.items()}
-
-
-MASKS: dict[str, Any] = {
-    "noise": IndependentNoise(columns=("age",), lambda2=0.1),
-    "recoded": RecodeRare(("zip",), least=4),
-    "sample": Sample(fraction=0.4),
-    "suppressed": SuppressValues(("zip", "age"), where="sex == 'male'"),
-}
-SNOOPERS = {"all he can": Snooper(), "ages roughly": Snooper(precision={"age": 10})}
-
-
-def check_same(there: Release, local: Release) -> None:
-    for snooper in SNOOPERS.values():
-        for measure in (GlobalRisk(), GlobalRisk(kind="min", missing="value"), GlobalRisk(missing="ignored")):
-            a, b = measure.score(there, snooper), measure.score(local, snooper)
-            assert a.value == pytest.approx(b.value, abs=1e-12)
-            assert a.words == b.words
-            assert dict(a.details) == pytest.approx(dict(b.details), abs=1e-12)
-            assert a.records is not None
-            assert b.records is not None
-            np.testing.assert_allclose(a.records, b.records, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_the_same_counts_come_from_duckdb(name: str, here: dict[str, Release]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    data = billing(300)
-    frame = data.batch().rows.to_arrow()
-    relation = duckdb.connect().from_arrow(frame)
-    there = MASKS[name].apply(Microdata(relation, data.schema), Draws(1))
-    assert there.original.engine.name == "DuckDB"
-    check_same(there, here[name])
-
-
-def test_the_same_counts_come_from_spark_without_collecting_the_records(
-    spark: Any, here: dict[str, Release], monkeypatch: Any
-) -> None:
-    data = billing(300)
-    there = {
-        name: MASKS[name].apply(Microdata(spark.createDataFrame(data.batch().rows.to_arrow()), data.schema), Draws(1))
-        for name in ("noise", "sample")
-    }
-    for name, outcome in there.items():
-        assert outcome.original.engine.name == "Spark"
-        with monkeypatch.context() as patch:
-            patch.setattr(type(outcome.original.engine), "collect", None)
-            patch.setattr(type(outcome.original.engine), "batches", None)
-            for snooper in SNOOPERS.values():
-                a, b = GlobalRisk().score(outcome, snooper), GlobalRisk().score(here[name], snooper)
-                assert a.value == pytest.approx(b.value, abs=1e-12)
-                assert dict(a.details) == pytest.approx(dict(b.details), abs=1e-12)
-    np.testing.assert_allclose(
-        GlobalRisk().score(there["sample"]).records, GlobalRisk().score(here["sample"]).records, atol=1e-12
-    )
-    engine = there["noise"].original.engine
-    with pytest.raises(DataError, match="more than 20 combinations"):
-        engine.cross(there["noise"].masked.engine, ["age", "zip"], most=20)
-
-
-def masked_at_random(g: np.random.Generator, n: int, keys: int) -> Release:
-    """Independent keys of 2 to 11 values; of each, some share of the values is replaced by chance."""
-    levels, share = g.integers(2, 12, keys), g.choice([0, 0.05, 0.2, 0.5, 0.8], keys)
-    before = {f"k{j}": g.integers(0, levels[j], n).astype(str) for j in range(keys)}
-    after = {
-        name: np.where(g.random(n) < share[j], g.integers(0, levels[j], n).astype(str), values)
-        for j, (name, values) in enumerate(before.items())
-    }
-    plain = Schema(tuple(Attribute(name, "key", "unordered") for name in before))
-    return Release.of(Microdata(pd.DataFrame(before), plain), Microdata(pd.DataFrame(after), plain), "rows")
-
-
-def test_the_greedy_search_seldom_misses_and_the_exact_one_looks_at_few_subsets() -> None:
-    """What docs/risk/global-risk.md says of 300 files: at most 3 missed for any kind, by at most 24 %."""
-    g = np.random.default_rng(1)
-    kinds = {"min": None, "max": None, "weighted": StabilityWeights(0.9, 0.3)}
-    missed, largest, looked = dict.fromkeys(kinds, 0), dict.fromkeys(kinds, 0.0), []
-    for i in range(300):
-        outcome = masked_at_random(g, (30, 100, 300)[i % 3], 6)
-        for kind, weights in kinds.items():
-            score = GlobalRisk(kind=kind, weights=weights).score(outcome)  # type: ignore[arg-type]
-            gap = score.details["gap of the greedy search"]
-            missed[kind] += gap > 1e-12
-            largest[kind] = max(largest[kind], gap / max(score.value, 1e-300))
-            looked.append(score.details["subsets looked at"])
-    assert 1 <= max(missed.values()) <= 3
-    assert largest["min"] < 0.24
-    assert max(largest["max"], largest["weighted"]) < 0.04
-    assert np.mean(looked) < 40  # of 63
-
-
-# -- what the paper says of the measures
-
-
-@given(files(missing=True), st.sampled_from(["min", "max", "weighted"]), st.sets(st.sampled_from(KEYS), min_size=1))
-@settings(max_examples=100, deadline=None)
-def test_a_snooper_who_knows_fewer_keys_never_finds_more(file: File, kind: Any, keys: set[str]) -> None:
-    measure, outcome = GlobalRisk(kind=kind), release(file)
-    fewer = Snooper(keys=tuple(k for k in KEYS if k in keys))
-    # every subset of fewer keys is one of all keys; left out is a record for any of all keys, so not "ignored"
-    assert measure.score(outcome, fewer).value <= measure.score(outcome).value + 1e-12
-
-
-def test_a_snooper_who_knows_a_key_less_exactly_may_find_more() -> None:
-    """He is not misled by changes within an interval: the bound is over fewer keys, not over vaguer ones."""
-    original, masked = (
-        [(30, "f", "111"), (31, "f", "111"), (39, "f", "111")],
-        [(31, "f", "111"), (30, "f", "111"), (39, "f", "111")],
-    )
-    outcome, exact_age = release((original, masked, [0, 1, 2])), Snooper(keys=("age",))
-    vague = Snooper(keys=("age",), precision={"age": 5})
-    assert GlobalRisk().score(outcome, exact_age).value == pytest.approx(1 / 3)
-    assert GlobalRisk().score(outcome, vague).value == pytest.approx(2 / 3)
-
-
-def test_masking_what_is_no_key_does_not_change_the_risk() -> None:
-    data = billing(300)
-    plain = GlobalRisk().score(RandomOrder().apply(data, Draws(1))).value
-    assert GlobalRisk().score(IndependentNoise(columns=("amount_billed",)).apply(data, Draws(1))).value == plain
-
-
-@given(files(missing=True))
-@settings(max_examples=100, deadline=None)
-def test_any_change_of_a_key_without_order_makes_its_factor_positive(file: File) -> None:
-    details = GlobalRisk().score(release(file)).details
-    original, masked, align = file
-    for k, name in ((1, "sex"), (2, "zip")):
-        changed = any(a >= 0 and original[a][k] != m[k] for a, m in zip(align, masked, strict=True))
-        assert (details[f"change of {name}"] > 0) == changed
-
-
-@pytest.mark.parametrize(
-    ("mask", "key"),
-    [(RankSwap(columns=("age",), p=0.2), "age"), (DataSwap(("sex",), rate=0.3), "sex"), (RecodeRare(("zip",), least=5), "zip"),
-     (PRAM(("zip",), pd=0.5), "zip"), (IndependentNoise(columns=("age",)), "age")],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)  # fmt: skip
-def test_the_factors_cover_swapping_recoding_and_randomisation(mask: Any, key: str) -> None:
-    score = GlobalRisk().score(mask.apply(billing(400), Draws(1)))
-    assert score.details[f"change of {key}"] > 0
-    assert all(score.details[f"change of {other}"] == 0 for other in KEYS if other != key)
-
-
-@pytest.mark.parametrize(
-    "mask", [MDAV(columns=("age",), k=40), Generalise(("zip",), 2), RecodeRare(("zip",), least=20)]
-)
-def test_microaggregated_ages_and_recoded_zip_codes_lower_the_risk(mask: Any) -> None:
-    data = billing(1_000)
-    plain = GlobalRisk().score(RandomOrder().apply(data, Draws(1))).value
-    assert GlobalRisk().score(mask.apply(data, Draws(1))).value < 0.95 * plain
-
-
-@given(files())
-@settings(max_examples=50, deadline=None)
-def test_minimal_and_maximal_risk_are_weighted_ones_for_particular_weights(file: File) -> None:
-    outcome = release(file)
-    for kind, w in (("min", UniqueWeights()), ("max", EqualWeights())):
-        assert GlobalRisk(kind=kind).score(outcome).value == GlobalRisk(kind="weighted", weights=w).score(outcome).value  # type: ignore[arg-type]
-
-
-def test_the_risk_is_drawn_against_the_information_that_is_kept() -> None:
-    grid = {"independent_noise.lambda2": [0.1, 0.4, 1.6]}
-    m = ru_map(
-        billing(300),
-        IndependentNoise(columns=("age",)),
-        grid,
-        risk=GlobalRisk(),
-        utility=VarianceKept(("age",)),
-        replications=3,
-        draws=1,
-    )
-    risk, kept = (m.frame.query(f"masked and side == '{side}'")["value"].to_numpy() for side in ("risk", "utility"))
-    assert (np.diff(risk) < 0).all()
-    assert (np.diff(kept) < 0).all()

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_files import in_duckdb
 
 from sfumato.errors import DataError
 from sfumato.microdata import Microdata
@@ -162,12 +163,6 @@ ROLES = {
     "wealth": "confidential", "diagnosis": "confidential", "q12": "key", "ratio": "confidential", "empty": "other",
     "same": "other",
 }  # fmt: skip
-
-
-def in_duckdb(frame: pd.DataFrame) -> Any:
-    connection = duckdb.connect()
-    connection.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)).create("people")
-    return connection.table("people")
 
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {

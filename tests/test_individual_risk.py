@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from francdat import FRANCDAT, WEIGHT, as_it_is
+from francdat import FRANCDAT, WEIGHT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import hyp2f1
-from small_files import in_pieces, microdata
+from small_files import as_it_is, in_pieces, microdata
 
 from sfumato import Draws, Release, Snooper
 from sfumato.datasets import census, five

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_files import as_it_is
 
 from sfumato import AttributeRisk, Draws, Release, Snooper
 from sfumato.datasets import five
@@ -22,10 +23,6 @@ def file(rule_keys: int = 2, **columns: Any) -> Microdata:
         tuple(Attribute(n, "key" if i < rule_keys else "confidential", "unordered") for i, n in enumerate(columns))
     )  # type: ignore[arg-type]
     return Microdata(pa.table(columns), schema)
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")
 
 
 def test_the_inpatients_of_the_diversity_paper_are_4_anonymous() -> None:

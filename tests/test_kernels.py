@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtri
+from threadpoolctl import threadpool_info
 
 from sfumato.engines import Column
+from sfumato.kernels.blas import one_thread
 from sfumato.kernels.chacha import midpoints, uniforms, words
 from sfumato.kernels.digest import combine, mix64, row_digest
 from sfumato.kernels.moments import centred_products, complete, covariance_root, first_pass, is_constant
@@ -320,3 +323,18 @@ def test_mixing_is_one_step_of_splitmix64() -> None:
     golden = 0x9E3779B97F4A7C15
     states = np.array([0, golden, (2 * golden) % 2**64], np.uint64)
     assert [hex(v) for v in mix64(states)] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
+
+
+def test_products_use_one_thread_until_the_last_caller_has_left() -> None:
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if "numpy" in pool["filepath"]}
+
+    before = threads()
+    first, second = one_thread(), one_thread()
+    with first, ExitStack() as later:
+        later.enter_context(second)
+        rest = later.pop_all()
+        assert threads() == {1}
+    assert threads() == {1}  # the first has left, the second is still inside
+    rest.close()
+    assert threads() == before

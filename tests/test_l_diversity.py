@@ -10,9 +10,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from by_class import RULES, Row, as_it_is, file, people, values_by_record
+from by_class import RULES, Row, file, people, values_by_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_files import as_it_is
 
 from sfumato import Draws, Release, Snooper
 from sfumato.classes import Missing

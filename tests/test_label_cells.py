@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from small_files import amounts, microdata
 
 import sfumato.utility.label_cells as module
 from sfumato.contract import Release
 from sfumato.utility import TableDistance, TotalVariation
 from sfumato.utility.label_cells import LabelCells, spread_amounts
-from tests.small_files import amounts, microdata
 
 CELLS = 4
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from small_files import release
 
-from sfumato.contract import Draws, Mask, Release
+from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.masks import BottomCode, Identity, IndependentNoise, KimNoise, RemoveIdentifiers, TopCode
 from sfumato.masks.noise import AdditiveNoise
@@ -37,10 +38,6 @@ def schema(*names: str, role: str = "confidential", **facts: dict[str, Any]) -> 
 def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
     table = pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()})
     return Microdata(table, schema(*columns, **(facts or {})))
-
-
-def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
 
 
 def numbers(mask: Mask, data: Microdata, name: str, seed: int = 1) -> Numbers:

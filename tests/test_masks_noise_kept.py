@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from small_files import amounts as microdata
 
 from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, NotApplicable, ParameterError
@@ -24,17 +24,10 @@ from sfumato.masks import (
     MultiplicativeNoise,
 )
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]
 SIGMA = np.array([[17.5**2, 8.3**2, 40.0], [8.3**2, 13.3**2, 55.0], [40.0, 55.0, 10.0**2]])
 NAMES = ("income", "salary", "age")
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    table = pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()})
-    schema = Schema(tuple(Attribute(n, **{"role": "confidential", **(facts or {}).get(n, {})}) for n in columns))
-    return Microdata(table, schema)
 
 
 def survey(n: int, seed: int = 2004) -> Microdata:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy import integrate, stats
+from small_files import amounts as microdata
 
 from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import GaussianMechanism, LaplaceNoise
 from sfumato.masks.gaussian_mechanism import analytic_sigma
 from sfumato.masks.local_privacy import LocalPrivacy
-from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 BOTH: list[type[LocalPrivacy]] = [LaplaceNoise, GaussianMechanism]
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    table = pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()})
-    schema = Schema(tuple(Attribute(n, **{"role": "confidential", **(facts or {}).get(n, {})}) for n in columns))
-    return Microdata(table, schema)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])

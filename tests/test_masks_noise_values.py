@@ -10,24 +10,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
+from small_files import amounts as microdata
+from small_files import release as released
 
-from sfumato.contract import Draws, Mask, Release
+from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import BoundedNoise, IndependentNoise, KimNoise, MultiplicativeNoise, OutlierNoise
 from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]
-
-
-def microdata(facts: dict[str, dict[str, Any]] | None = None, **columns: Any) -> Microdata:
-    table = pa.table({n: pa.array(v, from_pandas=False) for n, v in columns.items()})
-    schema = Schema(tuple(Attribute(n, **{"role": "confidential", **(facts or {}).get(n, {})}) for n in columns))
-    return Microdata(table, schema)
-
-
-def released(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
 
 
 def numbers(mask: Mask, data: Microdata, name: str = "x", seed: int = 1) -> Numbers:

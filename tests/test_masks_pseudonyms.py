@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from small_files import column as values
 
 from sfumato.contract import Draws, Recipe
 from sfumato.errors import DataError, SchemaError
@@ -51,10 +52,6 @@ def on_duckdb(n: int = N) -> Microdata:
     connection = duckdb.connect()
     connection.from_arrow(table(n)).create("people")
     return Microdata(connection.table("people"), SCHEMA)
-
-
-def values(data: Microdata, name: str) -> list[Any]:
-    return list(data.batch([name]).column(name).arrow.to_pylist())
 
 
 def in_stream(data: Microdata, name: str) -> list[Any]:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from small_files import release
 
-from sfumato.contract import Draws, Mask, Recipe, Release
+from sfumato.contract import Draws, Recipe
 from sfumato.errors import DataError, ParameterError
 from sfumato.masks import Sample, StratifiedSample, WeightedSample
 from sfumato.masks.sample import Frame, Sampling
@@ -58,10 +59,6 @@ def people(households: int = 40, seed: int = 3) -> Microdata:
 def alone(n: int = 30, **columns: Any) -> Microdata:
     g = np.random.default_rng(8)
     return microdata(**{"pay": g.gamma(2, 500, n), "weight": g.uniform(1, 9, n), **columns})
-
-
-def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
 
 
 def kept(mask: Sampling, data: Microdata, seeds: range) -> NDArray[np.bool_]:

@@ -8,8 +8,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_files import column as values
+from small_files import release
 
-from sfumato.contract import Draws, Mask, Recipe, Release
+from sfumato.contract import Draws, Mask, Recipe
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError
 from sfumato.masks import (
@@ -41,14 +43,6 @@ def microdata(**columns: Any) -> Microdata:
     names = set(columns)
     facts = {n: {k: v for k, v in ROLES.get(n, {}).items() if k != "follows" or v in names} for n in columns}
     return Microdata(table, Schema(tuple(Attribute(n, **facts[n]) for n in columns)))
-
-
-def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
-    return mask.apply(data, Draws(seed))
-
-
-def values(data: Microdata, name: str) -> list[Any]:
-    return list(data.batch([name]).column(name).arrow.to_pylist())
 
 
 def survey(**changes: Any) -> Microdata:

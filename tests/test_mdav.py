@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from grouping import microdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
@@ -19,7 +19,6 @@ from sfumato.kernels.mdav import mdav
 from sfumato.kernels.mdav_variable import v_mdav
 from sfumato.masks import MDAV, VMDAV
 from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
 
 Matrix = np.ndarray[Any, Any]
 
@@ -233,11 +232,6 @@ def test_nine_records_in_two_clusters_are_two_groups_in_v_mdav_and_three_in_mdav
 
 
 # The masks
-
-
-def microdata(columns: dict[str, Any], **facts: dict[str, Any]) -> Microdata:
-    attributes = [Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns]
-    return Microdata(pa.table(columns), Schema(tuple(attributes)))
 
 
 def standardised(x: Matrix) -> Matrix:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from grouping import microdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,11 +38,6 @@ METHODS = [
     GowerMicroaggregation,
 ]
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-
-
-def microdata(columns: dict[str, Any], **facts: dict[str, Any]) -> Microdata:
-    attributes = [Attribute(n, **{"role": "confidential", **facts.get(n, {})}) for n in columns]
-    return Microdata(pa.table(columns), Schema(tuple(attributes)))
 
 
 def draw(n: int, p: int, seed: int = 0) -> dict[str, Any]:

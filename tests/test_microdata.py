@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_files import in_duckdb
 
 from sfumato.engines import RECORD_ID, Column, Kind
 from sfumato.errors import DataError, SchemaError
@@ -24,12 +24,6 @@ from sfumato.schema import Attribute, Schema
 
 N = 60
 Frame = Callable[[pd.DataFrame], Any]
-
-
-def in_duckdb(frame: pd.DataFrame) -> Any:
-    connection = duckdb.connect()
-    connection.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)).create("people")
-    return connection.table("people")
 
 
 FRAMES: dict[str, Frame] = {

@@ -170,3 +170,19 @@ def test_files_that_are_no_perturbation_tables_are_refused(tmp_path: Path, text:
     (tmp_path / "table.txt").write_text(text)
     with pytest.raises(DataError, match=message):
         PerturbationTable.read(tmp_path / "table.txt")
+
+
+def test_the_generated_tables_can_be_had_and_written(tmp_path: Path) -> None:
+    counts = PerturbationTable.for_counts(maximum=4, variance=2, smallest=1)
+    for row in counts.rows["all"][1:]:  # promised: mean 0, variance 2, at most 4 away, never 1
+        assert row.probability @ row.change == pytest.approx(0, abs=1e-9)
+        assert row.probability @ row.change**2 == pytest.approx(2)
+        assert np.abs(row.change).max() <= 4
+        assert not (row.value + row.change == 1).any()
+    counts.write(tmp_path / "made.csv")
+    assert PerturbationTable.read(tmp_path / "made.csv").whole
+    amounts = PerturbationTable.for_magnitudes(maximum=3, variance=1)
+    assert [row.value for row in amounts.rows["all"]] == [0, 1, 3]
+    assert set(np.diff(amounts.rows["all"][-1].change)) == {0.5}
+    with pytest.raises(ParameterError, match="maximum of cell_key must be"):
+        PerturbationTable.for_counts(maximum=0, variance=1)

@@ -56,6 +56,40 @@ def test_a_size_measure_that_is_the_value_in_disguise_is_no_size_measure() -> No
         RTA(variances="exact", sizes="values").protect(table_of(firms(40, 2)), Draws(1))
 
 
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        ([812.0], [812.0]),
+        ([100.0, 200], [100.0, 200]),
+        ([100.0, 200], [50.0, 100]),
+        ([100.0, 200, 30], [100.0, 200, 31]),
+        ([12345.0, 23114, 101220, 44213, 9871], [12340.0, 23110, 101220, 44210, 9870]),
+    ],
+)
+def test_sizes_that_are_most_of_the_values_do_not_let_exact_variances_out(
+    values: list[float], sizes: list[float]
+) -> None:
+    """ω = k s² in a leaf of one: √(ω/k) is the size, and hence the value."""
+    frame = pd.DataFrame({"region": list("abcde")[: len(values)], "turnover": values, "size": sizes})
+    table = Table.of(Microdata(frame), "region", "turnover", size="size", per_size=1)
+    assert RTA().protect(table, Draws(1)).variance is None
+    with pytest.raises(NotApplicable, match="exact variances would disclose"):
+        RTA(variances="exact").protect(table, Draws(1))
+    last_year = table_of(frame.assign(size=np.array(values) * np.linspace(0.9, 1.2, len(values)) + 7), "region", "size")
+    assert RTA().protect(last_year, Draws(1)).variance is not None
+
+
+def test_bands_are_checked_with_the_priors_that_were_used() -> None:
+    """A contribution known to within 40 % afterwards is cut by a band that leaves one known to within 4 % alone."""
+    frame = pd.DataFrame({"region": list("ab"), "turnover": [1000.0, 900.0], "owner": [1, 2]})
+    table = Table.of(Microdata(frame), "region", "turnover")
+    wide = RTA(variances="bands", base_cv=0.01, cutpoints=(0.2, 0.7), decimals=0)
+    with pytest.raises(NotApplicable, match="quality bands"):
+        wide.protect_with(table, Prior.from_sizes(0.5, 0.3), Draws(1))
+    published = wide.with_(cutpoints=(1e-6,)).protect_with(table, Prior.from_sizes(0.5, 0.3), Draws(1))
+    assert published.protection == wide.with_(cutpoints=(1e-6,), base_cv=0.3)
+
+
 def test_variances_that_follow_by_subtraction_are_found() -> None:
     frame = pd.DataFrame({"region": list("aabb"), "sector": list("xyxy"), "turnover": [1.0, 2, 3, 4]})
     shown = Table.of(Microdata(frame), "region * sector", "turnover")
@@ -96,7 +130,7 @@ def test_what_a_band_leaves_of_a_single_contributor_is_the_cut_normal() -> None:
     at = int(np.argmin(table.totals))
     least, most = np.zeros(2), np.full(2, np.inf)
     least[at], most[at] = k * 90.0**2, k * 130.0**2
-    kept = sd_kept(known.loading, known.variance, known.required, eta, omega, least, most)
+    kept = sd_kept(known.loading, known.variance, known.required, table.totals, omega, least, most)
     assert kept[at] == pytest.approx(truncnorm((90 - 100) / 20, (130 - 100) / 20).std(), rel=1e-6)
     assert kept[1 - at] == pytest.approx(truncnorm(-5, np.inf).std(), rel=1e-6)  # d ≥ 0 is five sds away
 
@@ -175,3 +209,13 @@ def test_variances_that_show_how_a_contributor_divides_are_not_published_exactly
     assert RTA().protect(table, Draws(1)).variance is None
     apart = table_of(frame.assign(owner=range(32)), "region")
     assert RTA().protect(apart, Draws(1)).variance is not None
+
+
+def test_a_leaf_of_nothing_with_noise_for_whole_numbers_is_bounded_without_a_warning() -> None:
+    """Contributions cancel to 0, and the noise is no more than the 1 that bounds allow to whole numbers."""
+    frame = pd.DataFrame({"region": list("aab"), "owner": [1, 2, 3], "turnover": [1, -1, 3]})
+    table = table_of(frame, "region", size=None, integer=True)
+    published = RTA(variances="bounds").protect(table, Draws(1))
+    assert published.leaf_variance is not None
+    assert 0 < published.leaf_variance[0] <= 1
+    assert published.quality is not None

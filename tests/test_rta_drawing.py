@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from rta_tables import firms, microdata, table_of
 
-from sfumato import Microdata
+from sfumato import Attribute, Microdata, Schema
 from sfumato.contract import Draws
 from sfumato.errors import ParameterError
 from sfumato.tables import RTA, Table
@@ -105,3 +106,106 @@ def test_another_population_under_the_same_labels_has_other_noise_and_a_correcti
     corrected = frame.assign(turnover=frame.turnover.where(frame.index != 7, 1.0))
     assert noise(corrected) == all_of_them
     assert noise(frame.sample(frac=1, random_state=1)) == all_of_them
+
+
+def test_over_seeds_one_leaf_has_exactly_the_noise_that_was_asked_for() -> None:
+    """Chi-square of 20 equally likely bins over 2,000 secret seeds, and of the increment between two variances."""
+    from scipy.stats import chisquare, norm
+
+    drawn = np.array([brownian(np.array([2.5, 77.09]), np.array([5, 5]), Draws(i)) for i in range(2000)])
+    for sample in (drawn[:, 0] / np.sqrt(2.5), (drawn[:, 1] - drawn[:, 0]) / np.sqrt(77.09 - 2.5)):
+        bins = np.bincount(np.floor(20 * norm.cdf(sample)).astype(int), minlength=20)
+        assert chisquare(bins).pvalue > 1e-4
+    assert np.corrcoef(drawn[:, 0], drawn[:, 1] - drawn[:, 0])[0, 1] == pytest.approx(0, abs=4.5 / np.sqrt(2000))
+
+
+# -- which leaf is which
+
+
+def ids_of(frame: pd.DataFrame, formula: str = "region * sector", schema: Schema | None = None) -> dict[str, int]:
+    table = Table.of(Microdata(frame, schema or microdata(frame).schema), formula, "turnover")
+    return dict(zip(leaf_labels(table.cells), leaf_ids(table).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "str", "object", "category", "Int64", "string"])
+def test_contributors_and_labels_are_the_same_as_numbers_and_as_text(dtype: str) -> None:
+    frame = firms(60, holdings=20)
+    frame["region"] = frame.region.map(dict(zip("abcde", range(1, 6), strict=True)))
+    schema = microdata(frame).schema.change("region", hierarchy=None)
+    other = frame.astype({"owner": dtype, "region": dtype})
+    assert ids_of(other, schema=schema) == ids_of(frame, schema=schema)
+
+
+def test_a_table_with_a_hierarchy_and_one_without_it_have_the_same_noise() -> None:
+    """Region e is a group of its own in the hierarchy; the label below counts."""
+    frame = firms(100)
+    schema = microdata(frame).schema
+    assert ids_of(frame, schema=schema) == ids_of(frame, schema=schema.change("region", hierarchy=None))
+
+
+def test_a_table_of_one_region_has_the_noise_that_the_region_has_in_the_table_of_all() -> None:
+    frame = firms(100)
+    every, one = ids_of(frame), ids_of(frame[frame.region == "b"])
+    assert one
+    assert one.items() <= every.items()
+
+
+def test_two_populations_without_names_have_noise_of_their_own_even_where_each_has_one_record() -> None:
+    """With one noise for both, the only firm of kind k in a region would take its noise off the only one of kind l."""
+    frame = pd.DataFrame({
+        "region": list("abcabc"), "kind": list("kkklll"), "turnover": [40.0, 52, 71, 38, 55, 69], "staff": [40.0] * 6,
+    })  # fmt: skip
+    schema = Schema(
+        tuple(Attribute(n, role="other", scale="unordered" if n in ("region", "kind") else "ordered") for n in frame)
+    )
+    k, both = ids_of(frame[:3], "region", schema), ids_of(frame[3:], "region", schema)
+    assert k.keys() == both.keys()
+    assert not set(k.values()) & set(both.values())
+    values = [
+        RTA(variances="none", decimals=6).protect(
+            Table.of(Microdata(part, schema), "region", "turnover", size="staff"), Draws(1)
+        )
+        for part in (frame[:3], frame[3:])
+    ]
+    noise = [p.values - p.original.value for p in values]  # type: ignore[union-attr]
+    assert (np.abs(noise[0] - noise[1]) > 1e-3).all()
+    assert ids_of(frame[:3][::-1], "region", schema) == k
+
+
+def test_more_records_of_the_same_contributors_are_another_leaf() -> None:
+    frame = pd.DataFrame({"region": list("aabb"), "owner": [1, 2, 1, 2], "turnover": [3.0, 4, 5, 6]})
+    more = pd.concat([frame, frame[:1]])
+    assert ids_of(frame, "region") != ids_of(more, "region")
+
+
+def test_records_with_an_identifier_are_known_under_any_label() -> None:
+    """The leaf is the set of its records: translated labels, or fewer dimensions, do not draw noise again to be averaged."""
+    frame = firms(60).rename(columns={"owner": "nr"})
+    schema = microdata(frame).schema.change("nr", role="identifier").change("region", hierarchy=None)
+    known = set(ids_of(frame, schema=schema).values())
+    translated = frame.assign(region="region " + frame.region, nr=frame.nr.astype(str)).sample(frac=1, random_state=1)
+    assert set(ids_of(translated, schema=schema).values()) == known
+    alone = set(ids_of(frame[frame.region == "a"], "sector", schema).values())
+    assert alone <= known
+    corrected = frame.assign(turnover=frame.turnover + 1)
+    assert set(ids_of(corrected, schema=schema).values()) == known
+    twice = frame.assign(nr=frame.nr // 2)  # tells nobody apart
+    assert len(set(ids_of(twice, schema=schema).values())) == len(known)
+
+
+@pytest.mark.parametrize("seed", [7, 12, 56])
+def test_noise_that_comes_from_an_iteration_does_not_hang_on_the_order_of_anything(seed: int) -> None:
+    """Few holdings in all leaves: the iteration stops early, and where it stops hung on the last bits of its sums."""
+    frame = firms(40, seed, 3 + seed % 9, sign=True)
+    rta = RTA(prior_cv=1.0, base_cv=0.05, variances="none", decimals=1)
+    seen = []
+    for rows, formula in (
+        (frame, "region * sector"),
+        (frame.sample(frac=1, random_state=1), "region * sector"),
+        (frame.sample(frac=1, random_state=2).astype({"owner": "str"}), "sector * region"),
+    ):
+        published = rta.protect(table_of(rows, formula), Draws(1))
+        cells = published.cells
+        order = [cells.dimensions.index(d) for d in ("region", "sector")]
+        seen.append(dict(zip(map(tuple, cells.labels[:, order].tolist()), published.values.tolist(), strict=True)))
+    assert seen[0] == seen[1] == seen[2]

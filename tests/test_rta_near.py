@@ -47,8 +47,11 @@ def by_dense_algebra(m: Numbers, v: Numbers, omega: Numbers) -> Numbers:
 
 
 @pytest.mark.parametrize("hub", [False, True])
-def test_a_block_of_more_than_600_leaves_is_protected_and_audited(hub: bool) -> None:
-    table, prior = large_table(700, 1_400, 1, hub), Prior.from_sizes(0.5, 0.15)
+def test_a_block_too_large_for_dense_algebra_is_protected_and_audited(
+    hub: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attackers, "DENSE", 200)
+    table, prior = large_table(300, 600, 1, hub), Prior.from_sizes(0.5, 0.15)
     known = prior.of(table)
     assert np.bincount(known.block).max() > attackers.DENSE
     noise = leaf_noise(table, prior)

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_files import as_it_is, microdata
+from small_files import of_keys as file
 
 from sfumato import Draws, Release, Snooper
 from sfumato.errors import NotApplicable
@@ -20,18 +22,9 @@ from sfumato.microdata import Microdata
 from sfumato.risk import SUDA
 from sfumato.risk.suda import points
 from sfumato.schema import Attribute, Schema
-from tests.small_files import microdata
 
 Row = tuple[int | None, ...]
 RULES = ("wildcard", "value", "ignored")
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")
-
-
-def file(rows: list[Row]) -> Microdata:
-    return microdata(**{f"key{j}": pa.array(column, pa.int64()) for j, column in enumerate(zip(*rows, strict=True))})
 
 
 def scores_of(measure: SUDA, data: Microdata, snooper: Snooper | None = None) -> list[float]:

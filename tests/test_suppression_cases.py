@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +13,10 @@ from test_suppression import FORMULAS, assert_safe, firms, microdata, slow_audit
 from sfumato import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
+from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.suppression import Suppression
-from sfumato.tables.suppression.fast import first_pattern
+from sfumato.tables.suppression.exact import Demand, Exact
+from sfumato.tables.suppression.fast import OutOfTime, first_pattern
 from sfumato.tables.suppression.making import make_problem
 from sfumato.tables.suppression.sparse_witness import SparseFreedom
 from sfumato.tables.suppression.witness import Freedom
@@ -59,7 +63,7 @@ def test_a_holding_is_not_known_as_the_sum_of_its_cells() -> None:
     many = [3.0, 3, 3, 3, 3, 3]
     values = [[[50.0], [60.0], many, many], [many] * 4, [many] * 4]
     same = grid(values, {(0, 0, 0): "holding", (0, 1, 0): "holding"})
-    published = Suppression(rules="p% 10", insiders=False).protect(same, SEED)
+    published = Suppression(rules="p% 10", insider_level=0).protect(same, SEED)
     hidden = hidden_of(published)
     row = [same.cells.find(region="r0", sector=f"s{j}") for j in range(4)]
     assert hidden[row[0]]
@@ -135,7 +139,7 @@ def test_cells_that_stand_in_the_way_are_named() -> None:
     ) as caught:
         Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
     named = str(caught.value).split("hidden: ")[1]
-    free = [c for c in labels if f"({table.cells.name(table.cells.find(region=c[0], sector=c[1]))})" in named]
+    free = [c for c in labels if f"[{table.cells.name(table.cells.find(region=c[0], sector=c[1]))}]" in named]
     assert len(free) == 3  # the other corners of the only rectangle there is
     fewer = APriori(statuses={c: "protected" for c in labels if c not in free})
     assert_safe(table, Suppression(rules="p% 10", a_priori=fewer).protect(table, SEED), PPercent(10))
@@ -242,3 +246,87 @@ def test_ties_of_the_rule_are_safe_whatever_floating_point_makes_of_them() -> No
     corner = [tie.cells.find(region="r0", sector=f"s{j}") for j in (0, 1)]
     assert not PPercent(10).assess(tie).unsafe[corner].any()
     assert PPercent(10).assess(below).unsafe[corner].all()
+
+
+class OverAfter:
+    """A clock that is over when it has been looked at so many times."""
+
+    def __init__(self, looks: float) -> None:
+        self.looks, self.ends = looks, np.inf
+
+    def look(self) -> None:
+        self.looks -= 1
+        if self.looks < 0:
+            raise OutOfTime
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_an_exact_search_that_is_out_of_time_gives_the_fast_pattern(
+    looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.of(microdata(firms(4, 18, 3, 3)), "region * sector", "turnover")
+    rule = PPercent(15)
+    fast = Suppression(rules=rule).protect(table, SEED)
+    cheapest = Suppression(rules=rule, method="exact").protect(table, SEED)
+    assert any("no safe pattern costs less" in g.says for g in cheapest.guarantees)
+    solve, asked = Exact.solve, []
+
+    def late(self: Exact, demands: list[Demand]) -> np.ndarray | None:
+        asked.append(len(demands))
+        return solve(Exact(self.problem, OverAfter(looks)), demands)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Exact, "solve", late)
+    published = Suppression(rules=rule, method="exact").protect(table, SEED)
+    assert len(asked) == 1
+    assert np.array_equal(published.status, fast.status)
+    assert_safe(table, published, rule)
+    assert "time limit was reached" in published.guarantees[0].verified
+    assert not any("no safe pattern costs less" in g.says for g in published.guarantees)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 16, 31, 56])
+def test_it_works_when_the_cells_that_a_refusal_names_may_be_hidden(seed: int) -> None:
+    g = np.random.default_rng(seed)
+    frame = firms(seed, int(g.integers(8, 40)), kinds=int(g.integers(1, 3)), owners=int(g.integers(4, 30)))
+    table = Table.of(microdata(frame, "owner"), FORMULAS[seed % 3], "turnover")
+    unsafe = PPercent(10).assess(table).unsafe
+    labels = [tuple(row) for row in table.cells.labels.tolist()]
+    shown = {c for c, u in zip(labels, unsafe, strict=True) if not u and g.random() < 0.7}
+    wishes = APriori(statuses=dict.fromkeys(shown, "protected"))
+    with pytest.raises(DataError, match="It works if these may be hidden") as caught:
+        Suppression(rules="p% 10", a_priori=wishes).protect(table, SEED)
+    named = str(caught.value).split("hidden: ")[1]
+    free = {c for c in shown if f"[{table.cells.name(labels.index(c))}]" in named}
+    fewer = APriori(statuses=dict.fromkeys(shown - free, "protected"))
+    assert_safe(table, Suppression(rules="p% 10", a_priori=fewer).protect(table, SEED), PPercent(10))
+
+
+class Scaled(SensitivityRule, abstract=True):
+    """A rule with a share of another's protection levels."""
+
+    rule: PPercent
+    share: float = 1.0
+
+    def label(self) -> str:
+        return f"{self.share} of {self.rule.label()}"
+
+    def assess(self, table: Table) -> Sensitivity:
+        found = self.rule.assess(table)
+        return replace(
+            found, upper=self.share * found.upper, lower=self.share * found.lower, width=self.share * found.width
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_works_with_the_levels_that_a_refusal_names(seed: int) -> None:
+    table = Table.of(microdata(firms(seed, 60, 4, 4, owners=40), "owner"), FORMULAS[seed % 3], "turnover")
+    with pytest.raises(DataError, match=r"levels of (\S+) % of those") as caught:
+        Suppression(rules="p% 10", bounds=6).protect(table, SEED)
+    share = float(str(caught.value).split("levels of ")[1].split(" %")[0]) / 100
+    assert 0 < share < 1
+    rule = Scaled(PPercent(10), share)
+    published = Suppression(rules=rule, bounds=6).protect(table, SEED)
+    found = rule.assess(table)
+    assert slow_audit(table, hidden_of(published), found, published.low, published.high) == []
+    with pytest.raises(DataError, match="cannot be protected"):  # and not with a hundredth more
+        Suppression(rules=Scaled(PPercent(10), share * 1.01), bounds=6).protect(table, SEED)

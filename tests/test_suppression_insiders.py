@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import linprog
 from test_suppression import assert_safe, firms, microdata
 from test_suppression_cases import SEED, grid, hidden_of
 
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables import APriori, PPercent, PublishedTable, Status, Table
 from sfumato.tables.suppression import Suppression
 
@@ -62,8 +64,10 @@ def test_contributors_who_know_their_leaf_exactly_close_nothing_in_random_tables
                 assert np.linalg.matrix_rank(np.vstack([known, rows[cell]])) > rank
 
 
-def attack_alone(table: Table, published: PublishedTable, rule: Any, most: int = 40) -> list[tuple[str, float]]:
-    """Return what contributors who are alone in leaves find too closely, by scipy: a tenth of the levels for others' share."""
+def attack_alone(
+    table: Table, published: PublishedTable, rule: Any, most: int = 40, level: float = 0.1
+) -> list[tuple[str, float]]:
+    """Return what contributors who are alone in leaves find too closely, by scipy: a part of the levels for others' share."""
     found, hidden = rule.assess(table), hidden_of(published)
     assert table.contributions is not None
     rows, grossed = table.cells.incidence.toarray(), table.contributions.grossed.toarray()
@@ -86,7 +90,7 @@ def attack_alone(table: Table, published: PublishedTable, rule: Any, most: int =
                 ).fun
                 for sign in (1, -1)
             ]
-            need = 0.1 * share * np.array([found.upper[cell], found.lower[cell]])
+            need = level * share * np.array([found.upper[cell], found.lower[cell]])
             if (np.array([ends[1] - value, value - ends[0]]) < need - 1e-6 * value).any():
                 bad.append((table.cells.name(int(cell)), share))
     return bad
@@ -137,4 +141,47 @@ def test_a_sum_that_cells_which_must_be_shown_give_away_is_refused_in_time_or_no
     wishes = APriori(statuses=dict.fromkeys(shown, "protected"))
     with pytest.raises(DataError, match="cannot be protected while cells that it depends on must be shown") as caught:
         Suppression(rules="p% 10", a_priori=wishes, time_limit=seconds).protect(table, SEED)
-    assert str(caught.value).count("(region r0") == 1  # one of them is enough
+    assert str(caught.value).split("hidden: ")[1].count("[region r0") == 1  # one of them is enough
+
+
+@pytest.mark.parametrize("seed", [27, 28, 29, 30, 31])
+def test_no_sum_or_difference_of_cells_that_are_shown_breaks_the_rule_where_tables_cut_across_each_other(
+    seed: int,
+) -> None:
+    g = np.random.default_rng(seed)
+    n = int(g.integers(8, 26))
+    frame = pd.DataFrame({
+        "a": [f"a{i}" for i in g.integers(0, 3, n)], "b": [f"b{i}" for i in g.integers(0, 3, n)],
+        "c": [f"c{i}" for i in g.integers(0, 2, n)], "owner": [f"o{i}" for i in g.integers(0, max(3, n // 2), n)],
+        "turnover": np.round(g.lognormal(2, 1.2, n), 1),
+    })  # fmt: skip
+    formula = ("a + b", "a + b + c", "a * c + b", "a + b * c", "a * b + c")[seed % 5]
+    table = Table.of(microdata(frame, "owner"), formula, "turnover")
+    published = Suppression(rules="p% 10", insider_level=0).protect(table, SEED)
+    rows = table.cells.incidence.toarray().astype(int)
+    shown = np.unique(rows[~hidden_of(published)], axis=0)[:9]
+    signs = np.array(list(itertools.product((-1, 0, 1), repeat=len(shown))))
+    sums = np.unique(signs @ shown, axis=0)
+    sums = sums[((sums == 0) | (sums == 1)).all(axis=1) & sums.any(axis=1)]
+    assert len(sums)
+    assert table.contributions is not None
+    for given in sums @ table.contributions.own.toarray():  # every set of leaves of which the sum can be worked out
+        given = np.sort(given)[::-1]
+        assert given[2:].sum() >= 0.1 * given[0] - 1e-9
+
+
+def test_what_contributors_must_stay_away_is_a_share_of_the_levels() -> None:
+    frame = firms(3, 45, 4, 4, 2, owners=30)
+    table = Table.of(microdata(frame, "owner"), "region * sector + region * kind", "turnover")
+    hidden = []
+    for level in (0.0, 0.5, 1.0):
+        published = Suppression(rules="p% 10", insider_level=level).protect(table, SEED)
+        hidden.append(int(hidden_of(published).sum()))
+        words = [g.says for g in published.guarantees if "alone in a leaf" in g.says]
+        assert bool(words) == (level > 0)
+        if level:
+            assert f"than {round(100 * level)} % of its protection levels" in words[0]
+            assert attack_alone(table, published, PPercent(10), 400, level) == []
+    assert hidden == sorted(hidden)
+    with pytest.raises(ParameterError, match="insider_level"):
+        Suppression(rules="p% 10", insider_level=1.5)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from small_files import column as values
 
 from sfumato import ru_map
 from sfumato.contract import Draws, Guarantee, Mask, Recipe, Release
@@ -38,10 +39,6 @@ def pairs(n: int, seed: int) -> Microdata:
     g = np.random.default_rng(seed)
     x = g.normal(size=n)
     return microdata({"x": KEY, "y": CONFIDENTIAL}, x=x, y=1 + 0.5 * x + g.normal(size=n))
-
-
-def values(data: Microdata, name: str) -> list[Any]:
-    return list(data.batch([name]).column(name).arrow.to_pylist())
 
 
 # Combining rules

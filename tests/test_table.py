@@ -129,7 +129,8 @@ def test_missing_labels_are_a_category_and_missing_values_are_asked_about() -> N
         ("", "say which table"),
         ("log(region)", "is not the formula of a table"),
         ("1", "breaks nothing down"),
-        ("region +", "breaks nothing down|formula of a table"),
+        ("region +", "cannot be read as a formula"),
+        ("size class * region", "stands in backticks: '`size class`"),
     ],
 )
 def test_a_formula_that_is_none_is_refused(formula: str, message: str) -> None:

@@ -15,9 +15,22 @@ from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.datasets import business
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.tables import RTA, Cells, MinimumFrequency, PPercent, PublishedTable, Status, Suppression, Table
+from sfumato.tables import (
+    RTA,
+    Cells,
+    MinimumFrequency,
+    PPercent,
+    PublishedTable,
+    RandomRounding,
+    Status,
+    Suppression,
+    Table,
+)
+from sfumato.tables.attacker import Attacker
 from sfumato.tables.audit import Audit, audit
 from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.linear_program import LinearProgram
+from sfumato.tables.rta import attackers
 from sfumato.tables.rta.leaf_noise import leaf_noise
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rule import Sensitivity, SensitivityRule
@@ -234,6 +247,9 @@ def test_a_priori_bounds_and_what_a_reader_knows_besides_narrow_the_intervals() 
     assert not exact.examined[square[3]]
     with pytest.raises(ParameterError, match="there is no cell 99"):
         audit(loose, known={99: 1.0})
+    visible = int(np.flatnonzero(~np.isnan(loose.values))[0])
+    with pytest.raises(DataError, match="does not agree with what is published of it"):
+        audit(loose, known={visible: float(loose.values[visible]) + 1.0})
 
 
 def test_rounded_tables_disclose_where_the_intervals_close() -> None:
@@ -451,6 +467,35 @@ def test_a_rounded_table_is_audited_under_a_prior_too() -> None:
     found = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals), insiders="none")
     assert found.pairs is not None
     assert (found.pairs.variance <= 0.25 * table.contributions.totals**2 + 1e-9).all()
+    assert "posterior variance is about" in str(found)
+    # the sizes that are given count, not the table's: known to within nothing before, known to within nothing after
+    little = audit(published, Prior.from_sizes(0.5, 0.01, sizes=table.contributions.totals * 1e-3), insiders="none")
+    assert little.pairs is not None
+    assert (little.pairs.variance <= 0.25e-6 * table.contributions.totals**2 + 1e-9).all()
+    given = audit(published, Prior.given(0.25 * table.contributions.totals**2, 1.0), insiders="none")
+    assert given.pairs is not None
+    assert given.pairs.variance == pytest.approx(found.pairs.variance)
+    together = Prior.from_sizes(0.5, 0.01, controllers=np.zeros(len(table.contributions), int))
+    with pytest.raises(NotApplicable, match="attack one by one"):
+        audit(published, together)
+
+
+def test_an_audit_by_bounds_says_at_least_and_that_normal_priors_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = holdings()
+    noisy = RTA().protect(table, Draws(1))
+    prior = Prior.from_sizes(0.5, 0.15)
+    exact = str(audit(noisy, prior))
+    assert "posterior variance is 1" in exact
+    assert "normal priors" in exact
+    monkeypatch.setattr(attackers, "DENSE", 1)
+    bounded = audit(noisy, prior)
+    assert bounded.pairs is not None
+    assert not bounded.pairs.exact
+    assert "posterior variance is at least" in str(bounded)
+    strict = audit(noisy, Prior.from_sizes(0.5, 0.4))
+    assert strict.headline.endswith("some contributors perhaps learn more of others than they may.")
+    assert "may be known better than is allowed" in str(strict)
+    assert strict.to_dict()["posterior"]["exact"] is False
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -567,3 +612,47 @@ def test_contributors_are_looked_at_in_a_file_as_in_the_table_that_it_was_writte
     found = {(i.contributor, i.cell) for i in audit(published).insiders}
     assert found
     assert {(i.contributor, i.cell) for i in audit(again).insiders} == found
+
+
+def test_ends_that_many_rounded_cells_reach_together_are_those_of_a_program_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few programs with random signs find most ends of a rounded table; all must be what scipy finds one by one."""
+    table = Table.of(business(400, regions=5, sectors=4, hierarchies=False), "region * sector * kind", "turnover")
+    published = RandomRounding(base=200).protect(table, Draws(1))
+    asked = []
+    solve = LinearProgram._solve
+    monkeypatch.setattr(LinearProgram, "_solve", lambda self: (asked.append(1), solve(self))[1])
+    low, high = Attacker.of(published).intervals()
+    assert len(asked) < len(table)  # two for each cell would be twice as many
+    r = table.cells.incidence.toarray()
+    for cell in range(0, len(table), 5):
+        for sign, end in ((1, low[cell]), (-1, high[cell])):
+            found = linprog(
+                sign * r[cell],
+                A_ub=np.vstack([r, -r]),
+                b_ub=np.concatenate([published.high, -published.low]),
+                bounds=(0, None),
+            )
+            assert end == pytest.approx(sign * found.fun, abs=1e-6 * table.value.max())
+    assert (low >= published.low).all()
+    assert (high <= published.high).all()
+
+
+def test_rules_may_be_given_as_texts() -> None:
+    frame = pd.DataFrame({"r": list("aabbbcccc"), "v": [90.0, 5, 20, 20, 20, 30, 30, 30, 30]})
+    published = Suppression(rules="p% 10").protect(Table.of(Microdata(frame), "r", "v"), Draws(1))
+    assert audit(published, rules="p% 10").rules == audit(published, rules=[PPercent(p=10)]).rules
+    assert audit(published, rules="p% 10 | minimum 3").rules == ("p% rule, p = 10", "fewer than 3 records")
+
+
+def test_a_contribution_of_nothing_that_everybody_can_see_is_no_secret() -> None:
+    # (a, p) is 175 of one firm and 0 of another, and (a, p, k1) is shown as 0: there is nothing for the first one to find out
+    frame = pd.DataFrame({
+        "r": ["a"] * 5 + ["b"] * 8, "s": ["p", "p"] + ["q"] * 3 + ["p"] * 4 + ["q"] * 4,
+        "k": ["k2", "k1", "k1", "k2", "k1"] + ["k1", "k2"] * 4, "c": [f"f{i}" for i in range(13)],
+        "v": [175.0, 0, 60, 50, 55] + [30.0, 40, 35, 45] * 2,
+    })  # fmt: skip
+    table = Table.of(Microdata(frame), "r * s * k", "v", contributor="c")
+    found = audit(Suppression(rules=PPercent(p=10)).protect(table, Draws(1)), rules=PPercent(p=10))
+    assert found.insiders == ()

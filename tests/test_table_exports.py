@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import Attribute, Microdata, Schema
+from sfumato import Attribute, Draws, Microdata, Schema
 from sfumato.errors import DataError, ParameterError
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.tables import PublishedTable, Status, Table
-from sfumato.tables.exports import csv_text, json_stat, sdmx_csv, write_table
+from sfumato.tables import NK, PublishedTable, Status, Suppression, Table, audit
+from sfumato.tables.exports import csv_text, json_stat, read_json_stat, read_sdmx_csv, sdmx_csv, write_table
 from sfumato.tables.exports.nesting import children_of
 
 TREE = TreeHierarchy.from_levels({"Oslo": ["Norway"], "Rome": ["Italy"], "Pisa": ["Italy"]})
@@ -241,6 +242,13 @@ def test_no_file_holds_a_value_that_is_not_published(tmp_path: Path) -> None:
     for name in ("t.csv", "t.json", "t.sdmx.csv"):
         table.write(tmp_path / name)
         assert "10.25" not in (tmp_path / name).read_text()
+    pytest.importorskip("openpyxl")
+    table.write(tmp_path / "t.xlsx")
+    with zipfile.ZipFile(tmp_path / "t.xlsx") as book:
+        parts = {name: book.read(name).decode("utf-8", "replace") for name in book.namelist()}
+    assert not [name for name, text in parts.items() if "10.25" in text]
+    assert sum("worksheets/" in name for name in parts) == 1  # nothing on a hidden sheet
+    assert "20.5" in "".join(parts.values())  # and what is published is there
 
 
 def test_files_do_not_hold_what_adding_up_leaves_in_the_last_digits(tmp_path: Path) -> None:
@@ -260,3 +268,80 @@ def test_the_variance_of_a_cell_that_is_not_published_is_not_published() -> None
     published = PublishedTable.shown(Table.of(Microdata(frame), "region", "v"))
     hidden = published.with_(values=np.array([3.0, np.nan, 2.0]), variance=np.array([2.0, 1.0, 1.0]))
     assert np.isnan(hidden.frame()["variance"].to_numpy()).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.sdmx.csv", "t.csv", "t.xlsx"])
+@pytest.mark.parametrize("formula", ["town", "town * sector"])
+def test_what_is_written_is_read_back_with_the_same_intervals(name: str, formula: str, tmp_path: Path) -> None:
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    random = np.random.default_rng(3)
+    frame = pd.DataFrame({
+        "town": random.choice(list("pqr"), 60), "sector": random.choice(["01", "02"], 60),
+        "turnover": np.ceil(random.lognormal(3, 1.5, 60)),
+    })  # fmt: skip
+    made = Table.of(Microdata(frame), formula, "turnover")
+    table = Suppression(rules=NK(n=1, k=25)).protect(made, Draws(1))
+    assert table.suppressed.any()
+    out = table.write(tmp_path / name)
+    if name in ("t.csv", "t.xlsx"):
+        plain = pd.read_csv(out, dtype=str) if name == "t.csv" else pd.read_excel(out, dtype=str)
+        read = PublishedTable.from_frame(plain, list(made.cells.dimensions), "value", status="status")
+    else:
+        back = read_json_stat(out) if name.endswith("json") else read_sdmx_csv(out)
+        read = PublishedTable.from_frame(back.frame, back.nested, "value", status="status", variance=back.variance)
+    assert len(read) == len(table)
+    assert np.array_equal(np.sort(table.values), np.sort(read.values), equal_nan=True)
+    expected, found = audit(table, insiders="none"), audit(read)
+    assert np.allclose(np.sort(found.high - found.low), np.sort(expected.high - expected.low))
+
+
+def test_variances_changes_and_nesting_come_back(tmp_path: Path) -> None:
+    table = noisy()
+    for read in (read_json_stat(table.write(tmp_path / "a.json")), read_sdmx_csv(table.write(tmp_path / "a.sdmx.csv"))):
+        frame = read.frame.rename(columns=str.lower)
+        assert read.variance == "variance"
+        assert (frame["status"] == "changed").sum() == (table.status == Status.CHANGED).sum()
+        assert (frame["status"] == "suppressed").sum() == table.suppressed.sum()
+        assert pd.to_numeric(frame["variance"]).sum() == pytest.approx(np.nansum(table.frame()["variance"]))
+    nested = read_json_stat(tmp_path / "a.json").nested["town"]
+    assert nested is not None
+    assert nested["Rome"] == "Italy"
+
+
+def test_a_dataset_of_eurostat_is_read(tmp_path: Path) -> None:
+    """Values by position, statuses with letters, dimensions of one label, as its web service gives them."""
+    (tmp_path / "e.json").write_text(json.dumps({
+        "version": "2.0", "class": "dataset", "id": ["freq", "geo", "time"], "size": [1, 4, 1],
+        "dimension": {
+            "freq": {"category": {"index": {"A": 0}}},
+            "geo": {"category": {"index": {"TOTAL": 0, "IT": 1, "NO": 2, "SE": 3}}},
+            "time": {"category": {"index": {"2026": 0}}},
+        },
+        "value": {"0": 100, "3": 20}, "status": {"1": "c", "2": "c", "3": "e"},
+    }))  # fmt: skip
+    read = read_json_stat(tmp_path / "e.json")
+    assert read.frame["geo"].tolist() == ["TOTAL", "IT", "NO", "SE"]
+    assert read.frame["status"].tolist() == ["", "suppressed", "suppressed", ""]  # somebody's estimate is a figure
+    table = PublishedTable.from_frame(read.frame, read.nested, "value", status="status")
+    found = audit(table)
+    assert found.high[1] == pytest.approx(80)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"dimension": {}}',
+        '{"id": ["a"], "size": [2], "dimension": {"a": {"category": {"index": ["x"]}}}}',
+    ],
+)
+def test_what_is_not_json_stat_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(DataError, match="is not a dataset of JSON-stat"):
+        read_json_stat(tmp_path / "t.json")
+    (tmp_path / "t.sdmx.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="is not SDMX-CSV"):
+        read_sdmx_csv(tmp_path / "t.sdmx.csv")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from chart_specs import layers
 from published_tables import CellNoise, FewRecords, HideCells, LeafNoise, RoundTo, firms, table
 
-from sfumato import Draws
+from sfumato import Draws, Microdata
 from sfumato.contract import Side
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables import Protection, PublishedTable, Table
+from sfumato.tables import Protection, PublishedTable, RandomRounding, Table
 from sfumato.tables.measures import IntervalLengths, KnownClosely, PublishedValue, RelativeCertainty, TableAccuracy
 from sfumato.tables.table_map import TableMap, table_map
 
@@ -115,10 +116,10 @@ def test_names_of_one_s_own_keep_two_of_a_kind_apart(t: Table) -> None:
 class Refuses(RoundTo, abstract=True):
     """Refuses small bases."""
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         if self.base < 5:
             raise NotApplicable("the base is too small for this table.")
-        return super().protect(table, draws)
+        return super().publish(table, draws)
 
 
 def test_what_cannot_be_protected_is_left_out_with_the_reason(t: Table) -> None:
@@ -214,3 +215,16 @@ def test_protections_of_every_sort_stand_in_one_map(t: Table) -> None:
     m = table_map(t, methods, {}, replications=2, draws=1)
     assert not m.refused
     assert all(not np.isnan(m.estimate(i, p)[0]) for i in (0, 1) for p in range(4))
+
+
+def test_a_random_method_is_replicated_even_if_two_of_its_tables_are_alike() -> None:
+    people = pd.DataFrame({"a": ["x"] * 2 + ["y"] * 3})
+    table = Table.of(Microdata(people), "a")
+    alike = 0
+    for seed in range(5):
+        draws = Draws(seed)
+        first, second = (RandomRounding(5).protect(table, draws.child("map").replicate(k)).values for k in (0, 1))
+        alike += np.array_equal(first, second)
+        m = table_map(table, RandomRounding(5), over={}, replications=8, draws=draws)
+        assert len(m.points[0].observations[0]) == 8
+    assert alike

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from sfumato import Attribute, Draws, Microdata, Schema
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables import PPercent, Protection, PublishedTable, Status, Table
+from sfumato.tables import RTA, PPercent, Protection, PublishedTable, Status, Table
 from sfumato.tables.measures import (
     AnalystCertainty,
     CellCertainty,
@@ -24,9 +24,10 @@ from sfumato.tables.measures import (
     TableDistance,
 )
 from sfumato.tables.measures.contributor_posterior import contributor_posterior
-from sfumato.tables.measures.observed import error_variance
+from sfumato.tables.measures.observed import error_variance, noise_variance
 from sfumato.tables.measures.reader import reader_estimate
 from sfumato.tables.measures.reader_variance import reader_variance
+from sfumato.tables.rta.priors import Prior
 
 DRAWS = Draws(11)
 
@@ -441,3 +442,30 @@ def test_a_sum_within_an_interval_leaves_what_simulated_attackers_have() -> None
     k = float((sd**2).sum())
     formula = sd[0] ** 2 * (1 - sd[0] ** 2 / k * (1 - width**2 / 12 / k))
     assert formula == pytest.approx(kept.var(), rel=0.02)
+
+
+def test_what_is_left_after_a_later_table_is_what_dense_algebra_says_of_its_correlated_noise() -> None:
+    """Parts of a cell that was published before have noise that adds up to the published one, not independent noise."""
+    frame = firms(3, 60)
+    rta = RTA(base_cv=0.2)
+    one = rta.protect(table(frame, "region"), DRAWS)
+    assert one.record is not None
+    later = rta.protect_later(table(frame, "region * sector"), one.record, DRAWS)
+    assert later.record is not None
+    assert later.original is not None
+    omega = later.record.covariance.toarray()
+    assert np.abs(omega - np.diag(np.diag(omega))).max() > 1
+    known = Prior.from_sizes(0.5, 0.2).of(later.original)
+    m, v = known.loading.toarray(), known.variance
+    expected = np.full(len(v), np.inf)
+    for g in range(-1, len(v)):
+        left = np.where(np.arange(len(v)) == g, 0.0, v)
+        gain = (left[:, None] * m.T) @ np.linalg.pinv((m * left) @ m.T + omega, rcond=1e-13, hermitian=True)
+        after = left - (gain * (left[:, None] * m.T)).sum(axis=1)
+        expected = np.minimum(expected, np.where(np.arange(len(v)) == g, np.inf, after))
+    found = contributor_posterior(later, 0.5)
+    assert found.variance == pytest.approx(expected, rel=1e-5)
+    assert RelativeCertainty(base_cv=0.2).score(later).value <= 1 + 1e-6
+    r = later.cells.incidence.toarray()
+    told = noise_variance(later.with_(variance=None))
+    assert told == pytest.approx(np.diag(r @ omega @ r.T), abs=1e-6)

@@ -11,19 +11,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_files import as_it_is, microdata
 
-from sfumato import Release, Snooper
+from sfumato import Snooper
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.microdata import Microdata
 from sfumato.risk import SUDA, KAnonymity, UnsafeCombinations
 from sfumato.risk.unsafe_combinations import by_level
-from tests.small_files import microdata
 
 Row = tuple[int | None, ...]
-
-
-def as_it_is(data: Microdata) -> Release:
-    return Release.of(data, data, align="rows")
 
 
 def file(rows: list[Row], weights: list[float] | None = None) -> Microdata:

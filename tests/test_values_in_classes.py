@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from by_class import as_it_is
+from small_files import as_it_is
 
 from sfumato import Microdata, Release, Snooper
 from sfumato.risk import AlphaK, BetaLikeness, DeltaDisclosure, DeltaPresence, KMap, LDiversity, TCloseness

@@ -5,9 +5,9 @@ The front door: names are imported when first used, so that ``import sfumato`` s
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sfumato.lazily import lazily
 from sfumato.version import VERSION
 
 __version__ = VERSION
@@ -27,6 +27,7 @@ _HOMES = {
     "NormalPopulation": "sfumato.rumap", "RUMap": "sfumato.rumap", "ru_map": "sfumato.rumap",
     "Range": "sfumato.decision", "search": "sfumato.decision",
     "Table": "sfumato.tables",
+    "Policy": "sfumato.mas", "Vault": "sfumato.mas",
     "Report": "sfumato.reports",
     "SfumatoError": "sfumato.errors",
 }  # fmt: skip
@@ -34,10 +35,7 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'sfumato' has no attribute '{name}'")
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     from sfumato.decision import Range as Range
     from sfumato.decision import search as search
     from sfumato.errors import SfumatoError as SfumatoError
+    from sfumato.mas import Policy as Policy
+    from sfumato.mas import Vault as Vault
     from sfumato.masks import BottomCode as BottomCode
     from sfumato.masks import Identity as Identity
     from sfumato.masks import IndependentNoise as IndependentNoise

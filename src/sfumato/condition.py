@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, brief, unknown_name
 from sfumato.microdata import Batch
 from sfumato.schema import Schema
 
@@ -48,7 +48,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _ALSO = {"=": "==", "<>": "!="}
 _WORDS = {"and", "or", "not", "in", "is", "missing", "true", "false"}
 _DEPTH = 40
-_HELP = "Write it like \"age > 90 and region == 'north'\"; not, or, in ('a', 'b'), is missing and parentheses are known too."
+_HELP = (
+    "Write it like \"age > 90 and region == 'north'\"; not, or, in ('a', 'b'), is missing and parentheses are known too. "
+    "A name that is no plain word stands in backticks."
+)
 
 
 class Answer(NamedTuple):
@@ -260,7 +263,7 @@ class _Parser:
         yield "end", ""
 
     def error(self, what: str) -> ParameterError:
-        return ParameterError(f'the condition "{self.text}" is not understood: {what}. {_HELP}')
+        return ParameterError(f'the condition "{brief(self.text, 200)}" is not understood: {what}. {_HELP}')
 
     def take(self, *wanted: str) -> str | None:
         """Take the next token if it is one of these words or signs."""

@@ -62,6 +62,16 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
+def brief(text: object, most: int = 80) -> str:
+    """Return what somebody wrote, cut where it is too long to be shown again.
+
+    >>> brief("incme"), brief("x" * 1_000, 5)
+    ('incme', 'xxxxx…')
+    """
+    whole = str(text)
+    return whole if len(whole) <= most else f"{whole[:most]}…"
+
+
 def some(count: int, noun: str = "record") -> str:
     """Return a number of things in words.
 
@@ -87,7 +97,7 @@ def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> st
     >>> unknown_name("column", "incme", ["age", "income"], "the data")
     "column 'incme' is not in the data. Did you mean 'income'? It has: age, income."
     """
-    allowed = list(allowed)
+    allowed, name = list(allowed), brief(name)
     return f"{what} '{name}' is not in {where}.{did_you_mean(name, allowed)} It has: {listing(allowed)}."
 
 

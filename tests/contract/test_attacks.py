@@ -7,21 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_contract import (
-    DRAWS,
-    EDGES,
-    RECIPE,
-    SCHEMA,
-    assert_sentence,
-    data,  # noqa: F401 - a fixture
-    elsewhere,  # noqa: F401
-    instances,
-    local,
-    on_duckdb,  # noqa: F401
-    on_spark,  # noqa: F401
-    round_trip,
-    table,
-)
+from contract_cases import DRAWS, EDGES, RECIPE, SCHEMA, assert_sentence, instances, local, round_trip, table
 
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Recipe, Release, Snooper, success
 from sfumato.errors import NotApplicable, SfumatoError
@@ -31,7 +17,7 @@ ATTACKS = instances("attack")
 SNOOPER = Snooper(coverage=0.5, errors=0.2)
 
 
-def masked(data: Microdata, recipe: Recipe = RECIPE) -> Release:  # noqa: F811
+def masked(data: Microdata, recipe: Recipe = RECIPE) -> Release:
     """Mask a file, with other people beside it who were set aside."""
     others = table().take(np.arange(len(data) - 1, -1, -1)) if len(data) == table().num_rows else table()
     return dataclasses.replace(recipe.apply(data, DRAWS), holdout=Microdata(others, SCHEMA))
@@ -78,7 +64,7 @@ def test_an_attack_is_described_and_written_like_everything_else(attack: Paramet
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_same_draws_give_the_same_guesses(attack: Attack, data: Microdata) -> None:  # noqa: F811
+def test_the_same_draws_give_the_same_guesses(attack: Attack, data: Microdata) -> None:
     outcome = masked(data)
     one, two = guessed(attack, outcome), guessed(attack, masked(data))
     assert_same_guesses(one, two)
@@ -88,7 +74,7 @@ def test_the_same_draws_give_the_same_guesses(attack: Attack, data: Microdata) -
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_leaves_both_files_untouched(attack: Attack, data: Microdata) -> None:  # noqa: F811
+def test_an_attack_leaves_both_files_untouched(attack: Attack, data: Microdata) -> None:
     outcome = masked(data)
     before = outcome.original.digest(), outcome.masked.digest()
     guessed(attack, outcome)
@@ -98,8 +84,8 @@ def test_an_attack_leaves_both_files_untouched(attack: Attack, data: Microdata) 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_guesses_the_same_on_another_engine(
     attack: Attack,
-    data: Microdata,  # noqa: F811
-    elsewhere: Microdata,  # noqa: F811
+    data: Microdata,
+    elsewhere: Microdata,
 ) -> None:
     # nothing is drawn by the mask here: its last digits may differ there
     assert_same_guesses(guessed(attack, masked(data, Recipe(()))), guessed(attack, masked(elsewhere, Recipe(()))))
@@ -108,7 +94,7 @@ def test_an_attack_guesses_the_same_on_another_engine(
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("edge", EDGES)
 def test_an_attack_on_extreme_data_gives_guesses_or_a_sentence(attack: Attack, edge: str) -> None:
-    data = local(edge)  # noqa: F811
+    data = local(edge)
     outcome = masked(data, Recipe(()))
     try:
         with np.errstate(invalid="ignore", over="ignore"):
@@ -120,7 +106,7 @@ def test_an_attack_on_extreme_data_gives_guesses_or_a_sentence(attack: Attack, e
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_without_alignment_guesses_or_says_what_it_needs(attack: Attack, data: Microdata) -> None:  # noqa: F811
+def test_an_attack_without_alignment_guesses_or_says_what_it_needs(attack: Attack, data: Microdata) -> None:
     outcome = masked(data)
     loose: Any = dataclasses.replace(Release.of(outcome.original, outcome.masked), holdout=outcome.holdout)
     found = guessed(attack, loose)

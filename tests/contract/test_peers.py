@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from test_contract import DRAWS, MASKS, NUMBERS, SCHEMA, N, assert_same, assert_sentence, table, with_column
+from contract_cases import DRAWS, MASKS, NUMBERS, SCHEMA, N, assert_same, assert_sentence, table, with_column
 
 from sfumato.contract import Mask, Scope
 from sfumato.engines import Kind

@@ -12,8 +12,17 @@ import pytest
 from sfumato import Attribute, Draws, Microdata, Schema
 from sfumato.contract import registered
 from sfumato.contract.parameters import build
-from sfumato.errors import SfumatoError
-from sfumato.tables import MinimumFrequency, PPercent, Protection, PublishedTable, SensitivityRule, Status, Table
+from sfumato.errors import ParameterError, SfumatoError
+from sfumato.tables import (
+    MinimumFrequency,
+    PPercent,
+    Protection,
+    PublishedTable,
+    RandomRounding,
+    SensitivityRule,
+    Status,
+    Table,
+)
 from sfumato.toml import dump
 
 PROTECTIONS = {n: cls for n, cls in sorted(registered("protection").items()) if cls.__module__.startswith("sfumato.")}
@@ -265,3 +274,11 @@ def test_labels_are_short_and_public_frames_hide_what_must_be_hidden(name: str) 
     frame = p.frame()
     assert len(frame) == len(t)
     assert set(frame["status"]) <= {"", "suppressed", "changed"}
+
+
+def test_a_plain_number_in_place_of_draws_and_a_frame_in_place_of_a_table_are_refused_in_a_sentence() -> None:
+    frame = pd.DataFrame({"r": ["a", "b"], "v": [1.0, 2.0]})
+    with pytest.raises(ParameterError, match="must be given as Draws"):
+        RandomRounding().protect(Table.of(Microdata(frame), "r", "v"), 5)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="a table is protected"):
+        RandomRounding().protect(frame, Draws(1))  # type: ignore[arg-type]

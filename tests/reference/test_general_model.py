@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
+from losses import LOSSES, by_name
 from scipy import optimize, stats
 
 from sfumato import KimNoise
 from sfumato.contract import Draws
 from sfumato.decision import (
-    Absolute,
     AddedNoise,
     Linear,
     Loss,
@@ -43,13 +43,6 @@ from sfumato.decision import (
 )
 from sfumato.errors import ParameterError
 from sfumato.rumap.figures import TEACHERS
-
-LOSSES = [Quadratic(), Absolute(), ZeroOne(0.8)]
-
-
-def by_name(loss: Loss) -> str:
-    return loss.name
-
 
 # -- loss and uncertainty
 

@@ -22,8 +22,8 @@ from sfumato.risk.global_risk import subset_risks
 from sfumato.risk.weight_matrices import GivenWeights, broken_property
 from sfumato.schema import Attribute, Schema
 from sfumato.schema.hierarchy import PrefixHierarchy
+from tests.global_risk_files import KEYS, File, factors, files, release
 from tests.global_risk_twin import matrix, printed_sum
-from tests.test_global_risk import KEYS, File, factors, files, release
 
 ZIPS = PrefixHierarchy(5)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from losses import LOSSES, by_name
 from scipy import integrate, stats
 
 from sfumato.contract import Draws
 from sfumato.decision import (
-    Absolute,
     AddedNoise,
     Loss,
     Normal,
@@ -33,12 +33,6 @@ from sfumato.decision import (
     ZeroOne,
 )
 from sfumato.errors import DataError, NotApplicable
-
-LOSSES = [Quadratic(), Absolute(), ZeroOne(0.8)]
-
-
-def by_name(loss: Loss) -> str:
-    return loss.name
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=by_name)

@@ -29,9 +29,17 @@ _POINT, _WORDS = 3.0, 5.0
 
 
 def table_map_chart(
-    frame: pd.DataFrame, risk: str, utility: str, max_risk: float | None = None, chosen: int | None = None
+    frame: pd.DataFrame,
+    risk: str,
+    utility: str,
+    max_risk: float | None = None,
+    chosen: int | None = None,
+    what: str = "protection",
+    log: bool = True,
 ) -> alt.LayerChart:
     """Draw `TableMap.frame`: a point for each protection that was tried, joined along its swept parameter.
+
+    `what` says what was tried, and `log` whether the axis of risk is in ratios where risks are far apart.
 
     Filled points keep the upper end of the risk's interval at or below the threshold, hollow ones do not. Points at which a
     contribution is known exactly have an infinite risk: they stand on a line of their own at the top.
@@ -39,7 +47,7 @@ def table_map_chart(
     rows = _rows(frame, risk, utility, max_risk)
     if not rows:
         raise ParameterError("the map has no point at which both measures apply, so there is nothing to draw.")
-    return themed(_Panel(rows, risk, utility, max_risk, chosen).chart())
+    return themed(_Panel(rows, risk, utility, max_risk, chosen, what, log).chart())
 
 
 def _rows(frame: pd.DataFrame, risk: str, utility: str, limit: float | None) -> marks.Rows:
@@ -74,8 +82,10 @@ def _words(row: dict[Any, Any]) -> str:
 class _Panel:
     """The panel: points, curves, frontier, and the strip of infinite risks."""
 
-    def __init__(self, rows: marks.Rows, risk: str, utility: str, limit: float | None, chosen: int | None) -> None:
-        self.limit, self.chosen, self.names = limit, chosen, (risk, utility)
+    def __init__(
+        self, rows: marks.Rows, risk: str, utility: str, limit: float | None, chosen: int | None, what: str, log: bool
+    ) -> None:
+        self.limit, self.chosen, self.names, self.what = limit, chosen, (risk, utility), what
         self.endless = [r for r in rows if math.isinf(r["r"])]
         self.rows = [r for r in rows if math.isfinite(r["r"])]
         self.key: Key = key_of([r["family"] for r in rows], [])
@@ -83,7 +93,8 @@ class _Panel:
         wide = (max(spread) - min(spread)) or 0.1
         self.u_axis = Axis(min(spread) - 0.05 * wide, max(spread) + 0.05 * wide, False)
         tall = [v for r in self.rows for v in (r["r"], r["r_low"], r["r_high"]) if math.isfinite(v)]
-        self.r_axis = risk_axis([*tall, *([] if limit is None else [limit])])
+        shown = [*tall, *([] if limit is None else [limit])]
+        self.r_axis = risk_axis(shown) if log else Axis(0.0, 1.05 * (max(shown, default=0.0) or 1.0), False)
         self.width = int(max(300, WIDTH - 70 - self.key.width))
         self.strip = _STRIP if self.endless else 0
 
@@ -186,7 +197,7 @@ class _Panel:
         return [marks.draw("point", items, {**style, **look}, **both) for items, look in looks if items]
 
     def _tips(self) -> list[alt.Tooltip]:
-        named = (("label", "protection"), ("at", "at"), ("risk_words", self.names[0]), ("use_words", self.names[1]))
+        named = (("label", self.what), ("at", "at"), ("risk_words", self.names[0]), ("use_words", self.names[1]))
         return [alt.Tooltip(f"{name}:N", title=title) for name, title in named]
 
     def _endless(self) -> list[alt.Chart]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,6 +10,9 @@ from typing import Annotated
 
 import typer
 
+from sfumato.cli import vault
+from sfumato.cli.ask import ask
+from sfumato.cli.attack import attack
 from sfumato.cli.audit import audit
 from sfumato.cli.demo import demo
 from sfumato.cli.handling import EXIT_CODES, Commands
@@ -21,8 +23,11 @@ from sfumato.cli.report import report
 from sfumato.cli.risk import risk
 from sfumato.cli.schema import schema
 from sfumato.cli.search import search_
+from sfumato.cli.stopping import stoppable
 from sfumato.cli.table import table
+from sfumato.cli.table_map import table_map
 from sfumato.cli.utility import utility
+from sfumato.cli.vault_log import log
 from sfumato.version import VERSION
 
 app = typer.Typer(
@@ -44,12 +49,20 @@ _PANELS = (
             ("risk", risk),
             ("utility", utility),
             ("map", map_),
+            ("table-map", table_map),
             ("search", search_),
             ("report", report),
             ("audit", audit),
         ),
     ),
+    ("Analysis system", (("ask", ask), ("attack", attack))),
     ("About", (("papers", papers),)),
+)
+_VAULT: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("add", vault.add),
+    ("cutpoints", vault.cutpoints),
+    ("freeze", vault.freeze),
+    ("log", log),
 )
 
 
@@ -62,6 +75,15 @@ def _words(function: Callable[..., None]) -> str:
 for _panel, _commands in _PANELS:
     for _name, _function in _commands:
         app.command(_name, help=_words(_function), rich_help_panel=_panel, epilog=EXIT_CODES)(_function)
+_vault = typer.Typer(no_args_is_help=True, epilog=EXIT_CODES)
+for _step, _does in _VAULT:
+    _vault.command(_step, help=_words(_does), epilog=EXIT_CODES)(_does)
+app.add_typer(
+    _vault,
+    name="vault",
+    rich_help_panel="Analysis system",
+    help="Bring data sets into a vault that answers questions about them, and see what was asked.",
+)
 
 
 def _version(asked: bool) -> None:
@@ -89,7 +111,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # λ on a terminal that has no λ
-    signal.signal(
-        signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
-    )  # so that half-written folders are removed
-    app(prog_name="sfumato")
+    with stoppable():
+        app(prog_name="sfumato")

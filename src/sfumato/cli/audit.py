@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.given import number, pair
+from sfumato.cli.audit_reading import known_cells, original_table, published_table, read_columns
+from sfumato.cli.given import number
 from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import load, load_table, refuse_existing
-from sfumato.cli.options import OUTPUT, READING, Json, PerSize, Read, Replace, SchemaFile
+from sfumato.cli.load import refuse_existing
+from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace, per_size_option
 from sfumato.cli.screen import Screen
-from sfumato.errors import listing
+from sfumato.cli.table_options import HierarchyFiles, TableSchema
 
 if TYPE_CHECKING:
-    from sfumato.tables import Audit, PublishedTable, Table
+    from sfumato.tables import Audit
     from sfumato.tables.rta.priors import Prior
 
 ORIGINAL = "If you hold the records"
-_OURS = ("value", "status", "variance", "quality")
 
 
 def audit(
@@ -45,15 +45,7 @@ def audit(
             rich_help_panel=READING,
         ),
     ] = None,
-    hierarchy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=FILE",
-            help="For labels with subtotals, how they nest: an .hrc file, or a .csv with the labels above each value. "
-            "May be repeated.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
+    hierarchy: HierarchyFiles = None,
     total: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,6 +76,14 @@ def audit(
         float,
         typer.Option(help="How long an interval must be, as a share of the value, if no rule says so.", min=0),
     ] = 0.1,
+    known: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABELS=VALUE|FILE",
+            help="What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
+            ".csv with the labels and a column value, or low and high. May be repeated.",
+        ),
+    ] = None,
     original: Annotated[
         Path | None,
         typer.Option(
@@ -134,8 +134,8 @@ def audit(
         str | None,
         typer.Option(metavar="COLUMN", help="A public measure of the contributors' size.", rich_help_panel=ORIGINAL),
     ] = None,
-    per_size: PerSize = None,
-    schema: SchemaFile = None,
+    per_size: Annotated[str | None, per_size_option(ORIGINAL)] = None,
+    schema: TableSchema = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -155,99 +155,26 @@ def audit(
         refuse_existing(out, replace, "the cells")
     rules = _rules(rule, original)
     prior = _prior(prior_cv, base_cv, original)
-    read_columns = _columns(file, dimensions, value, status, hierarchy, read)
-    known = (
+    columns = read_columns(file, dimensions, value, status, hierarchy, read)
+    before = (
         None
         if original is None
-        else _original(screen, original, read_columns, variable, contributor, size, per_size, schema)
+        else original_table(screen, original, columns, variable, contributor, size, per_size, schema)
     )
-    published = _published(read_columns, value, total, mark, absent, within, negative, known)
+    published = published_table(columns, value, total, mark, absent, within, negative, before)
+    also = known_cells(known or (), published.cells)
     from sfumato.tables import audit as look
 
     with screen.progress() as tell:
         tell("Working out what can be worked out", 0, 0)
         found = look(
-            published, prior, rules=rules, tolerance=tolerance, insiders=insiders, integer=True if whole else None,
+            published, prior, also, rules=rules, tolerance=tolerance, insiders=insiders, integer=True if whole else None,
         )  # fmt: skip
         if out is not None:
             _write(found, out)
     _show(screen, found, out)
     if not found.safe:
         raise typer.Exit(INFEASIBLE)
-
-
-class _Read:
-    """The published file, and which columns of it are what."""
-
-    def __init__(self, frame: Any, nested: dict[str, Any], status: str | None, variance: str | None) -> None:
-        self.frame, self.nested, self.status, self.variance = frame, nested, status, variance
-
-
-def _columns(
-    file: Path,
-    dimensions: str | None,
-    value: str,
-    status: str | None,
-    hierarchy: list[str] | None,
-    read: list[str] | None,
-) -> _Read:
-    names = None if dimensions is None else [n.strip() for n in dimensions.split(",") if n.strip()]
-    frame = load_table(file, read, value, names)
-    columns = list(frame.column_names)
-    if value not in columns:
-        raise Misuse(
-            f"{file} has no column '{value}': say with --value which one holds the figures. It has: {listing(columns)}."
-        )
-    ours = value == "value"
-    own = set(_OURS) if ours else {value}
-    chosen = names or [c for c in columns if c not in own | {value, status}]
-    flags = status or ("status" if ours and "status" in columns else None)
-    noise = "variance" if ours and "variance" in columns and "variance" not in chosen else None
-    nested: dict[str, Any] = dict.fromkeys(chosen)
-    for text in hierarchy or ():
-        name, path = pair(text, "--hierarchy", "region=regions.hrc")
-        if name not in nested:
-            raise Misuse(f"--hierarchy names '{name}', which is not a column of labels. These are: {listing(nested)}.")
-        nested[name] = _hierarchy(Path(path))
-    return _Read(frame, nested, flags, noise)
-
-
-def _hierarchy(path: Path) -> Any:
-    if not path.exists():
-        raise Misuse(f"there is no file {path} with a hierarchy.")
-    if path.suffix.lower() == ".csv":
-        from sfumato.schema.hierarchy import read_hierarchy_csv
-
-        return read_hierarchy_csv(path)
-    from sfumato.tables.argus import read_argus_hierarchy
-
-    return read_argus_hierarchy(path)
-
-
-def _published(
-    columns: _Read,
-    value: str,
-    total: list[str] | None,
-    marks: list[str] | None,
-    absent: Literal["empty", "suppressed"],
-    within: float,
-    negative: bool,
-    original: Table | None,
-) -> PublishedTable:
-    from sfumato.tables import PublishedTable
-
-    return PublishedTable.from_frame(
-        columns.frame, columns.nested, value, status=columns.status, variance=columns.variance, total=_total(total),
-        marks=marks or (), within=within, absent=absent, nonnegative=False if negative else None, original=original,
-    )  # fmt: skip
-
-
-def _total(given: list[str] | None) -> str | dict[str, str | None] | None:
-    if not given:
-        return None
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    return dict(pair(text, "--total", "region=All regions") for text in given)
 
 
 def _rules(given: list[str] | None, original: Path | None) -> Any:
@@ -270,30 +197,6 @@ def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None)
     from sfumato.tables.rta.priors import Prior
 
     return Prior.from_sizes(float(number(str(prior_cv))), float(number(str(base_cv))))
-
-
-def _original(
-    screen: Screen,
-    path: Path,
-    columns: _Read,
-    variable: str | None,
-    contributor: str | None,
-    size: str | None,
-    per_size: str | None,
-    schema: Path | None,
-) -> Table:
-    """Return the table that the published one was made from, with the same cells."""
-    from sfumato.tables import Table
-
-    formula = " * ".join(f"`{n}`" for n in columns.nested)
-    data = load(screen, path, schema, None)
-    for name, hierarchy in columns.nested.items():
-        if hierarchy is not None and name in data.schema:
-            data = data.with_schema(data.schema.change(name, hierarchy=hierarchy, scale="partially ordered"))
-    return Table.of(
-        data, formula, variable, contributor=contributor, size=size,
-        per_size=None if per_size is None else number(per_size),
-    )  # fmt: skip
 
 
 def _write(found: Audit, out: Path) -> None:

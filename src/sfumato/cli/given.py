@@ -117,7 +117,7 @@ def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
         if not sign and not path.endswith(".lambda2"):
             raise Misuse(f"--over {name.strip()} says no values. Write them as a list, such as {name.strip()}=2,5,10.")
-        swept[path] = _values(path, values, parameter) if sign else DEFAULT_GRID
+        swept[path] = values_of(path, values, parameter) if sign else DEFAULT_GRID
     return swept
 
 
@@ -125,7 +125,8 @@ def _sweepable(known: Mapping[str, Parameter]) -> str:
     return f"Parameters that can: {listing(path for path, p in known.items() if p.numeric)}."
 
 
-def _values(path: str, text: str, parameter: Parameter) -> tuple[float, ...]:
+def values_of(path: str, text: str, parameter: Parameter) -> tuple[float, ...]:
+    """Return the values that a parameter takes: from LOW:HIGH:COUNT, or from numbers with commas between."""
     try:
         if ":" in text:
             low, high, count = text.split(":")

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sfumato.cli.stopping import leaving
 from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
 
@@ -48,6 +49,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             finally:
+                leaving()
                 sys.stdout.flush()
         except (typer.Exit, typer.Abort):
             raise

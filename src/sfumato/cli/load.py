@@ -18,13 +18,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LISTS = ("null_values", "text", "names")
+_TEXT_FORMS = ("csv", "tsv", "txt", "gz", "xlsx")
+"""Forms in which a column of codes can be asked for as text."""
 
 
-def load(screen: Screen, path: Path, schema: Path | None, read: list[str] | None, engine: str = "memory") -> Microdata:
-    """Read a file with its schema; where none is given it is guessed, and the guess is told."""
+def load(
+    screen: Screen,
+    path: Path,
+    schema: Path | None,
+    read: list[str] | None,
+    engine: str = "memory",
+    known: Schema | None = None,
+) -> Microdata:
+    """Read a file with its schema, which may be known already; where none is given it is guessed, and the guess is told."""
     from sfumato.schema import Schema
 
-    known = None if schema is None else toml_file("schema", schema, Schema.read)
+    known = known if schema is None else toml_file("schema", schema, Schema.read)
     data = _read(path, read, known, engine)
     if known is None:
         screen.note(f"no --schema, so the roles of the columns are guesses: {roles_in_words(data.schema)}. {_HOW}")
@@ -36,21 +45,30 @@ def load_guessed(path: Path, read: list[str] | None) -> Microdata:
     return _read(path, read)
 
 
-def _read(path: Path, read: list[str] | None, schema: Schema | None = None, engine: str = "memory") -> Microdata:
+def _read(
+    path: Path, read: list[str] | None, schema: Schema | None = None, engine: str = "memory", text: Sequence[str] = ()
+) -> Microdata:
     from sfumato.microdata import Microdata
 
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give the name of a file.")
-    if not path.exists():
-        near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
-        raise DataError(f"there is no file {path}.{near}")
+    refuse_absent(path)
     options = _reading(read)
+    if text:
+        options["text"] = (*options.get("text", ()), *text)
     try:
         return Microdata.read(path, schema, engine=engine, **options)
     except SfumatoError as error:
         if re.search(r"\b(form|separator|decimal|encoding|null_values|text|names|sheet)=", str(error)):
             raise type(error)(f"{error} (On the command line: --read NAME=VALUE.)") from None
         raise
+
+
+def refuse_absent(path: Path) -> None:
+    """Refuse a file that is not there; the nearest name is offered."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the name of a file.")
+    if not path.exists():
+        near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
+        raise DataError(f"there is no file {path}.{near}")
 
 
 _HOW = "`sfumato schema FILE --out schema.toml` writes them to a file that you can correct."
@@ -150,7 +168,7 @@ def load_table(path: Path, read: list[str] | None, value: str, dimensions: Seque
 
     options = _reading(read)
     form = str(options.get("form", path.suffix)).lower().lstrip(".")
-    if form not in ("csv", "tsv", "txt", "gz", "xlsx"):
+    if form not in _TEXT_FORMS:
         return read_file(path, **options).table
     text = [value, *(dimensions or ())]
     try:
@@ -169,6 +187,14 @@ def load_table(path: Path, read: list[str] | None, value: str, dimensions: Seque
         points = nw.col(value).str.replace_all(decimal, ".", literal=True)
         found = nw.from_native(found, eager_only=True).with_columns(points).to_native()
     return found
+
+
+def load_cells(path: Path, read: list[str] | None, labels: Sequence[str]) -> Microdata:
+    """Read the cells of a table that is not yet protected: labels as text, since they may begin with 0, the rest as it is."""
+    found = _read(path, read)
+    as_text = [n for n in labels if n in found.schema]
+    form = str(_reading(read).get("form", path.suffix)).lower().lstrip(".")
+    return _read(path, read, text=as_text) if as_text and form in _TEXT_FORMS else found
 
 
 def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:

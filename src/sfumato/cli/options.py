@@ -57,15 +57,6 @@ ReadMasked = Annotated[
         rich_help_panel=READING,
     ),
 ]
-PerSize = Annotated[
-    str | None,
-    typer.Option(
-        "--per-size",
-        metavar="NUMBER|ratio",
-        help="How much of the variable one unit of size stands for, where the two have different units; 'ratio' takes that of "
-        "the records.",
-    ),
-]
 Engine = Annotated[
     Literal["memory", "duckdb"],
     typer.Option("--engine", help="duckdb works on large CSV and Parquet files in pieces.", rich_help_panel=READING),
@@ -205,3 +196,14 @@ def snooper_of(
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def per_size_option(panel: str) -> Any:
+    """Return the option --per-size, for the part of the help where --size stands."""
+    return typer.Option(
+        "--per-size",
+        metavar="NUMBER|ratio",
+        help="How much of the variable one unit of size stands for, where the two have different units; 'ratio' takes that of "
+        "the records.",
+        rich_help_panel=panel,
+    )

@@ -23,7 +23,9 @@ def papers(
         str | None,
         typer.Option(help="One paper: ru_map, matrix_masking, rta, mas or global_risk.", autocompletion=paper_names),
     ] = None,
-    status: Annotated[Literal["built", "planned"] | None, typer.Option(help="Only rows of this status.")] = None,
+    status: Annotated[
+        Literal["built", "planned", "remark"] | None, typer.Option(help="Only rows of this status.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what the five papers behind sfumato state, row by row, and what implements and tests it."""
@@ -37,7 +39,7 @@ def papers(
     rows = [row for p in chosen for row in p.rows if status in (None, row.status)]
     for p in chosen:
         year = "" if p.year is None else f", {p.year}"
-        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.built} of {len(p.rows)} rows built.")
+        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.told[0].upper()}{p.told[1:]}.")
     screen.say()
     screen.table(
         ("id", "where", "what it says", "status", "function"),

@@ -1,4 +1,4 @@
-"""`sfumato table`: make a table from records, protect it, and write what may be published."""
+"""`sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published."""
 
 from __future__ import annotations
 
@@ -8,82 +8,69 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.given import number, settings
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import show_tables
-from sfumato.cli.load import load, refuse_existing
-from sfumato.cli.options import METHOD, OUTPUT, Json, PerSize, Read, Replace, SchemaFile
+from sfumato.cli.load import refuse_existing
+from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace
+from sfumato.cli.protections import protection_of, with_wishes
 from sfumato.cli.screen import Screen
+from sfumato.cli.table_batch import is_batch, run_batch
+from sfumato.cli.table_options import (
+    APrioriFile,
+    Contributor,
+    Contributors,
+    Count,
+    Decimals,
+    Dimensions,
+    Empty,
+    Files,
+    Formula,
+    HierarchyFiles,
+    LeaveOut,
+    Margins,
+    Negative,
+    PerSize,
+    Recode,
+    RecordKey,
+    Request,
+    Rule,
+    Size,
+    TableSchema,
+    Top,
+    Total,
+    Value,
+    Variable,
+    Waiver,
+    protection_names,
+)
+from sfumato.cli.table_secrets import Secrets
+from sfumato.cli.table_source import Source
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.contract import Draws
     from sfumato.tables import Protection, PublishedTable, Table
-
-TABLE = "The table"
-
-
-def protection_names(incomplete: str) -> list[str]:
-    """Complete the name of a protection."""
-    from sfumato.contract import registered
-
-    return [name for name in registered("protection") if name.startswith(incomplete)]
 
 
 def table(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The confidential file of records.", show_default=False)
-    ] = None,
-    formula: Annotated[
-        str | None,
-        typer.Option(
-            help="Which cells: 'region * sector' with all margins, 'region * sector + group * sector' for linked tables.",
-            show_default=False,
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    variable: Annotated[
-        str | None,
-        typer.Option(
-            help="The column to sum; without it records are counted.", show_default=False, rich_help_panel=TABLE
-        ),
-    ] = None,
-    contributor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Who contributed a record. The schema's contributor, else every record for itself, if not given.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A public measure of the contributors' size, for random adjustment.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
+    files: Files = None,
+    formula: Formula = None,
+    variable: Variable = None,
+    contributor: Contributor = None,
+    size: Size = None,
     per_size: PerSize = None,
-    count: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="For counts: for how many a row of the file stands.", rich_help_panel=TABLE
-        ),
-    ] = None,
-    empty: Annotated[
-        bool,
-        typer.Option("--empty", help="Combinations that could occur and do not are cells too.", rich_help_panel=TABLE),
-    ] = False,
-    leave_out: Annotated[
-        bool,
-        typer.Option(
-            "--leave-out-missing", help="Leave out records without a value of the variable.", rich_help_panel=TABLE
-        ),
-    ] = False,
-    decimals: Annotated[
-        int | None, typer.Option(help="Digits after the point that are published.", rich_help_panel=TABLE)
-    ] = None,
+    waiver: Waiver = None,
+    request: Request = None,
+    record_key: RecordKey = None,
+    empty: Empty = False,
+    leave_out: LeaveOut = False,
+    recode: Recode = None,
+    dimensions: Dimensions = None,
+    value: Value = None,
+    top: Top = None,
+    contributors: Contributors = None,
+    total: Total = None,
+    margins: Margins = None,
+    negative: Negative = False,
     method: Annotated[
         str | None,
         typer.Option(
@@ -94,20 +81,14 @@ def table(
             rich_help_panel=METHOD,
         ),
     ] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Which cells are unsafe: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated: one is enough to be unsafe.",
-            show_default=False,
-            rich_help_panel=METHOD,
-        ),
-    ] = None,
+    rule: Rule = None,
+    a_priori: APrioriFile = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A parameter of the method: base=5, prior_cv=0.5. May be repeated.",
+            help="A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt. May be repeated.",
             rich_help_panel=METHOD,
         ),
     ] = None,
@@ -119,7 +100,10 @@ def table(
             rich_help_panel=METHOD,
         ),
     ] = False,
-    schema: SchemaFile = None,
+    count: Count = None,
+    hierarchy: HierarchyFiles = None,
+    decimals: Decimals = None,
+    schema: TableSchema = None,
     read: Read = None,
     out: Annotated[
         Path | None,
@@ -145,6 +129,20 @@ def table(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    record_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to keep the record of a random adjustment for later tables: it holds true values.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    record_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="The record of a table of these data that is published already: this one will agree with it.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write a report for the review board (.html or .pdf): confidential.", rich_help_panel=OUTPUT),
@@ -160,115 +158,75 @@ def table(
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
-    """Make a table, or linked tables, from records; protect it; write what may be published.
+    """Make a table, or linked tables, from records or from cells; protect it; write what may be published.
 
-    What cannot be protected as asked is refused, with the reason. The original values stay where they are.
+    Records become a table by --formula; a table that exists already is read with --dimensions, or as a .tab file of τ-ARGUS;
+    a batch file of it (.arb) is run. What cannot be protected as asked is refused, with the reason. The original values stay
+    where they are.
     """
     screen = Screen(as_json)
     if list_:
         show_tables(screen, method, None if not rule else rule[0])
         return
-    if file is None:
-        raise Misuse("the name of the file to tabulate is missing. To see the methods: sfumato table --list")
-    if formula is None:
-        raise Misuse("--formula is missing: which cells, such as --formula 'region * sector'.")
+    if files is not None and is_batch(files):
+        others = (
+            formula,
+            dimensions,
+            value,
+            variable,
+            method,
+            rule,
+            set_,
+            a_priori,
+            schema,
+            out,
+            record_file,
+            record_from,
+            report,
+        )
+        run_batch(screen, files, any(o is not None for o in others), seed_file, seed_from, replace)
+        return
+    source = Source(
+        files, formula, variable, contributor, size, per_size, waiver, request, record_key, empty, leave_out, recode,
+        dimensions, value, top, contributors, total, margins, negative, count, hierarchy, decimals, schema, read,
+    )  # fmt: skip
+    source.check()
     if method is None:
         raise Misuse("--method is missing: how to protect the table, such as --method suppression. --list shows all.")
     if out is None:
         raise Misuse("--out is missing: the file that gets what may be published.")
-    chosen = _protection(method, rule, set_)
-    _check_files(file, out, form, report, chart, replace)
-    draws, secret = _seed(chosen, out, seed_file, seed_from, replace)
-    data = load(screen, file, schema, read)
-    from sfumato.tables import Table
-
+    chosen = protection_of(method, set_ or (), rule, marked=a_priori is not None or source.argus)
+    _check_files([*(files or ()), schema, a_priori], out, form, report, chart, replace)
+    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace)
     with screen.progress() as tell:
-        tell(f"Tabulating {file.name}", 0, 0)
-        made = Table.of(
-            data, formula, variable, contributor=contributor, count=count, size=size,
-            per_size=None if per_size is None else number(per_size), empty=empty,
-            missing="leave out" if leave_out else "refuse", decimals=decimals,
-        )  # fmt: skip
+        tell("Reading the table", 0, 0)
+        made, given = source.table(screen)
+        chosen = with_wishes(screen, chosen, source.wanted(made, given, a_priori), asked=a_priori is not None)
         tell("Protecting the table", 0, 0)
-        published = chosen.protect(made, draws)
+        published = secrets.protect(chosen, made)
         _write(published, out, form)
-        if secret is not None and seed_from is None:
-            draws.write(secret)
+        secrets.keep(published)
         _extras(published, report, chart, publishable, tell)
-    _show(screen, made, published, chosen, out, secret, report, chart)
-
-
-def _protection(method: str, rule: list[str] | None, given: list[str] | None) -> Protection:
-    """Return the method with its parameters and rules."""
-    from sfumato.contract import find
-    from sfumato.tables import rules_of
-
-    cls: Any = find("protection", method)
-    fields = settings(cls, given or ())
-    if rule:
-        if "rules" not in cls.parameters():
-            raise Misuse(
-                f"{method} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them."
-            )
-        fields["rules"] = rules_of(list(rule))
-    elif "rules" in cls.parameters() and "rules" not in fields and not _optional(cls, "rules"):
-        raise Misuse(
-            f"{method} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
-        )
-    made: Protection = cls.from_dict(fields)
-    return made
-
-
-def _optional(cls: Any, name: str) -> bool:
-    """Whether a parameter need not be given."""
-    import dataclasses
-
-    field = next(f for f in dataclasses.fields(cls) if f.name == name)
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    _show(screen, made, published, chosen, out, secrets, report, chart)
 
 
 def _check_files(
-    file: Path, out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool
+    inputs: list[Path | None], out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool
 ) -> None:
     """Refuse, before any work is done, what cannot be written."""
     from sfumato.tables.exports.write import form_of
 
     refuse_existing(out, replace, "the table")
-    if out.resolve() == file.resolve():
-        raise DataError("--out names the original; choose another file for what may be published.")
+    taken = {p.resolve() for p in inputs if p is not None}
+    for option, path in (("--out", out), ("--report", report), ("--chart", chart)):
+        if path is not None and path.resolve() in taken:
+            raise DataError(f"{option} names the original; choose another file for what may be published.")
     form_of(out, form)
     check_report(report, replace)
     check_chart(chart, replace)
     named = [p.resolve() for p in (out, report, chart) if p is not None]
     if len(set(named)) < len(named):
         raise Misuse("--out, --report and --chart name the same file twice.")
-
-
-def _seed(
-    chosen: Protection, out: Path, seed_file: Path | None, seed_from: Path | None, replace: bool
-) -> tuple[Draws, Path | None]:
-    """Return the randomness, and where its seed is kept; a method without randomness needs none."""
-    from sfumato.contract import Draws
-
-    if seed_file is not None and seed_from is not None:
-        raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
-    if not chosen.random:
-        return Draws("no randomness"), None
-    if seed_from is not None:
-        return Draws.read(seed_from), seed_from
-    if seed_file is None:
-        raise Misuse(
-            f"{chosen.name} is random: say with --seed-file where to keep its secret seed. (Or --seed-from, to use a seed again: "
-            "all tables of the same data should have the same one.)"
-        )
-    if seed_file.resolve() == out.resolve():
-        raise DataError("the seed must be kept apart from what is published: choose another file for it.")
-    if seed_file.exists() and not replace:
-        raise DataError(
-            f"{seed_file} is there already, and a new seed would take the place of an old one. To use that seed again, as for "
-            f"another table of the same data: --seed-from {seed_file}. To make a new one: another name, or --replace."
-        )
-    return Draws.secret(), seed_file
 
 
 def _write(published: PublishedTable, out: Path, form: str | None) -> None:
@@ -293,7 +251,7 @@ def _extras(published: PublishedTable, report: Path | None, chart: Path | None, 
 
 
 def _show(
-    screen: Screen, made: Table, published: PublishedTable, chosen: Protection, out: Path, secret: Path | None,
+    screen: Screen, made: Table, published: PublishedTable, chosen: Protection, out: Path, secrets: Secrets,
     report: Path | None, chart: Path | None,
 ) -> None:  # fmt: skip
     from sfumato.tables import Status
@@ -315,13 +273,11 @@ def _show(
     screen.say(f"Wrote {out}.{confidential}")
     if report is not None or chart is not None:
         screen.say(f"Wrote {', '.join(str(p) for p in (report, chart) if p is not None)}.")
-    if secret is not None:
-        screen.say(
-            f"The seed is in {secret}. Never publish it; use it (--seed-from {secret}) for all tables of these data, so that "
-            "nobody can average the noise away."
-        )
+    for line in secrets.words(published):
+        screen.say(line)
     screen.answer({
         "cells": len(made), "contributors": None if made.contributions is None else len(made.contributions),
-        "protection": chosen.name, "counts": counts, "out": out, "seed_file": secret, "report": report, "chart": chart,
+        "protection": chosen.name, "counts": counts, "out": out, "seed_file": secrets.seed, "record_file": secrets.record_file,
+        "report": report, "chart": chart,
         "guarantees": [{"says": g.says, "verified": g.verified} for g in published.guarantees],
     })  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-_TOTAL = re.compile(r"total=\{'([^']*)': '([^']*)'\}")
 _OPTIONS = (
     ("Release.of(original, masked, align=...)", "--align"),
     ("Release.of(original, released, align=...)", "--align"),
@@ -21,6 +20,26 @@ _OPTIONS = (
     ("(missing='leave out')", "(--leave-out-missing)"),
     ("(size=...)", "(--size)"),
     ("(per_size=...)", "(--per-size)"),
+    ("Say where the .rda file is (metadata)", "Say where the .rda file is (--schema)"),
+    ("(decimals=...)", "(--decimals)"),
+    ("margins='compute'", "--margins compute"),
+    ("say nonnegative=False", "say --negative"),
+    ("(dimensions=...)", "(--dimensions)"),
+    ("(value=...)", "(--value)"),
+    ("(count=...)", "(--count)"),
+    ("Table.of(..., contributor=...)", "--contributor"),
+    ("Table.of(..., request=...)", "--request"),
+    ("as a table of their own (a list of frames)", "as a table of their own, in a file of its own"),
+    ("top, count and contributors", "--top, --count and --contributors"),
+    ("Make one with Vault.create, or with sfumato vault add.", "Make one with sfumato vault add."),
+    ("or lower d.", "or lower --least."),
+    ("name it as identity.", "name it with --identity."),
+)
+_PATTERNS = (
+    (re.compile(r"total=\{'([^']*)': '([^']*)'\}"), r"--total '\1=\2'"),
+    (re.compile(r"total=\{'([^']*)': None\}"), r"--total '\1=none'"),
+    (re.compile(r"\(value='([^']*)'\)"), r"(--value '\1')"),
+    (re.compile(r"\b(sizes|variances)='(\w+)'"), r"--set \1=\2"),
 )
 
 
@@ -32,4 +51,6 @@ def on_command_line(text: str) -> str:
     """
     for said, option in _OPTIONS:
         text = text.replace(said, option)
-    return _TOTAL.sub(r"--total '\1=\2'", text)
+    for pattern, option in _PATTERNS:
+        text = pattern.sub(option, text)
+    return text

@@ -2,7 +2,7 @@
 
 from sfumato.contract.attack import Attack, Guesses, Success, success, wilson
 from sfumato.contract.combine import Combination, Weighted, Worst
-from sfumato.contract.draws import Draws
+from sfumato.contract.draws import Draws, check_draws
 from sfumato.contract.estimated import Estimated
 from sfumato.contract.holdout import Holdout, hold_out
 from sfumato.contract.mask import Mask, Method, Scope, categorical_targets, check_numbers, check_values, numeric_targets
@@ -21,6 +21,6 @@ __all__ = [
     "Attack", "Combination", "Design", "DirectMeasure", "Draws", "Estimated", "Figure", "Guarantee", "Guesses", "Holdout", "Mask",
     "MatrixForm", "Measure", "Method", "Need", "NoiseModel", "Parameter", "Parametric", "Recipe", "Release",
     "ReleaseModel", "Scope", "Score", "Section", "Side", "Snooper", "Step", "Success", "Table", "Weighted", "Worst",
-    "build", "categorical_targets", "check_covariance", "check_numbers", "check_values", "find", "hold_out",
+    "build", "categorical_targets", "check_covariance", "check_draws", "check_numbers", "check_values", "find", "hold_out",
     "learned", "numeric_targets", "param", "reciprocal", "registered", "run_steps", "subgroups", "success", "wilson",
 ]  # fmt: skip

@@ -159,5 +159,12 @@ class Draws:
         return cls._from_key(key)
 
 
+def check_draws(draws: Draws) -> Draws:
+    """Return the draws; refuse what is none, such as a plain number."""
+    if not isinstance(draws, Draws):
+        raise ParameterError("randomness must be given as Draws: Draws.secret() for a release, Draws(2024) for a test.")
+    return draws
+
+
 def _restore(key: bytes, path: tuple[str, ...]) -> Draws:
     return Draws._from_key(key).child(*path)

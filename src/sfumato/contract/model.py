@@ -150,10 +150,21 @@ class NoiseModel(ReleaseModel):
         return self.mean[where], covariance
 
 
+def _is_definite(covariance: Numbers) -> bool:
+    """Whether a symmetric matrix has a Cholesky root."""
+    try:
+        np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def check_covariance(covariance: Numbers, names: tuple[str, ...]) -> None:
     """Refuse a matrix that is not a covariance: not symmetric, or with a negative eigenvalue."""
     if not np.isfinite(covariance).all():
         raise ParameterError("the covariance matrix holds missing or infinite entries.")
+    if np.array_equal(covariance, covariance.T) and _is_definite(covariance):
+        return  # the common case, without a search for the smallest eigenvalue
     scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)).clip(min=0))
     if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=1e-12 * max(float(scale.max(initial=0)), 1e-300)):
         raise ParameterError("the covariance matrix is not symmetric.")

@@ -134,6 +134,13 @@ _BUILT_IN = {
     "protection": ("sfumato.tables",),
     "rule": ("sfumato.tables",),
     "table measure": ("sfumato.tables",),
+    "cutpoint strategy": ("sfumato.mas.cutpoints",),
+    "diagnostic": ("sfumato.mas.diagnostics",),
+    "analysis": ("sfumato.mas.analyses",),
+    "confidentiality rule": ("sfumato.mas.rules",),
+    "policy": ("sfumato.mas.policy",),
+    "drop": ("sfumato.mas.evaluation",),
+    "output policy": ("sfumato.mas.secure_room",),
 }
 """Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 
@@ -263,7 +270,7 @@ def find(family: str, name: str) -> type[Parametric]:
     """Return a registered class by name; the nearest name is offered when there is none."""
     known = registered(family)
     if name not in known:
-        raise ParameterError(unknown_name(family, name, sorted(known), f"the list of {family}s"))
+        raise ParameterError(unknown_name(family, name, sorted(known), f"the list of {re.sub('sis$', 'se', family)}s"))
     return known[name]
 
 

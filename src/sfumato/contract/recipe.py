@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
+from sfumato.contract.draws import Draws, check_draws
 from sfumato.contract.linked import linked_losses, run_linked
 from sfumato.contract.mask import Mask, Scope
 from sfumato.contract.matrix import MatrixForm
@@ -21,7 +21,7 @@ from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, RecipeError, SfumatoError, listing, unknown_name
+from sfumato.errors import DataError, RecipeError, SfumatoError, listing, unknown_name
 from sfumato.files import write_text
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
@@ -183,11 +183,7 @@ class Recipe:
     def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
         if not isinstance(data, Microdata):
             raise DataError(f"a recipe masks Microdata, not {type(data).__name__}: try Microdata(frame, schema).")
-        if not isinstance(draws, Draws):
-            raise ParameterError(
-                "randomness must be given as Draws: Draws.secret() for a release, Draws(2024) for a test."
-            )
-        steps, masked, guarantees = run_steps(self.steps, data, draws)
+        steps, masked, guarantees = run_steps(self.steps, data, check_draws(draws))
         return replace(self, steps=steps), masked, guarantees
 
     def touches(self, schema: Schema) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class Snooper(Parametric, family="snooper"):
             raise ParameterError("parameter_published of snooper must be true or false.")
 
     def __hash__(self) -> int:
-        return hash(tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values()))
+        return hash((*self.precision.items(), *(v for k, v in vars(self).items() if k != "precision")))
 
     def describe(self) -> str:
         """Return the snooper's knowledge in words."""

@@ -5,6 +5,7 @@ from sfumato.datasets.business import business
 from sfumato.datasets.census import Census, census
 from sfumato.datasets.earners import earners
 from sfumato.datasets.five import five
+from sfumato.datasets.survey20k import survey20k
 from sfumato.datasets.teachers import teachers
 
-__all__ = ["BILLING_SIZES", "Census", "billing", "business", "census", "earners", "five", "teachers"]
+__all__ = ["BILLING_SIZES", "Census", "billing", "business", "census", "earners", "five", "survey20k", "teachers"]

@@ -72,7 +72,7 @@ class DuckDBEngine(Engine):
     def from_relation(cls, relation: duckdb.DuckDBPyRelation) -> DuckDBEngine:
         """Open a relation of any connection."""
         engine = cls(relation)
-        with _plain_words():
+        with plain_words():
             repeatable = _repeatable(relation)
         return engine if repeatable else engine.map_batches(lambda rows: rows)
 
@@ -80,7 +80,7 @@ class DuckDBEngine(Engine):
     def _schema(self) -> pa.Schema:
         if self._file is not None:
             return self._file.schema
-        with _plain_words():
+        with plain_words():
             return self._relation.limit(0).to_arrow_table().schema
 
     @cached_property
@@ -92,7 +92,7 @@ class DuckDBEngine(Engine):
         """Return the number of records."""
         if self._file is not None:
             return self._file.count
-        with _plain_words():
+        with plain_words():
             return int(_query(self._relation, "SELECT count(*) FROM source").fetchall()[0][0])
 
     def batches(self, columns: Sequence[str]) -> Generator[Rows]:
@@ -105,7 +105,7 @@ class DuckDBEngine(Engine):
         if self._file is not None:
             yield from map(to_rows, self._file.pieces(names, rows))
             return
-        with _plain_words():
+        with plain_words():
             reader = self._relation.select(", ".join(map(_quoted, names or list(self.kinds)[:1]))).to_arrow_reader(rows)
         start = 0
         try:
@@ -121,7 +121,7 @@ class DuckDBEngine(Engine):
             stored = self._file.read(self.known(columns))
             return to_rows(sorted_by_id(stored) if self._by_id else stored)
         names = self.known(columns)
-        with _plain_words():
+        with plain_words():
             if not names:
                 return Rows(np.arange(self.count(), dtype=np.int64), {})
             return numbered(self._relation.select(", ".join(map(_quoted, names))).to_arrow_table(), 0)
@@ -131,7 +131,7 @@ class DuckDBEngine(Engine):
         schema = learn_schema(function, pa.schema([f for f in self._schema if f.name != RECORD_ID]))
         with closing(self.batches(list(self.kinds))) as batches:
             file = PrivateFile.write((to_table(function(rows), schema) for rows in batches), schema)
-        with _plain_words():
+        with plain_words():
             # an empty relation that only remembers the connection, so that earlier files can go
             anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
         return DuckDBEngine(anchor, file, self._by_id)
@@ -150,12 +150,10 @@ class DuckDBEngine(Engine):
         added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
         listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
         source = (
-            "source"
-            if self._file is None
-            else f"read_parquet('{_escaped(self._file.path)}', hive_partitioning = false)"
+            "source" if self._file is None else f"read_parquet('{escaped(self._file.path)}', hive_partitioning = false)"
         )
         by = f"GROUP BY {', '.join(f'c{i}' for i in range(len(names)))}" if names else ""
-        with _plain_words():
+        with plain_words():
             table = _query(self._relation, f"SELECT {listed} FROM {source} {by}").to_arrow_table()  # noqa: S608 - quoted
         return Groups.from_table(table, names, list(sums))
 
@@ -167,14 +165,14 @@ class DuckDBEngine(Engine):
         file = keyed._file
         assert file is not None  # noqa: S101 - map_batches writes one
         schema = pa.schema([f for f in file.schema if f.name not in (RECORD_ID, _ORDER)])
-        source = f"read_parquet('{_escaped(file.path)}', hive_partitioning = false)"
-        with _plain_words():
+        source = f"read_parquet('{escaped(file.path)}', hive_partitioning = false)"
+        with plain_words():
             limit = _query(keyed._relation, "SELECT current_setting('memory_limit')").fetchall()[0][0]
             # a connection of its own: what does not fit in memory goes to the private folder, not to the working one
             settings = {"memory_limit": limit, "temp_directory": str(Path(file.path).parent / "sorting")}
             connection = duckdb.connect(config=settings)
         with closing(connection):
-            with _plain_words():
+            with plain_words():
                 reader = connection.sql(
                     f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {source} ORDER BY {_quoted(_ORDER)}"  # noqa: S608 - our own names
                 ).to_arrow_reader(_ROWS)
@@ -206,11 +204,11 @@ class DuckDBEngine(Engine):
             return self._relation
         if not self.kinds:
             raise DataError("the data have no columns left, and a DuckDB relation needs at least one.")
-        with _plain_words():
+        with plain_words():
             relation = _query(
                 self._relation,
                 f"SELECT * EXCLUDE ({_quoted(RECORD_ID)}) "  # noqa: S608 - our own names
-                f"FROM read_parquet('{_escaped(self._file.path)}', hive_partitioning = false)",
+                f"FROM read_parquet('{escaped(self._file.path)}', hive_partitioning = false)",
             )
         weakref.finalize(relation, _let_go, self._file)  # the file stays as long as the relation that reads it
         return relation
@@ -250,7 +248,7 @@ class PrivateFile:
     def pieces(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         """Yield stored records in tables of `rows` records, with these columns and the ids."""
         names = [RECORD_ID, *columns]
-        with _plain_words(), pq.ParquetFile(self.path, pre_buffer=False) as source:
+        with plain_words(), pq.ParquetFile(self.path, pre_buffer=False) as source:
             schema = pa.schema([self.schema.field(n) for n in names])
             batches = source.iter_batches(batch_size=rows, columns=names)
             yield from pieces((batch.select(names) for batch in batches), schema, rows)
@@ -258,7 +256,7 @@ class PrivateFile:
     def read(self, columns: list[str]) -> pa.Table:
         """Return all stored records, with these columns and the ids."""
         names = [RECORD_ID, *columns]
-        with _plain_words(), pq.ParquetFile(self.path) as source:
+        with plain_words(), pq.ParquetFile(self.path) as source:
             return source.read(columns=names).select(names)
 
 
@@ -280,7 +278,7 @@ def _storing(schema: pa.Schema) -> Iterator[None]:
 
 
 @contextmanager
-def _plain_words() -> Iterator[None]:
+def plain_words() -> Iterator[None]:
     """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not."""
     try:
         yield
@@ -310,7 +308,7 @@ def _sentence(error: Exception) -> str:
 
 def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     while True:
-        with _plain_words():
+        with plain_words():
             batch = next(reader, None)
         if batch is None:
             return
@@ -364,7 +362,8 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _escaped(path: str) -> str:
+def escaped(path: str) -> str:
+    """Return a path for use between single quotes."""
     return path.replace("'", "''")
 
 

@@ -16,13 +16,15 @@ from sfumato.engines.columns import Column, Kind
 from sfumato.engines.formats.arrow_files import refuse_kinds
 from sfumato.engines.spark_errors import plain_words, send_back
 from sfumato.engines.spark_work import (
+    PARTIAL_SUM,
     Batches,
     counted,
     named_table,
     packed,
+    partial_sum,
     partition_counts,
-    partition_number,
     unchanged,
+    whole_sum,
 )
 from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.errors import DataError, ParameterError, SfumatoError
@@ -77,7 +79,7 @@ class SparkEngine(Engine):
         with plain_words():
             schema = frame.limit(0).toArrow().schema
             firm = frame if _repeatable(frame) else _checkpointed(frame)
-            found = _run(firm, [0], partition_counts, "partition int, records bigint").collect()
+            found = run_work(firm, [0], partition_counts, "partition int, records bigint").collect()
             size = 1 + max((row.partition for row in found), default=-1)
             starts = np.zeros(size + 1, np.int64)
             for row in found:
@@ -228,28 +230,11 @@ class SparkEngine(Engine):
         """Apply a function to every piece, on the executors, and add the arrays it returns, in order of partitions."""
 
         def work(pieces: Iterator[Rows]) -> Batches:
-            total: NDArray[np.float64] | None = None
-            for rows in pieces:
-                part = np.asarray(function(rows), np.float64)
-                total = part if total is None else total + part
-            if total is not None:
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "partition": pa.array([partition_number()], pa.int32()),
-                        "shape": pa.array([total.shape], pa.list_(pa.int64())),
-                        "total": pa.array([total.tobytes()], pa.binary()),
-                    }
-                )
+            return partial_sum(function(rows) for rows in pieces)
 
         with plain_words():
-            found = self._each(work, self.known(columns), "partition int, shape array<bigint>, total binary").collect()
-        parts = [np.frombuffer(row.total).reshape(row.shape) for row in sorted(found, key=lambda row: row.partition)]
-        if not parts:
-            return np.asarray(function(self._empty(columns)), np.float64)
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total = total + part
-        return total
+            total = whole_sum(self._each(work, self.known(columns), PARTIAL_SUM).collect())
+        return np.asarray(function(self._empty(columns)), np.float64) if total is None else total
 
     def write(self, path: str, form: str) -> None:
         """Write as Spark does: a new folder of part files, written by the executors, in the order of the records.
@@ -290,11 +275,11 @@ class SparkEngine(Engine):
             return work(counted((named_table(b, names) for b in batches), starts))
 
         if starts is None:
-            return _run(self._frame, [0, *(1 + i for i in self._places(names))], prepared, schema)
-        return _run(self._frame, self._places(names) or [0], prepared, schema)
+            return run_work(self._frame, [0, *(1 + i for i in self._places(names))], prepared, schema)
+        return run_work(self._frame, self._places(names) or [0], prepared, schema)
 
 
-def _run(
+def run_work(
     frame: DataFrame, places: list[int], work: Callable[[Batches], Batches], schema: StructType | str
 ) -> DataFrame:
     """Plan work on the Arrow batches of some columns, on the executors; its errors come back without data values."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -76,3 +77,32 @@ def packed(pieces: Iterator[Rows]) -> Batches:
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
         yield pa.RecordBatch.from_pydict({"records": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+
+PARTIAL_SUM = "partition int, shape array<bigint>, total binary"
+"""Spark's schema of what `partial_sum` gives."""
+
+
+def partial_sum(parts: Iterable[NDArray[np.float64]]) -> Batches:
+    """Give the sum of the arrays of one partition; nothing, if there are none."""
+    total: NDArray[np.float64] | None = None
+    for part in parts:
+        part = np.asarray(part, np.float64)
+        total = part if total is None else total + part
+    if total is not None:
+        yield pa.RecordBatch.from_pydict(
+            {
+                "partition": pa.array([partition_number()], pa.int32()),
+                "shape": pa.array([total.shape], pa.list_(pa.int64())),
+                "total": pa.array([total.tobytes()], pa.binary()),
+            }
+        )
+
+
+def whole_sum(found: Iterable[Any]) -> NDArray[np.float64] | None:
+    """Add the sums of all partitions in their order, so that the same data give the same sum; None, if there are none."""
+    total: NDArray[np.float64] | None = None
+    for row in sorted(found, key=lambda row: row.partition):
+        part = np.frombuffer(row.total).reshape(row.shape)
+        total = part.copy() if total is None else total + part
+    return total

@@ -27,14 +27,21 @@ def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArray[np.float64]:
     """Return the sum over rows of two 64-bit row hashes, as eight sums of 16-bit limbs (exact up to 2^37 rows)."""
-    halves = (b"a", b"b")
+    totals = row_hashes(ids, columns, (b"a", b"b"))
+    return np.array(
+        [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for total in totals for i in range(4)]
+    )
+
+
+def row_hashes(
+    ids: NDArray[np.int64], columns: Mapping[str, _Column], halves: tuple[bytes, ...] = (b"a",)
+) -> list[NDArray[np.uint64]]:
+    """Return 64-bit hashes of an id and the values of each row, one array per half; shape (n,) each."""
     totals = [mix64(ids.view(np.uint64) + _seed(half, "")) for half in halves]
     for name, column in columns.items():
         hashes = column.hashes.view(np.uint64)
         totals = [mix64(total ^ mix64(hashes + _seed(half, name))) for half, total in zip(halves, totals, strict=True)]
-    return np.array(
-        [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for total in totals for i in range(4)]
-    )
+    return totals
 
 
 def _seed(half: bytes, name: str) -> Any:

@@ -26,7 +26,6 @@ def _inverse(a: int) -> int:
     return result
 
 
-@numba.njit(cache=True, nogil=True)
 def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: int, secret: Whole) -> Flags:
     """Return which rows cannot be known if the secret rows are not to follow from those that are; shape (rows,).
 
@@ -34,8 +33,20 @@ def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: i
     secret row would then be a linear combination of known ones. The first `sure` of the order are made known whatever
     follows. A row that follows from known ones is known.
     """
+    return np.asarray(_eliminate(start, columns, width, order, sure, secret)[0])
+
+
+def independent_rows(start: Whole, columns: Whole, width: int) -> Flags:
+    """Return which rows (0/1) are no linear combination of those before them, shape (rows,)."""
+    order = np.arange(len(start) - 1)
+    return np.asarray(_eliminate(start, columns, width, order, len(order), np.zeros(0, np.int64))[1])
+
+
+@numba.njit(cache=True, nogil=True)
+def _eliminate(start: Whole, columns: Whole, width: int, order: Whole, sure: int, secret: Whole) -> tuple[Flags, Flags]:
+    """Return which rows give secret ones away, and which are independent of those known before them; see `rows_to_hide`."""
     count = len(secret)
-    hide = np.zeros(len(start) - 1, np.bool_)
+    hide, new_to_it = np.zeros(len(start) - 1, np.bool_), np.zeros(len(start) - 1, np.bool_)
     work = np.zeros((count, width), np.int32)  # the secret rows, reduced by what is known
     filled, users = np.zeros(count, np.int64), np.zeros(width, np.int64)
     for i in range(count):
@@ -43,6 +54,9 @@ def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: i
             work[i, columns[t]] = 1
             users[columns[t]] += 1
             filled[i] += 1
+    length = np.zeros(width, np.int64)
+    for t in range(len(columns)):
+        length[columns[t]] += 1
     first, size = np.zeros(width + 1, np.int64), 0
     pool_at, pool = np.zeros(1024, np.int64), np.zeros(1024, np.int64)
     known = 0
@@ -58,14 +72,15 @@ def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: i
                 for t in range(first[k], first[k + 1]):
                     row[pool_at[t]] = (row[pool_at[t]] + (_PRIME - factor) * pool[t]) % _PRIME
         found, best = 0, -1
-        for j in range(width):
+        for j in range(width):  # the pivot that the fewest secrets have, and of those the sparsest
             if row[j]:
                 support[found] = j
                 found += 1
-                if best < 0 or users[j] < users[best]:
+                if best < 0 or users[j] < users[best] or (users[j] == users[best] and length[j] < length[best]):
                     best = j
         if not found:
             continue
+        new_to_it[cell] = True
         inverse = _inverse(row[best])
         for s in range(found):
             row[support[s]] = row[support[s]] * inverse % _PRIME
@@ -109,7 +124,7 @@ def rows_to_hide(start: Whole, columns: Whole, width: int, order: Whole, sure: i
                         filled[i] -= 1
                         users[j] -= 1
                     work[i, j] = new
-    return hide
+    return hide, new_to_it
 
 
 @numba.njit(cache=True, nogil=True)
@@ -174,49 +189,3 @@ def null_space(start: Whole, columns: Whole, width: int) -> Numbers:
             for c in range(width - known):
                 basis[at, c] -= pool[t] * basis[pool_at[t], c]
     return basis
-
-
-@numba.njit(cache=True, nogil=True)
-def independent_rows(start: Whole, columns: Whole, width: int) -> Flags:
-    """Return which rows (0/1) are no linear combination of those before them, shape (rows,)."""
-    rows = len(start) - 1
-    kept = np.zeros(rows, np.bool_)
-    users = np.zeros(width, np.int64)
-    for t in range(len(columns)):
-        users[columns[t]] += 1
-    first, size, known = np.zeros(width + 1, np.int64), 0, 0
-    pool_at, pool = np.zeros(1024, np.int64), np.zeros(1024, np.int64)
-    row, support = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    for i in range(rows):
-        row[:] = 0
-        for t in range(start[i], start[i + 1]):
-            row[columns[t]] = 1
-        for k in range(known):
-            factor = row[pool_at[first[k]]]
-            if factor:
-                for t in range(first[k], first[k + 1]):
-                    row[pool_at[t]] = (row[pool_at[t]] + (_PRIME - factor) * pool[t]) % _PRIME
-        found, best = 0, -1
-        for j in range(width):
-            if row[j]:
-                support[found] = j
-                found += 1
-                if best < 0 or users[j] < users[best]:
-                    best = j
-        if not found:
-            continue
-        kept[i] = True
-        inverse = _inverse(row[best])
-        if size + found > len(pool):
-            more = max(len(pool), found)
-            pool_at = np.concatenate((pool_at, np.zeros(more, np.int64)))
-            pool = np.concatenate((pool, np.zeros(more, np.int64)))
-        pool_at[size], pool[size] = best, 1
-        size += 1
-        for s in range(found):
-            if support[s] != best:
-                pool_at[size], pool[size] = support[s], row[support[s]] * inverse % _PRIME
-                size += 1
-        known += 1
-        first[known] = size
-    return kept

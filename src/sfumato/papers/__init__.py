@@ -17,6 +17,8 @@ KINDS = (
     *("equation", "rule", "algorithm", "example", "experiment", "figure"),
     *("table", "method", "property", "definition", "extension"),
 )
+STATUSES = ("built", "planned", "remark")
+"""A remark is history, an assumption or an argument: there is nothing to build."""
 _REQUIRED = frozenset({"id", "where", "kind", "says", "status"})
 _OPTIONAL = frozenset({"erratum", "by", "tests"})
 
@@ -59,6 +61,15 @@ class Paper:
     def built(self) -> int:
         """How many rows are built."""
         return sum(row.built for row in self.rows)
+
+    @property
+    def told(self) -> str:
+        """How many rows of each status there are, in words."""
+        counts = {status: sum(row.status == status for row in self.rows) for status in STATUSES}
+        nouns = {"remark": "remark" if counts["remark"] == 1 else "remarks"}
+        return f"of {len(self.rows)} rows " + ", ".join(
+            f"{n} {nouns.get(status, status)}" for status, n in counts.items()
+        )
 
 
 @cache
@@ -130,30 +141,31 @@ def _texts(entry: Mapping[str, object], field: str, name: str) -> tuple[str, ...
 def _check(row: Row, name: str) -> None:
     if row.kind not in KINDS:
         raise ValueError(f"{name}: kind {row.kind!r} is not one of {', '.join(KINDS)}")
-    if row.status not in ("built", "planned"):
-        raise ValueError(f"{name}: status {row.status!r} is neither 'built' nor 'planned'")
+    if row.status not in STATUSES:
+        raise ValueError(f"{name}: status {row.status!r} is not one of {', '.join(STATUSES)}")
     if row.status == "built" and not row.built:
         raise ValueError(f"{name}: a built row names what implements it ('by') and what tests it ('tests')")
-    if row.status == "planned" and (row.by is not None or row.tests):
-        raise ValueError(f"{name}: a planned row carries neither 'by' nor 'tests'; is it built?")
+    if row.status != "built" and (row.by is not None or row.tests):
+        raise ValueError(f"{name}: a row that is not built carries neither 'by' nor 'tests'; is it built?")
 
 
 def _intro() -> str:
     total = len(rows())
-    counts = "; ".join(f"{p.title}: {p.built} built, {len(p.rows) - p.built} planned" for p in papers())
+    counts = "; ".join(f"{p.title}: {p.told}" for p in papers())
     return (
         "# The papers, row by row\n\n"
         f"sfumato builds on five papers; their equations, rules, algorithms, examples and proposals make {total} rows "
         f"({counts}).\n\n"
         "A row is built when a function implements it and a test checks it. Each line says what is right, which is not "
-        "always what was printed: an erratum number points to the project's list of slips and reading decisions.\n\n"
+        "always what was printed: an erratum number points to the project's list of slips and reading decisions. A remark "
+        "is history, an assumption or an argument: there is nothing to build.\n\n"
         "This page is generated: `python -m sfumato.papers > docs/papers.md`.\n"
     )
 
 
 def _section(paper: Paper) -> str:
     year = "" if paper.year is None else f", {paper.year}"
-    head = f"## {paper.title}\n\n{paper.authors}{year}: {paper.built} of {len(paper.rows)} rows built.\n"
+    head = f"## {paper.title}\n\n{paper.authors}{year}: {paper.told}.\n"
     table = ["| id | where | what it says | status | function | test |", "|---|---|---|---|---|---|"]
     return "\n".join([head, *table, *(_line(row) for row in paper.rows), ""])
 

@@ -15,6 +15,7 @@ its limit: a shift of all values is read off the means.
 
 from sfumato.reports.board import BoardReport, board_report
 from sfumato.reports.checks import Check, Checked
+from sfumato.reports.policy_report import policy_report
 from sfumato.reports.report import Report
 from sfumato.reports.sections import data_section, recipe_section
 from sfumato.reports.table_report import table_report
@@ -26,6 +27,7 @@ __all__ = [
     "Report",
     "board_report",
     "data_section",
+    "policy_report",
     "recipe_section",
     "table_report",
 ]

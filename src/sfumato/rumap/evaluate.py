@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,20 +73,29 @@ class Evaluator:
             return self._replication(points, fitted, draws.replicate(number).remembering())
 
         results: list[list[list[Numbers]]] = []
-        with ThreadPoolExecutor(self.workers) as pool:
-            try:
-                for result in pool.map(one, range(replications)):
-                    results.append(result)
-                    done += 1
-                    if progress is not None:
-                        progress(done, replications)
-            except BaseException:  # Ctrl-C too: do not wait for what has not begun
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        with self._running() as run:
+            for result in run(one, range(replications)):
+                results.append(result)
+                done += 1
+                if progress is not None:
+                    progress(done, replications)
         return [
             np.stack([np.stack([r[p][m] for r in results]) for p in range(len(points))])
             for m in range(len(self.measures))
         ]
+
+    @contextmanager
+    def _running(self) -> Iterator[Callable[..., Iterable[list[list[Numbers]]]]]:
+        """Yield what maps a function over numbers, in their order: threads, or with one worker nothing but the caller."""
+        if self.workers == 1:
+            yield map
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                yield pool.map
+            except BaseException:  # Ctrl-C too: do not wait for what has not begun
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _replication(
         self, points: Sequence[Settings], fitted: Sequence[Recipe | None], draws: Draws

@@ -16,6 +16,7 @@ from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_n
 from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk
 from sfumato.rumap.evaluate import UNMASKED, Evaluator, Progress, Settings
+from sfumato.rumap.points import undominated
 from sfumato.rumap.population import NormalPopulation
 from sfumato.utility import EstimatorUtility
 
@@ -110,9 +111,8 @@ class RUMap:
         r, u = self.position(Side.RISK, risk), self.position(Side.UTILITY, utility)
         pairs = [(self.estimate(r, p)[0], self.estimate(u, p)[0]) for p in range(len(self.points))]
         rows = [
-            {**{name: s.get(name, np.nan) for name in self.parameters}, "risk": a, "utility": b}
-            for s, (a, b) in zip(self.points, pairs, strict=True)
-            if not any((c <= a and d >= b) and (c < a or d > b) for c, d in pairs)
+            {**{n: self.points[p].get(n, np.nan) for n in self.parameters}, "risk": pairs[p][0], "utility": pairs[p][1]}
+            for p in undominated(pairs)
         ]
         return pd.DataFrame(rows).sort_values("risk", ignore_index=True)
 

@@ -2,14 +2,19 @@
 
 from sfumato.tables.a_priori import APriori
 from sfumato.tables.argus import (
+    ArgusJob,
     ArgusMetadata,
+    ArgusResult,
     ArgusTable,
     ArgusVariable,
     read_argus_a_priori,
+    read_argus_batch,
     read_argus_hierarchy,
     read_argus_metadata,
     read_argus_microdata,
     read_argus_table,
+    recode_by_argus,
+    run_argus_batch,
 )
 from sfumato.tables.audit import Audit, Certificate, audit
 from sfumato.tables.cell_keys import CellKey, PerturbationTable
@@ -17,6 +22,7 @@ from sfumato.tables.cells import Cells
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.controlled_adjustment import ControlledAdjustment
 from sfumato.tables.largest import Largest
+from sfumato.tables.map_choice import TableChoice
 from sfumato.tables.measure import TableMeasure
 from sfumato.tables.measures import (
     AnalystCertainty,
@@ -42,6 +48,7 @@ from sfumato.tables.rules import (
     NK,
     PQ,
     PTN,
+    ByHand,
     MinimumContributors,
     MinimumFrequency,
     PPercent,
@@ -53,16 +60,17 @@ from sfumato.tables.rules import (
 )
 from sfumato.tables.suppression import Suppression
 from sfumato.tables.table import Table
-from sfumato.tables.table_map import TableChoice, TableMap, table_map
+from sfumato.tables.table_map import TableMap, table_map
 
 __all__ = [
-    "NK", "PQ", "PTN", "RTA", "APriori", "AnalystCertainty", "ArgusMetadata", "ArgusTable", "ArgusVariable", "Audit",
-    "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "ControlledAdjustment", "ControlledRounding",
+    "NK", "PQ", "PTN", "RTA", "APriori", "AnalystCertainty", "ArgusJob", "ArgusMetadata", "ArgusResult", "ArgusTable",
+    "ArgusVariable", "Audit",
+    "ByHand", "CellCertainty", "CellKey", "Cells", "Certificate", "Contributions", "ControlledAdjustment", "ControlledRounding",
     "IntervalLengths", "KnownClosely", "Largest", "LeafNoise", "MinimumContributors", "MinimumFrequency", "PPercent",
     "PairAudit", "PerturbationTable", "Prior", "Protection", "PublishedTable", "PublishedValue", "RandomRounding", "Record",
     "RelativeCertainty", "Request", "Sensitivity", "SensitivityRule", "SmallCountRounding", "Status", "Suppression",
     "Table", "TableAccuracy", "TableChoice", "TableDistance", "TableMap", "TableMeasure", "Together", "ZeroCells",
     "audit", "audit_pairs", "block_noise", "leaf_noise", "parse_rule",
-    "read_argus_a_priori", "read_argus_hierarchy", "read_argus_metadata",
-    "read_argus_microdata", "read_argus_table", "rules_of", "table_map",
+    "read_argus_a_priori", "read_argus_batch", "read_argus_hierarchy", "read_argus_metadata",
+    "read_argus_microdata", "read_argus_table", "recode_by_argus", "rules_of", "run_argus_batch", "table_map",
 ]  # fmt: skip

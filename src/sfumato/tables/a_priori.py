@@ -9,13 +9,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import DataError, ParameterError, did_you_mean, listing, some
+from sfumato.errors import DataError, ParameterError, did_you_mean, listing
 from sfumato.tables.cells import Cells
 
 Numbers = NDArray[np.float64]
 Labels = tuple[str, ...]
 """The labels of a cell, one for each dimension in their order; "Total" for a margin."""
 STATUSES = ("safe", "unsafe", "protected")
+_WORDS = {
+    "statuses": ("status", "statuses"), "costs": ("cost", "costs"), "lower": ("lower bound", "lower bounds"),
+    "upper": ("upper bound", "upper bounds"), "lower_level": ("lower level", "lower levels"),
+    "upper_level": ("upper level", "upper levels"),
+}  # fmt: skip
+"""One of each field, and several."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,9 +112,8 @@ class APriori:
         return cls(**found)
 
     def __repr__(self) -> str:
-        words = ("status", "cost", "lower bound", "upper bound", "lower level", "upper level")
-        counts = [len(getattr(self, f.name)) for f in fields(self)]
-        return f"APriori({', '.join(_several(n, w) for n, w in zip(counts, words, strict=True) if n) or 'nothing'})"
+        counts = {f.name: len(getattr(self, f.name)) for f in fields(self)}
+        return f"APriori({', '.join(f'{n:,} {_WORDS[name][n != 1]}' for name, n in counts.items() if n) or 'nothing'})"
 
     def __or__(self, other: APriori) -> APriori:
         """Return what both say; where they differ, the second counts."""
@@ -128,12 +133,8 @@ class APriori:
             key = tuple(str(x) for x in labels)
             if key not in place:
                 raise DataError(
-                    f"{name} are given for the cell ({', '.join(key)}), which is not in the table. Give a label for each of "
-                    f"{listing(cells.dimensions)}, in this order, with 'Total' for a margin."
+                    f"{_WORDS[name][1]} are given for the cell ({', '.join(key)}), which is not in the table. Give a label for "
+                    f"each of {listing(cells.dimensions)}, in this order, with 'Total' for a margin."
                 )
             found[place[key]] = value
         return found
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} statuses" if noun == "status" and count != 1 else some(count, noun)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
+_MANY, _SWEEPS, _FEW = 50, 60, 0.02
+"""Cells from which several are asked for at once, how often at most, and the share of ends that two such programs must find."""
+_REACHED = 1e-9
+"""How near to its limit an end counts as reached, in units of a thousandth of the largest value: rounding of the solver."""
 _NOTHING = "no table satisfies what is published with these bounds."
 
 
@@ -73,12 +77,13 @@ class Attacker:
             raise ParameterError("low and high must be numbers; use infinity for a cell of which nothing is known.")
         self._near = np.zeros(cells.leaves) if near is None else np.asarray(near, np.float64)
         at = cells.sums(self._near)
+        self._low, self._high = _away(low, at), _away(high, at)
         bounds = (
             _away(np.broadcast_to(np.asarray(b, np.float64), (cells.leaves,)), self._near)
             for b in (leaf_low, leaf_high)
         )
         try:
-            self._reduced = reduce_rows(cells.incidence, _away(low, at), _away(high, at), *bounds)
+            self._reduced = reduce_rows(cells.incidence, self._low, self._high, *bounds)
         except Contradiction as found:
             where = f" {cells.name(found.row)} shows it." if found.row >= 0 else ""
             raise DataError(_NOTHING + where) from None
@@ -102,17 +107,21 @@ class Attacker:
         """Return the smallest and the largest value of each of some cells (of all, if not given), shape (len(cells),)."""
         wanted = np.arange(len(self.cells)) if cells is None else np.asarray(cells, np.int64)
         rows = sparse.csr_array(self.cells.incidence[wanted])
-        low, high = self.bounds_of(rows)
+        low, high = self.bounds_of(rows, within=(self._low[wanted], self._high[wanted]))
         shift = rows @ self._near
         return low + shift, high + shift
 
     def bounds_of(
-        self, rows: sparse.csr_array, enough: tuple[Numbers, Numbers] | None = None
+        self,
+        rows: sparse.csr_array,
+        enough: tuple[Numbers, Numbers] | None = None,
+        within: tuple[Numbers, Numbers] | None = None,
     ) -> tuple[Numbers, Numbers]:
         """Return the smallest and the largest rows @ (x - near), shape (rows,); see `near`.
 
         With `enough`, values (shape (rows,)) from which it does not matter how much smaller or larger they can be: what is
-        returned may then be less extreme, but not less than that.
+        returned may then be less extreme, but not less than that. With `within`, values beyond which they cannot be, because
+        that much is published of each.
         """
         r = self._reduced
         row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -136,7 +145,16 @@ class Attacker:
                 with np.errstate(invalid="ignore"):
                     rest = enough[0][which] - low[which], enough[1][which] - high[which]
                 stop = np.where(here_alone, rest[0], -np.inf), np.where(here_alone, rest[1], np.inf)
-            smallest, largest = _solve(program, asked, r.low[columns], r.high[columns], stop)
+            limits = asked @ r.low[columns], asked @ r.high[columns]
+            if within is not None:
+                alone = parts[which] == 1
+                with np.errstate(invalid="ignore"):
+                    own = within[0][which] - low[which], within[1][which] - high[which]
+                limits = (
+                    np.where(alone & (own[0] > limits[0]), own[0], limits[0]),
+                    np.where(alone & (own[1] < limits[1]), own[1], limits[1]),
+                )
+            smallest, largest = _solve(program, asked, limits, stop)
             low[which] += smallest
             high[which] += largest
         return low, high
@@ -181,19 +199,22 @@ def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
 
 
 def _solve(
-    program: LinearProgram, asked: sparse.csr_array, low: Numbers, high: Numbers, enough: tuple[Numbers, Numbers]
+    program: LinearProgram,
+    asked: sparse.csr_array,
+    limits: tuple[Numbers, Numbers],
+    enough: tuple[Numbers, Numbers],
 ) -> tuple[Numbers, Numbers]:
-    """Return the smallest and largest asked @ x, or some that are `enough`.
+    """Return the smallest and largest asked @ x, or some that are `enough`; none is beyond its `limits`.
 
     Every solution is looked at by all that are still to be asked.
     """
     count = asked.shape[0]
     found = asked @ program.point, asked @ program.point  # the smallest and largest seen
-    limits = asked @ low, asked @ high
-    rounding = 1e-12 * program.scale
+    if count > _MANY and all(np.isfinite(limit).all() for limit in limits):
+        _many_at_once(program, asked, limits, found)
     for side in (0, 1):
         for i in range(count):
-            if abs(found[side][i] - limits[side][i]) <= rounding:
+            if not _short(program, found, limits, side, i):
                 continue
             if (found[0][i] <= enough[0][i], found[1][i] >= enough[1][i])[side]:
                 continue
@@ -205,4 +226,49 @@ def _solve(
                 seen = asked @ x
                 np.minimum(found[0], seen, out=found[0])
                 np.maximum(found[1], seen, out=found[1])
-    return found
+    return np.maximum(found[0], limits[0]), np.minimum(found[1], limits[1])
+
+
+def _short(
+    program: LinearProgram, found: tuple[Numbers, Numbers], limits: tuple[Numbers, Numbers], side: int, at: int | slice
+) -> NDArray[np.bool_]:
+    """Return whether an end has not been reached; the solver's own rounding may take it beyond."""
+    rounding = _REACHED * program.scale
+    if side == 0:
+        return np.asarray(found[0][at] > limits[0][at] + rounding)
+    return np.asarray(found[1][at] < limits[1][at] - rounding)
+
+
+def _many_at_once(
+    program: LinearProgram,
+    asked: sparse.csr_array,
+    limits: tuple[Numbers, Numbers],
+    found: tuple[Numbers, Numbers],
+) -> None:
+    """Find ends of many intervals by a few programs: where every cell is bounded, most reach their own bounds.
+
+    Half of the cells are asked for their largest value and the others for their smallest, at random, so that they make up for
+    each other in their sums; then the other way round. What is reached is looked up; what is not is left to be asked for alone.
+    """
+    from sfumato.contract import Draws
+
+    chance = Draws(0).generator("many at once")
+    everything = np.arange(asked.shape[1], dtype=np.int64)
+    sign = np.zeros(asked.shape[0])
+    for turn in range(_SWEEPS):
+        short = [_short(program, found, limits, side, slice(None)) for side in (0, 1)]
+        left = int(short[0].sum() + short[1].sum())
+        if left <= _MANY:
+            return
+        drawn = chance.choice([-1.0, 1.0], asked.shape[0])
+        sign = -sign if turn % 2 else np.where(short[0] & short[1], drawn, short[0] * 1.0 - short[1] * 1.0)
+        sign = np.where(short[0] | short[1], sign, 0.0)
+        _, x = program.smallest(everything, np.asarray(asked.T @ (sign / np.diff(asked.indptr))))
+        if x is None:
+            return
+        seen = asked @ x
+        np.minimum(found[0], seen, out=found[0])
+        np.maximum(found[1], seen, out=found[1])
+        now = sum(int(_short(program, found, limits, side, slice(None)).sum()) for side in (0, 1))
+        if turn % 2 and left - now < _FEW * left:
+            return

@@ -80,7 +80,7 @@ class ControlledAdjustment(Protection):
         """Return the method in a few words."""
         return f"controlled adjustment ({self.rules.label()})"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table."""
         sensitivity = self.rules.assess(table)
         unit = _unit(table)

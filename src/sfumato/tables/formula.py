@@ -30,7 +30,10 @@ def terms(formula: str) -> tuple[Term, ...]:
     try:
         parsed = list(Formula(formula))
     except (FormulaicError, SyntaxError, TypeError, ValueError, AttributeError):
-        parsed = []
+        raise ParameterError(
+            f"'{formula}' cannot be read as a formula. Use the names of columns with *, : and +, such as 'region * sector'; "
+            "a name with spaces or signs in it stands in backticks: '`size class` * sector'."
+        ) from None
     found: list[Term] = []
     for term in parsed:
         names = []

@@ -113,6 +113,10 @@ def from_records(
     )
 
 
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
 def _by_leaf(leaf: Whole, values: Numbers, leaves: int) -> Numbers:
     return np.asarray(np.bincount(leaf, values, leaves), np.float64)
 
@@ -126,8 +130,8 @@ def _known(batch: Batch, values: Numbers, name: str, missing: str) -> tuple[Batc
         )
     if gone.any() and missing == "refuse":
         raise DataError(
-            f"{some(int(gone.sum()))} of {len(batch):,} have no value of '{name}'. Impute them first, or leave them out of the "
-            "table (missing='leave out')."
+            f"{some(int(gone.sum()))} of {len(batch):,} {_have(int(gone.sum()))} no value of '{name}'. Impute them first, or "
+            "leave them out of the table (missing='leave out')."
         )
     return (batch.keep(~gone), values[~gone]) if gone.any() else (batch, values)
 
@@ -151,8 +155,8 @@ def _weights(batch: Batch, name: str | None) -> Numbers:
     weights = batch.numbers(name)
     if bad := int((~(weights >= 1)).sum()):
         raise DataError(
-            f"{some(bad)} have a survey weight in '{name}' that is missing or below 1. A record stands for itself at least; "
-            "correct the weights, or give the column the role 'other' to make a table without them."
+            f"{some(bad)} {_have(bad)} a survey weight in '{name}' that is missing or below 1. A record stands for itself at "
+            "least; correct the weights, or give the column the role 'other' to make a table without them."
         )
     return weights
 
@@ -181,7 +185,7 @@ def _sizes(batch: Batch, name: str | None, who: Whole, values: Numbers, per_size
     sizes = batch.numbers(name)
     if bad := int((~(sizes >= 0) | np.isinf(sizes)).sum()):
         raise DataError(
-            f"{some(bad)} have a size in '{name}' that is missing, negative or infinite. Correct them first."
+            f"{some(bad)} {_have(bad)} a size in '{name}' that is missing, negative or infinite. Correct them first."
         )
     found = np.zeros(int(who.max()) + 1)
     np.add.at(found, who, sizes)

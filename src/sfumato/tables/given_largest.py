@@ -33,9 +33,9 @@ def given_largest(given: GivenCells, sums: Sums, position: Whole, alone: bool) -
         )
     values, contributors = np.zeros((len(cells), n)), np.zeros(len(cells))
     if len(position) < len(cells):
-        row = np.full(len(cells), -1, np.int64)
-        row[position] = np.arange(len(position))
-        leaf = row[cells.of_leaf]
+        single = np.flatnonzero(cells.sizes[position] == 1)
+        leaf = np.full(cells.leaves, -1, np.int64)  # the given row of each leaf, of which a margin may be another
+        leaf[cells.incidence.indices[cells.incidence.indptr[position[single]]]] = single
         values, contributors = _merged(cells, given.top[leaf]), cells.sums(number[leaf])
     values[position], contributors[position] = given.top, number
     sums.check_larger(contributors, np.zeros(len(cells)), "fewer contributors")

@@ -14,16 +14,18 @@ from sfumato.errors import DataError, listing, some
 MARKS = (
     "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
 )  # fmt: skip
-"""What usually stands for a figure that is not shown. A dash is not among them: in many tables it means none."""
+"""What usually stands for a figure that is not shown."""
+NONE = ("-", "–", "—")
+"""A dash means that there is nothing: 0, unless it is named as a mark."""
 CHANGED = ("changed", "adjusted", "rounded", "perturbed")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArray[np.float64]:
-    """Return the numbers of a column, NaN where a mark or nothing stands; whatever is neither is refused.
+    """Return the numbers of a column, 0 for a dash, NaN where a mark or nothing stands; whatever is neither is refused.
 
-    >>> figures(["1200", "x", 3, None, "4.5"], MARKS, "turnover").tolist()
-    [1200.0, nan, 3.0, nan, 4.5]
+    >>> figures(["1200", "x", 3, None, "4.5", "-"], MARKS, "turnover").tolist()
+    [1200.0, nan, 3.0, nan, 4.5, 0.0]
     """
     found = np.full(len(column), np.nan)
     strange: dict[str, None] = {}
@@ -41,6 +43,8 @@ def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArra
             text = value.strip()
         if _NUMBER.fullmatch(text):
             found[i] = float(text)
+        elif text in NONE and text not in marks:
+            found[i] = 0.0
         elif text not in marks:
             strange[text] = None
     if strange:

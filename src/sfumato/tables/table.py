@@ -89,7 +89,8 @@ class Table:
             The records; hierarchies of the dimensions, survey weights and contributors come from its schema.
         formula
             Which cells are wanted: ``region * sector`` with all margins; ``region * sector + region_group * sector`` for
-            linked tables. A column with a hierarchy brings the cells of all its levels.
+            linked tables. A column with a hierarchy brings the cells of all its levels. ``region : sector`` has the inner cells
+            and the grand total, ``- 1`` leaves that out, and a name with spaces stands in backticks.
         variable
             The column to sum; None for a table of counts.
         contributor
@@ -100,6 +101,7 @@ class Table:
         size
             A column with a public measure of the contributor's size, for the priors of random adjustment. It is in the
             variable's own unit (last year's turnover, for turnover), unless `per_size` says what one unit of it stands for.
+            A contributor's size is the sum over its records: where each record repeats that of the whole, divide it first.
         per_size
             For a size in another unit (employees, for turnover): how much of the variable goes with one unit of it, a public
             figure; or "ratio" for that of these records, to one digit.
@@ -151,7 +153,8 @@ class Table:
             tables, where a frame without the column of a dimension is not broken down by it.
         dimensions
             The columns of labels; with hierarchies, a mapping: ``{"region": hierarchy, "sector": None}``. A hierarchy is a
-            `Hierarchy`, an .hrc file, or ``{label: label above it}``; None is a single level below the total.
+            `Hierarchy`, an .hrc file, or ``{label: label above it}`` ("Total" for one right below the total); None is a single
+            level below the total.
         value
             The column of the values; None for a table of counts.
         count
@@ -216,7 +219,7 @@ class Table:
         return not self.variable
 
     def largest(self, count: int) -> Largest:
-        """Return the `count` largest contributions to every cell."""
+        """Return the `count` largest contributions to every cell; survey weights stand beside what contributors gave."""
         if self.contributions is not None:
             return largest_of(self.cells, self.contributions, count)
         if self.given is None:

@@ -112,7 +112,7 @@ def hierarchy_of(nested: Nested, name: str) -> Hierarchy | None:
 
 
 def _from_parents(parents: Mapping[str, str], name: str) -> TreeHierarchy:
-    """Return the hierarchy that says for each label which one is above it."""
+    """Return the hierarchy that says for each label which one is above it; "Total" for one right below the total."""
     above = {str(k): str(v) for k, v in parents.items()}
     paths = []
     for label in above:
@@ -129,6 +129,8 @@ def _from_parents(parents: Mapping[str, str], name: str) -> TreeHierarchy:
         paths.append(path)
     inner = set(above.values())
     tops = dict.fromkeys(p[-1] for p in paths)
+    if TOTAL in tops:  # some labels are said to be right below the total: then the other tops are, too
+        paths, tops = [p if p[-1] == TOTAL else [*p, TOTAL] for p in paths], {TOTAL: None}
     leaves = [p if len(tops) == 1 else [*p, ROOT] for p in paths if p[0] not in inner]
     depth = max((len(p) for p in leaves), default=0)
     return TreeHierarchy([(p[0],) * (depth - len(p)) + tuple(p) for p in leaves])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import NoiseModel, param
 from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, listing, unknown_name
+from sfumato.errors import DataError, ParameterError, brief, listing, unknown_name
 from sfumato.microdata import Batch, Microdata
 from sfumato.utility.estimators import WEIGHTED, Estimator, check_flag, survey_weights
 
@@ -23,10 +24,17 @@ TRANSFORMS = {
     "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square, "exp": np.exp,
 }  # fmt: skip
 
+_QUOTED = re.compile(r"(\w+)\(\s*`([^`]+)`\s*\)")
+
 
 @lru_cache(maxsize=256)
-def parse(formula: str) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], ...], ...], bool]:
-    """Return (response factor, terms, whether there is an intercept); a factor is (function or "", column)."""
+def parse(
+    formula: str, functions: tuple[str, ...] = tuple(TRANSFORMS)
+) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], ...], ...], bool]:
+    """Return (response factor, terms, whether there is an intercept); a factor is (function or "", column).
+
+    `functions` are the functions of a column that are allowed, besides C.
+    """
     from formulaic import Formula as Parsed
     from formulaic.errors import FormulaicError
 
@@ -36,24 +44,29 @@ def parse(formula: str) -> tuple[tuple[str, str], tuple[tuple[tuple[str, str], .
     except (FormulaicError, AttributeError, SyntaxError):
         left = right = []
     if (
-        not left or not right or any(not hasattr(t, "factors") for t in (*left, *right))
+        not left
+        or not right
+        or not formula.split("~")[-1].strip()
+        or any(not hasattr(t, "factors") for t in (*left, *right))
     ):  # y ~ a | b has parts, not terms
-        raise ParameterError(f"'{formula}' is not a formula. Write it like 'salary ~ age + C(region)'.")
+        raise ParameterError(f"'{brief(formula, 200)}' is not a formula. Write it like 'salary ~ age + C(region)'.")
     if len(left) != 1 or len(left[0].factors) != 1:
         raise ParameterError(f"the formula '{formula}' must have one variable on the left, as in 'salary ~ age'.")
-    terms = [tuple(_factor(f, formula) for f in t.factors if not _is_one(f)) for t in right]
+    terms = [tuple(_factor(f, formula, functions) for f in t.factors if not _is_one(f)) for t in right]
     slopes = tuple(t for t in terms if t)
-    return _factor(left[0].factors[0], formula), slopes, len(slopes) < len(terms)
+    return _factor(left[0].factors[0], formula, functions), slopes, len(slopes) < len(terms)
 
 
 def _is_one(factor: Any) -> bool:
     return bool(factor.eval_method.value == "literal" and factor.expr == "1")
 
 
-def _factor(factor: Any, formula: str) -> tuple[str, str]:
+def _factor(factor: Any, formula: str, functions: tuple[str, ...]) -> tuple[str, str]:
     text = str(factor.expr)
     if factor.eval_method.value == "lookup":
         return "", text  # a column, in backticks or not
+    if (quoted := _QUOTED.fullmatch(text)) and (quoted[1] == "C" or quoted[1] in functions):
+        return quoted[1], quoted[2]
     node: ast.expr | None
     try:
         node = ast.parse(text, mode="eval").body
@@ -61,11 +74,11 @@ def _factor(factor: Any, formula: str) -> tuple[str, str]:
         node = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and len(node.args) == 1:
         name, inner = node.func.id, node.args[0]
-        if isinstance(inner, ast.Name) and (name == "C" or name in TRANSFORMS):
+        if isinstance(inner, ast.Name) and (name == "C" or name in functions):
             return name, inner.id
     raise ParameterError(
         f"'{text}' in the formula '{formula}' is not allowed. A term is a column, C(column), or one of "
-        f"{listing(TRANSFORMS)} of a column; products are written a:b or a*b."
+        f"{listing(functions)} of a column; products are written a:b or a*b."
     )
 
 

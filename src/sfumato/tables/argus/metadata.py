@@ -147,7 +147,10 @@ def _read_line(found: ArgusMetadata, tokens: list[str], table: bool) -> None:
         raise KeyError(keyword)
     if not found.variables:
         raise ValueError
-    _VARIABLE[keyword](found.variables[-1], rest)
+    several = next((i for i, word in enumerate(rest) if word.startswith("<")), len(rest))  # <NUMERIC> <SHADOW>
+    _VARIABLE[keyword](found.variables[-1], rest[:several])
+    if several < len(rest):
+        _read_line(found, rest[several:], table)
 
 
 def _variable(name: str, rest: list[str], found: ArgusMetadata, table: bool) -> ArgusVariable:
@@ -161,8 +164,8 @@ def _variable(name: str, rest: list[str], found: ArgusMetadata, table: bool) -> 
 
 def _set_role(role: str) -> Callable[[ArgusVariable, list[str]], None]:
     def change(variable: ArgusVariable, rest: list[str]) -> None:
-        # <NUMERIC> <SHADOW> on one line, or one after the other
-        variable.role = _NUMERIC[rest[0].upper()] if rest and rest[0].startswith("<") else role
+        # <NUMERIC> <SHADOW>, or the other way round: the more special one counts
+        variable.role = variable.role or role if role == "numeric" else role
 
     return change
 
@@ -177,6 +180,10 @@ def _levels(variable: ArgusVariable, rest: list[str]) -> None:
         raise ValueError
 
 
+def _missing(variable: ArgusVariable, rest: list[str]) -> None:
+    variable.missing = tuple(dict.fromkeys([*variable.missing, *(m.strip() for m in rest if m.strip())]))
+
+
 def _hierarchy_file(variable: ArgusVariable, rest: list[str]) -> None:
     variable.hierarchical, variable.hierarchy_file = True, rest[0]
 
@@ -189,10 +196,6 @@ def _ignored(variable: ArgusVariable, rest: list[str]) -> None:
     """Accept what has no meaning here: parameters of cell keys, which a protection takes itself."""
 
 
-_NUMERIC = {
-    "<SHADOW>": "shadow", "<COST>": "cost", "<COSTVAR>": "cost", "<LOWERPL>": "lower level", "<UPPERPL>": "upper level",
-    "<HOLDING>": "holding", "<WEIGHT>": "weight", "<FREQUENCY>": "frequency", "<MAXSCORE>": "top",
-}  # fmt: skip
 _FILE: dict[str, Callable[[ArgusMetadata, str], None]] = {
     "<SEPARATOR>": lambda found, word: setattr(found, "separator", word if word.strip() else "\t"),
     "<SAFE>": lambda found, word: setattr(found, "safe", word),
@@ -204,6 +207,7 @@ _VARIABLE: dict[str, Callable[[ArgusVariable, list[str]], None]] = {
     "<RECODABLE>": lambda variable, rest: setattr(variable, "recodeable", True),
     "<TOTCODE>": lambda variable, rest: setattr(variable, "total", rest[0].strip()),
     "<CODELIST>": _word("codelist"),
+    "<MISSING>": _missing,
     "<HIERARCHICAL>": lambda variable, rest: setattr(variable, "hierarchical", True),
     "<HIERCODELIST>": _hierarchy_file,
     "<HIERLEADSTRING>": _word("leader"),
@@ -218,7 +222,11 @@ _VARIABLE: dict[str, Callable[[ArgusVariable, list[str]], None]] = {
     "<FREQUENCY>": _set_role("frequency"),
     "<MAXSCORE>": _set_role("top"),
     "<STATUS>": _set_role("status"),
-    **{keyword: _set_role(_NUMERIC[keyword]) for keyword in ("<SHADOW>", "<COST>", "<COSTVAR>", "<LOWERPL>", "<UPPERPL>")},
+    "<SHADOW>": _set_role("shadow"),
+    "<COST>": _set_role("cost"),
+    "<COSTVAR>": _set_role("cost"),
+    "<LOWERPL>": _set_role("lower level"),
+    "<UPPERPL>": _set_role("upper level"),
     **dict.fromkeys(
         ("<TRUNCABLE>", "<PFILE>", "<PFILE_FREQ>", "<PFILE_CONT>", "<PFILE_SEP>", "<CKM>", "<INCLUDEZEROS>", "<PARITY>",
          "<SCALING>", "<SEPARATION>"), _ignored),

@@ -11,7 +11,7 @@ from sfumato.errors import DataError, some
 from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Role, Scale, Schema
 from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
-from sfumato.tables.argus.text import numbers, read_text, split
+from sfumato.tables.argus.text import metadata_of, numbers, read_text, split
 
 _ROLES = {"numeric": Role.CONFIDENTIAL, "weight": Role.WEIGHT, "holding": Role.CONTRIBUTOR}
 _NUMBERS = ("numeric", "weight", "record key")
@@ -27,11 +27,7 @@ def read_argus_microdata(path: str | Path, metadata: str | Path | ArgusMetadata 
     metadata
         The .rda file; if not given, the one of the same name.
     """
-    described = (
-        metadata
-        if isinstance(metadata, ArgusMetadata)
-        else read_argus_metadata(metadata or Path(path).with_suffix(".rda"))
-    )
+    described = metadata if isinstance(metadata, ArgusMetadata) else read_argus_metadata(metadata or metadata_of(path))
     what = f"the data file {path}"
     text = read_text(path, "data file")
     columns, lines = _fixed(text, described, what) if described.separator is None else _free(text, described, what)

@@ -12,9 +12,15 @@ import numpy as np
 from sfumato.errors import DataError, listing, some
 from sfumato.tables.a_priori import APriori, Labels
 from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
-from sfumato.tables.argus.text import numbers, read_text, split
+from sfumato.tables.argus.text import metadata_of, numbers, read_text, split
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.table import Table
+
+_STATUS: dict[str, str | None] = {
+    "": None, "e": None, "m": "unsafe", "ml": "unsafe",
+    **dict.fromkeys(("1", "2", "13", "14")), **dict.fromkeys(("3", "4", "5", "6", "9", "11", "12"), "unsafe"), "10": "protected",
+}  # fmt: skip
+"""What τ-ARGUS writes besides the codes that metadata name: empty cells, secondary ones, its numbers (manual, 4.6.1)."""
 
 
 class ArgusTable(NamedTuple):
@@ -55,7 +61,7 @@ def read_argus_table(
     described = (
         metadata
         if isinstance(metadata, ArgusMetadata)
-        else read_argus_metadata(metadata or Path(path).with_suffix(".rda"), table=True)
+        else read_argus_metadata(metadata or metadata_of(path), table=True)
     )
     what = f"the table {path}"
     rows, lines = _rows(path, described, what)
@@ -144,10 +150,19 @@ def _a_priori(
     what: str,
 ) -> APriori:
     statuses: dict[Labels, Literal["safe", "unsafe", "protected"]] = {}
-    words = {described.unsafe.casefold(): "unsafe", described.protect.casefold(): "protected"}
+    words = {
+        **_STATUS, described.safe.casefold(): None, described.unsafe.casefold(): "unsafe",
+        described.protect.casefold(): "protected",
+    }  # fmt: skip
     if status := described.of_role("status"):
         for cell, word, inside in zip(cells, texts[status[0].name], kept, strict=True):
-            if inside and (meaning := words.get(word.casefold())):
+            if word.casefold() not in words:
+                raise DataError(
+                    f"column '{status[0].name}' of {what} has the status '{word}' for {', '.join(cell)}, which is none that the "
+                    f"metadata name: {listing([described.safe, described.unsafe, described.protect])}. Name it there (<SAFE>, "
+                    "<UNSAFE>, <PROTECT>)."
+                )
+            if inside and (meaning := words[word.casefold()]) is not None:
                 statuses[cell] = meaning  # type: ignore[assignment]
 
     def column(role: str, wanted: Any) -> dict[Labels, float]:

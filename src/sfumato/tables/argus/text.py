@@ -45,6 +45,16 @@ def beside(path: str | Path, name: str) -> Path | None:
     return next((f for f in sorted(folder.iterdir()) if f.name.casefold() == plain.casefold() and f.is_file()), None)
 
 
+def metadata_of(path: str | Path) -> Path:
+    """Return the .rda file that has the name of a data file; capitals do not count."""
+    found = beside(path, Path(path).with_suffix(".rda").name)
+    if found is None:
+        raise DataError(
+            f"beside {path} is no metadata file {Path(path).with_suffix('.rda').name}. Say where the .rda file is (metadata)."
+        )
+    return found
+
+
 def sniff(text: str) -> str:
     """Return the sign that separates the fields of most lines alike; a semicolon, if none does."""
     sample = [line for line in text.splitlines() if line.strip()][:200]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.audit import consistency, insiders, whole
 from sfumato.tables.audit.differences import unsafe_differences
 from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.audit.learned import learned
 from sfumato.tables.audit.result import Audit
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.tables.rules.together import Together, rules_of
 
 if TYPE_CHECKING:
-    from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.priors import Prior
 
 Numbers = NDArray[np.float64]
@@ -29,6 +29,7 @@ _LEAVES = 300
 """Unknown leaves, and short intervals, up to which programs in whole numbers are solved."""
 _SHORT = 100
 """Intervals up to which whole numbers can matter."""
+Rules = SensitivityRule | str | Mapping[str, Any] | Sequence["SensitivityRule | str | Mapping[str, Any]"]
 Known = Mapping[int, "float | tuple[float, float]"]
 
 
@@ -37,7 +38,7 @@ def audit(
     prior: Prior | None = None,
     known: Known | None = None,
     *,
-    rules: SensitivityRule | Sequence[SensitivityRule] | None = None,
+    rules: Rules | None = None,
     tolerance: float = 0.1,
     insiders: Literal["none", "equations", "bounds"] = "equations",
     integer: bool | None = None,
@@ -61,7 +62,8 @@ def audit(
     known
         What a reader knows besides: for cells by their position a value, or a low and a high one.
     rules
-        Sensitivity rules: their protection levels then say which intervals are too short. Needs the table it was made from.
+        Sensitivity rules, or texts such as "p% 10": their protection levels then say which intervals are too short. Needs the
+        table it was made from.
     tolerance
         How long an interval must be, relative to the value (to its middle where the value is not known), where no rule says
         so. 0.1 is 10 %.
@@ -107,14 +109,12 @@ def audit(
     found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, counted, notes)
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
-        _pairs(published, prior, knows, notes), tuple(notes), bounds,
+        learned(published, prior, knows.shown, notes), tuple(notes), bounds,
         () if sensitivity is None else unsafe_differences(published.source("a rule"), knows.shown, _several(rules)),
     )  # fmt: skip
 
 
-def _assessed(
-    published: PublishedTable, rules: SensitivityRule | Sequence[SensitivityRule] | None
-) -> tuple[Sensitivity | None, tuple[str, ...]]:
+def _assessed(published: PublishedTable, rules: Rules | None) -> tuple[Sensitivity | None, tuple[str, ...]]:
     if not (several := _several(rules)):
         return None, ()
     table = published.source("a sensitivity rule")
@@ -124,8 +124,13 @@ def _assessed(
     return found, tuple(rule.label() for rule in several)
 
 
-def _several(rules: SensitivityRule | Sequence[SensitivityRule] | None) -> list[SensitivityRule]:
-    return [rules] if isinstance(rules, SensitivityRule) else list(rules or ())
+def _several(rules: Rules | None) -> list[SensitivityRule]:
+    """Return the rules one by one: each may be left out where it does not apply."""
+    if rules is None or (isinstance(rules, Sequence) and not len(rules)):
+        return []
+    listed = [rules] if isinstance(rules, str | SensitivityRule | Mapping) else list(rules)
+    made = [rules_of(rule) for rule in listed]
+    return [one for rule in made for one in (rule.rules if isinstance(rule, Together) else (rule,))]
 
 
 def _asked(published: PublishedTable, shown: Flags, cells: Whole | Sequence[int] | None) -> Flags:
@@ -253,54 +258,3 @@ def _insiders(
             knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows))
         )
     return insiders.by_equations(knows, table, targets)
-
-
-def _pairs(published: PublishedTable, prior: Prior | None, knows: Knowledge, notes: list[str]) -> PairAudit | None:
-    """Return what every contributor learns of every other, with noise or without."""
-    if prior is None:
-        if published.variance is not None or published.leaf_variance is not None:
-            notes.append(
-                "Noise was added to this table. What contributors learn of each other needs a prior, and none was given."
-            )
-        return None
-    from sfumato.tables.rta.posterior_audit import audit_pairs
-
-    table = published.source("an audit with a prior")
-    hidden = published.suppressed
-    noise = _noise(published)
-    if noise is not None:
-        return audit_pairs(table, prior, noise, published=~hidden if hidden.any() else None)
-    if (published.status == Status.CHANGED).any():
-        return _measured(published, prior)
-    return audit_pairs(table, prior, np.zeros(table.cells.leaves), published=knows.shown)
-
-
-def _noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
-    """Return the covariance or variances of the noise on the leaves, where they are known or published."""
-    if published.record is not None:
-        return published.record.covariance
-    if published.leaf_variance is not None or published.variance is None:
-        return published.leaf_variance
-    at = published.cells.of_leaf
-    found = published.variance[at]
-    if (at < 0).any() or np.isnan(found).any():
-        raise NotApplicable(
-            "what contributors learn needs the variance of the noise on every leaf, which is not known here."
-        )
-    return np.asarray(found)
-
-
-def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
-    """Return the audit of a rounded or perturbed table: what is shown is a measurement with the error of its interval."""
-    from sfumato.tables.measures.contributor_posterior import contributor_posterior
-    from sfumato.tables.rta.posterior_audit import PairAudit
-
-    if prior.prior_cv is None:
-        raise NotApplicable("a rounded or perturbed table is audited under a prior by sizes: Prior.from_sizes.")
-    required = prior.of(published.source("an audit with a prior")).required
-    found = contributor_posterior(published, prior.prior_cv)
-    if len(required) != len(found.variance):
-        raise NotApplicable("a rounded or perturbed table is audited with contributors as unknowns, not contributions.")
-    nobody = np.full(len(required), np.nan)
-    who = np.arange(len(required))
-    return PairAudit(who, found.variance, found.attacker, required, prior.threshold, nobody, exact=False)

@@ -64,7 +64,7 @@ def by_equations(known: Knowledge, table: Table, targets: Whole) -> list[Insider
         return []
     of_cell, part_of = known.components
     alone = np.where(known.known_leaves, -1, alone_in(contributions))
-    holders = by_cell(table.cells, contributions.own)
+    holders = by_cell(table.cells, _unknown_parts(contributions, known.known_leaves))
     asked, shown = (sparse.csc_array(known.cells.incidence[rows]) for rows in (targets, np.flatnonzero(known.shown)))
     unknown = np.asarray(known.cells.incidence[targets] @ (~known.known_leaves).astype(np.float64))
     found: list[Insider] = []
@@ -77,6 +77,14 @@ def by_equations(known: Knowledge, table: Table, targets: Whole) -> list[Insider
             rows = sparse.csr_array(shown[:, leaves])
             found += _in_part(alone[leaves], leaves, inside[here], targets[here], rows, holders)
     return _with_values(found, table)
+
+
+def _unknown_parts(contributions: Contributions, known_leaves: Flags) -> sparse.csr_array:
+    """Return the sizes of contributions other than 0 to leaves that are not known to everybody: what there is to find out."""
+    open_ = sparse.diags_array((~known_leaves).astype(np.float64))
+    parts = sparse.csr_array(open_ @ abs(contributions.own))
+    parts.eliminate_zeros()
+    return parts
 
 
 def _in_part(

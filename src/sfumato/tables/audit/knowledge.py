@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.errors import ParameterError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
 from sfumato.tables.published import PublishedTable
 
@@ -51,6 +51,11 @@ class Knowledge:
             if not bottom <= top:
                 raise ParameterError(
                     f"what is known of {self.cells.name(cell)} must be a value, or a low and a high one."
+                )
+            if bottom > high[cell] or top < low[cell]:
+                raise DataError(
+                    f"what is known of {self.cells.name(cell)} does not agree with what is published of it. Correct what is "
+                    "known, or say how far shown figures may be from the true ones (within)."
                 )
             low[cell], high[cell] = max(low[cell], bottom), min(high[cell], top)
         return replace(self, low=low, high=high)

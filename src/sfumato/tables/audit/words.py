@@ -30,7 +30,8 @@ def headline(audit: Audit) -> str:
     if n := len(audit.differences):
         parts.append(f"{some(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
     if audit.pairs is not None and not audit.pairs.holds:
-        parts.append("some contributors learn more of others than they may")
+        perhaps = "" if audit.pairs.exact or audit.pairs.measured else "perhaps "  # a bound is no proof that they do
+        parts.append(f"some contributors {perhaps}learn more of others than they may")
     if parts:
         return f"Not safe: {_and(parts)}."
     if not counts["not shown"] and audit.pairs is None:
@@ -70,12 +71,16 @@ def _learned(pairs: PairAudit) -> str:
     """Return what contributors learn of each other, in words."""
     asked = pairs.ratio[np.isfinite(pairs.ratio)]
     failing = len(pairs.failing)
+    at_least = "" if pairs.exact else "about " if pairs.measured else "at least "
     worst = (
-        f"the smallest posterior variance is {asked.min():.3g} of what is required"
+        f"the smallest posterior variance is {at_least}{asked.min():.3g} of what is required"
         if len(asked)
         else "none is required"
     )
-    told = "no attacker learns more than is allowed" if not failing else f"{failing:,} are known better than is allowed"
+    are = "are" if pairs.exact or pairs.measured else "may be"
+    told = (
+        "no attacker learns more than is allowed" if not failing else f"{failing:,} {are} known better than is allowed"
+    )
     return f"Of {some(len(pairs.ratio), 'contribution')} with a prior, {told}; {worst}."
 
 
@@ -173,6 +178,7 @@ def _posterior(pairs: PairAudit) -> dict[str, Any]:
         "known better than allowed": len(pairs.failing),
         "smallest ratio to what is required": float(asked.min()) if len(asked) else None,
         "holds": pairs.holds,
+        "exact": pairs.exact,
     }
 
 

@@ -36,9 +36,7 @@ class CellKey(Protection):
     and Tent (2019) for magnitudes.
     """
 
-    maximum: int = param(
-        default=5, doc="largest change of a count, either way", low=1, high=100, integer=True, usual=(2, 10)
-    )
+    maximum: int = param(default=5, doc="largest change of a count, either way", low=1, high=100, integer=True)
     variance: float = param(default=2.0, doc="variance of the change", low=0, above=True, usual=(0.5, 4))
     smallest: int = param(default=0, doc="no count from 1 to this one is published", low=0, high=20, integer=True)
     stay: float = param(default=0.0, doc="least probability that a count stays as it is", low=0, high=1)
@@ -113,7 +111,7 @@ class CellKey(Protection):
         """Return a few words for a legend."""
         return "cell keys" if self.table is not None else f"cell keys, D = {self.maximum}, V = {self.variance:g}"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the table with noise in every cell."""
         return self._counts(table, draws) if table.is_count else self._magnitudes(table, draws)
 

@@ -66,10 +66,13 @@ class PerturbationTable:
 
     Rows are by value; beyond the last one the last one holds. There may be one table for all cells, or one each for cells
     with an even and an odd number of contributors, and one for small cells. The files of τ-ARGUS and of the R package ptable
-    (columns i;j;p;v;p_int_ub and perhaps type) are read and written.
+    (columns i;j;p;v;p_int_ub and perhaps type) are read and written; `for_counts` and `for_magnitudes` make one.
 
     Examples
     --------
+    >>> made = PerturbationTable.for_counts(maximum=3, variance=1.5)
+    >>> [round(row.variance, 6) for row in made.rows["all"]]
+    [0.0, 1.5, 1.5, 1.5]
     >>> table = PerturbationTable({"all": (Row.of(0, np.zeros(1), np.ones(1)),
     ...                                    Row.of(1, np.array([-1.0, 0, 1]), np.array([0.25, 0.5, 0.25])))})
     >>> table.at(np.array([0, 1, 1, 7]), np.array([0.9, 0.1, 0.5, 0.8])).tolist()
@@ -149,6 +152,26 @@ class PerturbationTable:
         if (least > most).any():
             raise DataError("no count can be published as one of these with this perturbation table.")
         return least, most
+
+    @classmethod
+    def for_counts(
+        cls, maximum: int, variance: float, smallest: int = 0, stay: float = 0.0, monotone: bool = False
+    ) -> PerturbationTable:
+        """Return the table that `CellKey` generates for counts with these parameters: the noise of most entropy."""
+        from sfumato.tables.cell_keys.cell_key import CellKey
+        from sfumato.tables.cell_keys.generated import count_table
+
+        asked = CellKey(maximum=maximum, variance=variance, smallest=smallest, stay=stay, monotone=monotone)
+        return count_table(asked.maximum, asked.variance, asked.smallest, asked.stay, asked.monotone)
+
+    @classmethod
+    def for_magnitudes(cls, maximum: int, variance: float, monotone: bool = False) -> PerturbationTable:
+        """Return the table that `CellKey` generates for magnitudes: rows for 0, 1 and `maximum`, changes in halves."""
+        from sfumato.tables.cell_keys.cell_key import CellKey
+        from sfumato.tables.cell_keys.generated import magnitude_table
+
+        asked = CellKey(maximum=maximum, variance=variance, monotone=monotone)
+        return magnitude_table(asked.maximum, asked.variance, monotone=asked.monotone)
 
     @classmethod
     def read(cls, path: str | Path, kind: str | None = None) -> PerturbationTable:

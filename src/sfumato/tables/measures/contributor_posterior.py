@@ -21,7 +21,7 @@ from scipy.sparse import csgraph
 
 from sfumato.errors import NotApplicable
 from sfumato.tables.measures.intervals import attacker_intervals
-from sfumato.tables.measures.observed import Observed, observed
+from sfumato.tables.measures.observed import Observed, leaf_noise, observed
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta.priors import Prior
 
@@ -47,22 +47,27 @@ class ContributorPosterior:
     """Which contributor that is; -1 for somebody outside, or for whoever works out intervals."""
 
 
-def contributor_posterior(published: PublishedTable, prior_cv: float, intervals: bool = True) -> ContributorPosterior:
+def contributor_posterior(
+    published: PublishedTable, prior: Prior | float, intervals: bool = True
+) -> ContributorPosterior:
     """Return the posterior of every contribution, for contributors who attack each other and for outsiders.
+
+    `prior` is what everybody knew before, or the coefficient of variation to within which sizes are known. Whoever it says does
+    not attack is taken to, which errs on the safe side; contributors who attack together are not looked at.
 
     With `intervals`, attackers who work out between which values a cell lies (nobody contributes less than nothing; a rounded
     value is within its base) are looked at too: an interval of length W is a variance of W²/12, and the smaller one counts.
     """
     table = published.source("what attackers know of contributions")
-    prior = Prior.from_sizes(
-        prior_cv, prior_cv / 2
-    )  # the second number is what is demanded, which is not asked for here
-    if published.leaf_variance is not None:
+    if not isinstance(prior, Prior):  # the second number is what is demanded, which is not asked for here
+        prior = Prior.from_sizes(prior, prior / 2)
+    known = prior.of(table)
+    noise = leaf_noise(published)
+    if noise is not None:
         from sfumato.tables.rta.posterior_audit import audit_pairs
 
-        found = audit_pairs(table, prior, published.leaf_variance)
-        return _result(prior.of(table).variance, found.variance, found.attacker)
-    known = prior.of(table)
+        found = audit_pairs(table, known, noise)
+        return _result(known.variance, found.variance, found.attacker)
     m, v = sparse.csr_array(known.loading), known.variance
     a = sparse.csr_array(m @ sparse.diags_array(v))
     best, who = v.copy(), np.full(len(v), -1, np.int64)

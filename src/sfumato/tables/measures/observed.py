@@ -23,11 +23,27 @@ class Observed:
     """Shape (measurements,)."""
 
 
+def leaf_noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
+    """Return the noise that was added to the leaves: variances, or their covariance where leaves have noise in common.
+
+    None where none was added, or nobody knows how much. Noise of a later table is correlated: sums that were published before
+    are known better than their parts.
+    """
+    if published.record is None:
+        return published.leaf_variance
+    covariance, own = published.record.covariance, published.record.covariance.diagonal()
+    return covariance if abs(covariance - sparse.diags_array(own)).max() > 0 else np.asarray(own, np.float64)
+
+
 def noise_variance(published: PublishedTable) -> Numbers | None:
     """Return the variance of random adjustments without bounds, shape (cells,), told or not; None where there are none."""
-    if published.variance is not None or published.leaf_variance is None:
+    noise = leaf_noise(published)
+    if published.variance is not None or noise is None:
         return published.variance
-    return published.cells.sums(published.leaf_variance)
+    if isinstance(noise, np.ndarray):
+        return published.cells.sums(noise)
+    r = published.cells.incidence
+    return np.maximum(np.asarray((r @ noise).multiply(r).sum(axis=1), np.float64).ravel(), 0.0)
 
 
 def interval_variance(published: PublishedTable) -> Numbers:
@@ -60,17 +76,13 @@ def error_variance(published: PublishedTable) -> Numbers:
 
 
 def observed(published: PublishedTable) -> Observed:
-    """Return what is published as measurements of the leaves.
+    """Return what is published as measurements of the leaves, each with an error of its own.
 
-    Where noise was added to the leaves, a measurement of every leaf says all that the cells say, and perhaps more: every cell
-    is a sum of them.
+    Noise that was added to the leaves is not of that sort: cells share it (`leaf_noise`).
     """
-    cells = published.cells
-    if published.leaf_variance is not None:
-        return Observed(sparse.eye_array(cells.leaves, format="csr"), np.asarray(published.leaf_variance, np.float64))
     error = error_variance(published)
     said = np.flatnonzero(~np.isnan(error))
-    return _without_known(cells.incidence[said], error[said])
+    return _without_known(published.cells.incidence[said], error[said])
 
 
 def _without_known(rows: sparse.csr_array, error: Numbers) -> Observed:

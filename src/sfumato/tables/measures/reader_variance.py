@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.tables.measures.intervals import attacker_intervals
-from sfumato.tables.measures.observed import error_variance
+from sfumato.tables.measures.observed import error_variance, leaf_noise
 from sfumato.tables.published import PublishedTable
 
 Numbers = NDArray[np.float64]
@@ -27,7 +27,7 @@ def reader_variance(published: PublishedTable) -> Numbers:
     found = np.where(np.isfinite(width), width**2 / 12, np.inf)
     own = error_variance(published)
     found = np.fmin(found, np.where(np.isnan(own), np.inf, own))
-    if published.leaf_variance is None and published.cells.leaves <= _MOST and not _adds_up(published):
+    if leaf_noise(published) is None and published.cells.leaves <= _MOST and not _adds_up(published):
         found = np.minimum(found, _best_linear(published.cells.incidence, own))
     return found
 

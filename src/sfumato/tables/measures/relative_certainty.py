@@ -14,6 +14,7 @@ from sfumato.errors import NotApplicable, ParameterError, out_of
 from sfumato.tables.measure import TableMeasure
 from sfumato.tables.measures.contributor_posterior import ContributorPosterior, contributor_posterior
 from sfumato.tables.published import PublishedTable
+from sfumato.tables.rta import priors
 
 Numbers = NDArray[np.float64]
 _KNOWN: WeakKeyDictionary[PublishedTable, dict[tuple[float, bool], ContributorPosterior]] = WeakKeyDictionary()
@@ -30,16 +31,8 @@ class RelativeCertainty(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    prior_cv: float = param(
-        default=0.5,
-        doc="how well others know a contribution before publication: standard deviation over size, ε",
-        low=0,
-        above=True,
-    )
-    base_cv: float = param(
-        default=0.15, doc="how well they may know it afterwards: standard deviation over size, η", low=0, above=True,
-        usual=(0.05, 0.3),
-    )  # fmt: skip
+    prior_cv: float = priors.prior_cv()
+    base_cv: float = priors.base_cv()
     of: str = param(
         default="largest", doc="the largest relative certainty, or the share of contributors of whom too much is known",
         choices=("largest", "share"),

@@ -18,41 +18,35 @@ from sfumato.tables.rounding import cp_sat
 
 Whole = NDArray[np.int64]
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
-_GRACE = 10.0  # seconds for starting Python, building the model and sending the answer
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the solver found: a status (OPTIMAL to UNKNOWN), the quantities if there are any, their cost and its bound."""
+    """What the solver found: a status (OPTIMAL to UNKNOWN), the quantities if there are any, and a bound of all costs."""
 
     status: int
     quantities: Whole | None
-    cost: float = np.nan
     bound: float = np.nan
 
-    @property
-    def gap(self) -> float:
-        """How far the cost is above its bound, as a share of that; infinite where nothing was found."""
-        if self.quantities is None:
-            return np.inf
-        return max(self.cost - self.bound, 0.0) / max(self.bound, 1e-9)
 
-
-def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float) -> Answer:
-    """Return the answer to a problem of `cp_sat.solve` within about `limit` seconds.
+def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: bool = False) -> Answer:
+    """Return the answer to a problem of `cp_sat.solve` within `limit` seconds, of which starting Python is a part.
 
     The child is killed if it takes longer, and whenever this call ends early, by Ctrl-C for instance.
     """
     packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]))
-    started = time.monotonic()
+    started, until = time.monotonic(), time.time() + limit
+    np.savez(
+        packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]), until=np.array([until]),
+        settled=np.array([settled]),
+    )  # fmt: skip
     # -P: what lies beside the script must not be taken for a module
     command = [sys.executable, "-P", str(Path(cp_sat.__file__))]
     with subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
         try:
-            out, _ = child.communicate(packed.getvalue(), timeout=limit + _GRACE)
+            out, _ = child.communicate(packed.getvalue(), timeout=limit)
         except subprocess.TimeoutExpired:
             child.kill()
             return Answer(UNKNOWN, None)
@@ -70,4 +64,4 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float) -> Answer:
     with np.load(io.BytesIO(out), allow_pickle=False) as found:
         status = int(found["status"])
         some = found["quantities"] if status in (OPTIMAL, FEASIBLE) else None
-        return Answer(status, some, float(found["cost"]), float(found["bound"]))
+        return Answer(status, some, float(found["bound"]))

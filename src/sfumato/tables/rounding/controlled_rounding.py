@@ -18,6 +18,7 @@ from sfumato.tables.rounding import child
 from sfumato.tables.rounding.cell_ids import leaf_numbers
 from sfumato.tables.rounding.multiples import check_base, rounded
 from sfumato.tables.rounding.problem import RoundingProblem
+from sfumato.tables.rounding.slabs import Slabs
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import rules_of
 from sfumato.tables.table import Table
@@ -25,6 +26,8 @@ from sfumato.tables.table import Table
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _REPAIRS = 5
+_LEAST_TIME = 0.5  # seconds without which there is no use in starting the solver
+_SOLVER_SHARE = 0.6
 
 
 class ControlledRounding(Protection):
@@ -70,14 +73,13 @@ class ControlledRounding(Protection):
         """Return the method in a few words."""
         return f"controlled rounding to {self.base:g}"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the rounded table."""
         check_base(self.base, table, self.name)
         deadline = time.monotonic() + self.time_limit
         sensitivity = None if self.rules is None else self.rules.assess(table)
         equations = Equations.of(table.cells)
-        uniforms = draws.child(self.name, table.variable).uniforms(leaf_numbers(table.cells), "order")
-        search = _Search(table, equations, sensitivity, uniforms, self.gap, deadline)
+        search = _Search(table, equations, sensitivity, draws.child(self.name, table.variable), self.gap, deadline)
         found = search.run(self.base, self.steps)
         if isinstance(found, _None):
             raise search.refusal(found, self.base, self.steps)
@@ -128,14 +130,18 @@ class _Search:
     table: Table
     equations: Equations
     sensitivity: Sensitivity | None
-    uniforms: Numbers
+    draws: Draws
     gap: float
     deadline: float
+
+    def start(self, problem: RoundingProblem) -> Whole:
+        """Return leaves that come near to what is wanted, by local search."""
+        return problem.start(self.draws.uniforms(leaf_numbers(self.table.cells), "order"), self.deadline)
 
     def run(self, base: float, steps: int) -> _Found | _None:
         """Return a rounding with as few steps as it takes, at most so many."""
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
-        start = problem.start(self.uniforms)
+        start = self.start(problem)
         last: _None = _None(True, np.empty(0, np.int64))
         for k in range(steps + 1):
             share = 1.0 if k == steps else 0.5
@@ -152,14 +158,12 @@ class _Search:
         for _ in range(_REPAIRS):
             if (low > high).any():
                 return _None(not cut, np.flatnonzero(low > high), protection=True)
-            limit = max((self.deadline - time.monotonic()) * share, 1.0)
-            answer = child.solve(problem.arrays((low, high), start), limit, self.gap)
-            times = self._times(problem, answer, start, low, high)
+            answer, times = self._nearest(problem, start, low, high, share)
             if times is None:
                 return _None(answer.status == child.INFEASIBLE and not cut, np.empty(0, np.int64), cut)
             short = self._short(problem, times, steps)
             if not len(short):
-                return _Found(times, steps, problem.far(steps), answer.gap)
+                return _Found(times, steps, problem.far(steps), problem.above(times, answer.bound))
             # the other multiple, where there is one, may leave the attacker less
             at_low = times[short] == low[short]
             low[short] += at_low
@@ -167,19 +171,37 @@ class _Search:
             cut = True
         return _None(False, short, protection=True)
 
-    def _times(
-        self, problem: RoundingProblem, answer: child.Answer, start: Whole, low: Whole, high: Whole
-    ) -> Whole | None:
-        """Return the cells of the answer, or of the start if that is nearer or all there is; checked once more."""
+    def _nearest(
+        self, problem: RoundingProblem, start: Whole, low: Whole, high: Whole, share: float
+    ) -> tuple[child.Answer, Whole | None]:
+        """Return what the solver says, and the nearest cells that it, the start or slabs give; checked once more."""
+        settled = self._times(start, low, high) is not None
+        answer, limit = child.Answer(child.UNKNOWN, None), (self.deadline - time.monotonic()) * share
+        if limit > _LEAST_TIME:
+            # if there is something to publish already, some of the time is kept for coming nearer
+            limit *= _SOLVER_SHARE if settled else 1.0
+            answer = child.solve(problem.arrays((low, high), start), limit, self.gap, settled)
         if answer.status == child.INFEASIBLE:
-            return None
-        found = []
-        for leaves in (start, None if answer.quantities is None else answer.quantities[self.equations.of_leaf]):
-            if leaves is not None:
-                times = np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
-                if ((times >= low) & (times <= high)).all():
-                    found.append(times)
-        return min(found, key=problem.distance, default=None)
+            return answer, None
+        both = (start, None if answer.quantities is None else answer.quantities[self.equations.of_leaf])
+        found = [
+            (leaves, t) for leaves in both if leaves is not None and (t := self._times(leaves, low, high)) is not None
+        ]
+        if not found:
+            return answer, None
+        leaves, times = min(found, key=lambda pair: problem.distance(pair[1]))
+        if problem.above(times, answer.bound) > self.gap:
+            slabs = Slabs(problem, leaves, low, high)
+            enough = answer.bound / problem.scale * (1 + self.gap) if np.isfinite(answer.bound) else 0.0
+            slabs.improve(enough, self.draws.generator("slabs"), self.deadline)
+            nearer = self._times(slabs.leaves, low, high)
+            times = times if nearer is None else nearer
+        return answer, times
+
+    def _times(self, leaves: Whole, low: Whole, high: Whole) -> Whole | None:
+        """Return the cells of these leaves, where they are within their bounds."""
+        times = np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
+        return times if ((times >= low) & (times <= high)).all() else None
 
     def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
         """Return the unsafe cells for which the attacker's interval is not wide enough."""
@@ -224,7 +246,7 @@ class _Search:
             "there is no additive rounding" if why.proved else "no additive rounding was found within the time limit"
         )
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
-        start = problem.start(self.uniforms)
+        start = self.start(problem)
         for k in range(steps + 1, max(problem.steps_of(_cells(problem, start)), steps + 1) + 1):
             found = self.at(problem, k, start, 1.0)
             if isinstance(found, _Found):
@@ -238,8 +260,8 @@ class _Search:
         return DataError(f"{exists} with every cell {near} from its value. Allow more steps, or more time.")
 
     def _larger(self, base: float, steps: int) -> Iterator[float]:
-        """Yield larger bases: from the first that could protect every cell, a few at a time, then in steps of a percent."""
-        s, each = self.sensitivity, 1.0 if self.table.integer else base / 2
+        """Yield larger bases: from the first that could protect every cell, in steps of its first digit, later of a percent."""
+        s, each = self.sensitivity, 1.0 if self.table.integer else 10.0 ** np.floor(np.log10(base) - 1e-3)
         # an interval of 2 (steps + 1) bases must hold both levels of a cell
         needed = 0.0 if s is None else float(np.maximum(s.upper + s.lower, s.width).max()) / (2 * (steps + 1))
         larger = base + each * max(np.ceil((needed - base) / each), 1.0)

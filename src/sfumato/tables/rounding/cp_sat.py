@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ _EXACT = 2000  # up to so many quantities the optimum is looked for before a gap
 
 
 def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the rounding with the smallest cost: status, the quantities (empty if none was found), cost and bound.
+    """Return the rounding with the smallest cost: status, the quantities (empty if none was found) and a bound.
 
     Quantity i is floor + (0 or `room`) + over - under; going up costs `up`, every step over or under costs `outer`, and all
-    are between `lower` and `upper`. Free quantities cost nothing.
+    are between `lower` and `upper`. Free quantities cost nothing. It ends before `until` (seconds since 1970). If `settled`, the
+    start is a solution already, and a bound is all that it must find.
     """
     from ortools.sat.python import cp_model
 
@@ -63,31 +65,41 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     constant = p["constant"][0] - sum(p["up"][i] * p["floor"][i] for i in range(count) if not p["free"][i])
     model.minimize(cp_model.LinearExpr.weighted_sum(terms, costs) + constant)
     limit, gap = p["limit"][0], p["gap"][0]
+    # what it takes to answer is part of the limit too: half a second, or a few percent of it
+    left = p["until"][0] - max(0.03 * limit, 0.5) - time.time()
+    if left <= 0:
+        return _answer(3, [], np.nan)
     solver = cp_model.CpSolver()
     settings = solver.parameters
     settings.num_workers = 1  # more would make the answer depend on which is first
     settings.random_seed = 0
     settings.log_search_progress = False
-    settings.max_time_in_seconds = limit
-    first = 0.35 * limit
-    settings.max_deterministic_time = first  # a limit that does not depend on what else the machine does
+    settings.max_time_in_seconds = left
+    # limits that do not depend on what else the machine does; a bound comes soon, and more time hardly finds anything nearer
+    settings.max_deterministic_time = (0.2 if p["settled"][0] else 0.35) * limit
     settings.relative_gap_limit = 0.0 if count <= _EXACT else gap
     status = solver.solve(model)
-    if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
+    bound = solver.best_objective_bound
+    left -= solver.wall_time
+    if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and not p["settled"][0] and left > 0:
         # the start helps where the solver finds nothing by itself, and hinders where it does
         for made, hint in hints:
             model.add_hint(made, solver.value(made) if status == cp_model.FEASIBLE else hint)
-        settings.max_time_in_seconds = max(limit - solver.wall_time, 0.1)
+        settings.max_time_in_seconds = left
         settings.max_deterministic_time = 0.15 * limit
         settings.relative_gap_limit = gap
         status = solver.solve(model)
+        bound = max(bound, solver.best_objective_bound)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    known = {cp_model.OPTIMAL: 0, cp_model.FEASIBLE: 1, cp_model.INFEASIBLE: 2}
+    values = [solver.value(q) for q in quantities] if found else []
+    return _answer(known.get(status, 3), values, bound)
+
+
+def _answer(status: int, quantities: list[int], bound: float) -> dict[str, np.ndarray[Any, Any]]:
     return {
-        "status": np.array({cp_model.OPTIMAL: 0, cp_model.FEASIBLE: 1, cp_model.INFEASIBLE: 2}.get(status, 3)),
-        "quantities": np.array([solver.value(q) for q in quantities] if found else [], np.int64),
-        "cost": np.array(solver.objective_value if found else np.nan),
-        "bound": np.array(solver.best_objective_bound if found else np.nan),
-    }
+        "status": np.array(status), "quantities": np.array(quantities, np.int64), "bound": np.array(bound),
+    }  # fmt: skip
 
 
 def main() -> int:

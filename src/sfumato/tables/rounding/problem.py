@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,9 +48,19 @@ class RoundingProblem:
         return split(self.table.value, self.base)[1]
 
     @cached_property
-    def _copies(self) -> Numbers:
+    def copies(self) -> Numbers:
         """How many cells each quantity stands for that is shown at all: a region with one sector is shown twice."""
         return np.bincount(self.equations.of_cell).astype(np.float64)
+
+    @cached_property
+    def up(self) -> Numbers:
+        """What it costs a cell to go up rather than down, shape (cells,); 0 for a multiple."""
+        return np.where(self.rest > 0, self.base - 2 * self.rest, 0.0)
+
+    @property
+    def scale(self) -> float:
+        """How many units of cost, which are whole numbers for the solver, one unit of the variable is."""
+        return 1.0 if self.table.integer else _SCALE / self.base
 
     def far(self, steps: int) -> float:
         """Return how far a reader must reckon the true value to be from the published one."""
@@ -79,7 +90,16 @@ class RoundingProblem:
         """Return Σ |published − true| over the cells."""
         return float(np.abs(times * self.base - self.table.value).sum())
 
-    def start(self, uniforms: Numbers) -> Whole:
+    def above(self, times: Whole, bound: float) -> float:
+        """Return how far the distance is above a bound of the solver, as a share of it; infinite where there is none."""
+        cost = self.distance(times) * self.scale
+        # costs of the solver are rounded to whole numbers, unless those of the table are whole themselves
+        rounded = 0.0 if self.table.integer else 0.5 * len(self.table)
+        if cost - bound <= rounded:
+            return 0.0
+        return (cost - bound) / bound if bound > 0 else np.inf
+
+    def start(self, uniforms: Numbers, deadline: float = np.inf) -> Whole:
         """Return numbers of bases for the leaves that come near to what is wanted, shape (leaves,).
 
         Leaves go to one of the two multiples beside them. Cells that end up too far off count more and more, until there are
@@ -92,7 +112,7 @@ class RoundingProblem:
         rows = sparse.csr_array(incidence[shown][:, at])
         choice = Choice(rows, -rest[at], self.base - rest[at], uniforms[at])
         choice.change(choice.nearest)
-        value, weight = self.table.value[shown], self._copies.copy()
+        value, weight = self.table.value[shown], self.copies.copy()
         low, high = (b[shown] for b in self.bounds(0))
         best, fewest = choice.up, np.inf
         for _ in range(_TRIES):
@@ -102,15 +122,15 @@ class RoundingProblem:
             score = float(off.max() * len(off) + (off > 0).sum()) if (off > 0).any() else 0.0
             if score < fewest:
                 best, fewest = choice.up.copy(), score
-            if score == 0:
+            if score == 0 or time.monotonic() > deadline:
                 break
-            weight[off > 0] += self._copies[off > 0]
+            weight[off > 0] += self.copies[off > 0]
         if fewest > 0:
             choice.change(best)
         steps = 0 if fewest == 0 else max(int((fewest - 1) // len(shown)), 1)
         low, high = (b[shown] for b in self.bounds(steps))
         limits = np.stack([low * self.base - value, high * self.base - value])
-        choice.improve(np.zeros(len(shown)), self._copies, limits)
+        choice.improve(np.zeros(len(shown)), self.copies, limits)
         best = choice.up
         leaves = floor.astype(np.int64)
         leaves[at] += best
@@ -120,7 +140,7 @@ class RoundingProblem:
         """Return the problem for the solver, with a start given by the leaves; see `cp_sat.solve`."""
         e = self.equations
         shown, count = e.cell >= 0, len(e.cell)
-        scale = 1.0 if self.table.integer else _SCALE / self.base
+        scale = self.scale
         hint = np.empty(count, np.int64)
         hint[e.of_leaf] = start
         hint[e.of_cell] = np.rint(self.table.cells.sums(start.astype(np.float64))).astype(np.int64)
@@ -133,12 +153,12 @@ class RoundingProblem:
         rest = self.rest[cell]
         lower[shown], upper[shown] = bounds[0][cell], bounds[1][cell]
         floor[shown], room[shown] = self.floor[cell], rest > 0
-        up[shown] = np.where(rest > 0, np.rint((self.base - 2 * rest) * scale), 0) * self._copies
+        up[shown] = np.rint(self.up[cell] * scale) * self.copies
         outer = np.full(count, round(self.base * scale), np.int64)
-        outer[shown] *= self._copies.astype(np.int64)
+        outer[shown] *= self.copies.astype(np.int64)
         return {
             "floor": floor, "room": room, "lower": lower, "upper": upper, "up": up, "hint": hint, "free": ~shown,
-            "outer": outer, "constant": np.array([int((np.rint(rest * scale) * self._copies).sum())]),
+            "outer": outer, "constant": np.array([int((np.rint(rest * scale) * self.copies).sum())]),
             "starts": e.sums.indptr.astype(np.int64), "columns": e.sums.indices.astype(np.int64),
             "signs": e.sums.data.astype(np.int64),
         }  # fmt: skip

@@ -34,7 +34,7 @@ class RandomRounding(Protection):
         """Return the method in a few words."""
         return f"random rounding to {self.base:g}" + (", leaves" if self.by == "leaf" else "")
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the table with every cell rounded."""
         check_base(self.base, table, self.name)
         draws = draws.child(self.name, table.variable, str(self.period))

@@ -47,7 +47,7 @@ class SmallCountRounding(Protection):
         below = "" if self.largest is None else f", counts up to {self.largest}"
         return f"small-count rounding to {self.base}{below}"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the table with its small counts rounded."""
         counts = _checked(table)
         small = self.base - 1 if self.largest is None else self.largest

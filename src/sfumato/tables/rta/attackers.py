@@ -18,6 +18,8 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 DENSE = 600
 """Blocks of at most so many leaves are inverted."""
+CORRELATED = 4_000
+"""The same where noise is correlated: bounds are loose there."""
 
 
 class _Groups(NamedTuple):
@@ -93,7 +95,7 @@ def left_of(
     """
     from sfumato.kernels.noisy_sums import learned
 
-    q, gain, helper = learned(sums_of(known, omega), known.required > 0, DENSE)
+    q, gain, helper = learned(sums_of(known, omega), known.required > 0, _dense(omega))
     v = known.variance
     outsider = np.maximum(v * (1.0 - v * q), 0.0)
     variance = np.maximum(outsider - gain, 0.0)
@@ -108,5 +110,10 @@ def left_of(
 def in_large_block(known: Knowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
     """Return which unknowns that vary are in a block with too many leaves to invert, shape (unknowns,)."""
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
-    wide = (np.bincount(block) > DENSE)[block].astype(np.float64)
+    wide = (np.bincount(block) > _dense(omega))[block].astype(np.float64)
     return (abs(known.by_unknown.sign()).T @ wide > 0) & (known.variance > 0)
+
+
+def _dense(omega: Numbers | sparse.csr_array) -> int:
+    """Return up to how many leaves a block is inverted."""
+    return DENSE if isinstance(omega, np.ndarray) else max(CORRELATED, DENSE)

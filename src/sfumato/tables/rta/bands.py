@@ -60,14 +60,14 @@ def implied(
 
 
 def sd_kept(
-    loading: sparse.csr_array, prior: Numbers, base: Numbers, base_cv: float,
+    loading: sparse.csr_array, prior: Numbers, base: Numbers, sizes: Numbers,
     leaf_variance: Numbers, least: Numbers, most: Numbers,
 ) -> Numbers:  # fmt: skip
     """Return which share of his standard deviation the contributor who sets a leaf's noise keeps, shape (leaves,).
 
     That is the contributor h with the largest m²v²/(v - w²): with v = ε²d² and w = ηd, ω = k m²d² - rest. An interval for ω
     is one for d, and what was known of d, normal with the standard deviation ηd, is cut to it. Anybody else's value moves ω
-    less, in units of his own protection. 1 for a leaf without noise.
+    less, in units of his own protection. `sizes` are the d, one for each unknown. 1 for a leaf without noise.
     """
     kept = np.ones(len(leaf_variance))
     leaf = np.repeat(np.arange(len(leaf_variance)), np.diff(loading.indptr))
@@ -81,6 +81,7 @@ def sd_kept(
     # in units of d; the rest is taken as known
     low = np.sqrt(np.maximum(1 + (least[at] - leaf_variance[at]) / k, 0.0))
     high = np.sqrt(np.maximum(1 + (most[at] - leaf_variance[at]) / k, 0.0))
+    base_cv = np.sqrt(w2[top]) / np.maximum(sizes[loading.indices[top]], 1e-300)
     kept[at] = cut_sd((low - 1) / base_cv, (high - 1) / base_cv)
     return kept
 

@@ -29,14 +29,18 @@ _MOST_DECIMALS = 6
 def published_decimals(table: Table, asked: int | None = None) -> int:
     """Return the digits after the point to publish: as asked, as the table says, or as many as its leaves have.
 
-    Leaves without end get 6, or four significant digits where they are small.
+    Leaves without end get 6, or four significant digits where they are small. Whole numbers stay whole.
     """
     if asked is not None:
+        if table.integer and asked > 0:
+            raise ParameterError(
+                f"'{table.variable or 'records'}' is a whole number: leave decimals out, or give 0 or less to round to tens."
+            )
         return asked
+    if table.integer:
+        return min(table.decimals or 0, 0)
     if table.decimals is not None:
         return table.decimals
-    if table.integer:
-        return 0
     for decimals in range(_MOST_DECIMALS):
         scaled = table.totals * 10.0**decimals
         if (np.abs(scaled - np.rint(scaled)) <= np.minimum(1e-6, 1e-6 * np.abs(scaled)) + 1e-12 * np.abs(scaled)).all():
@@ -56,8 +60,8 @@ def round_up(variance: Numbers, digits: int = 4) -> Numbers:
     up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)  # powers of ten that are whole
     scaled = variance * up / down
     near = np.rint(scaled)
-    exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has so few digits already, but for the last bit
-    return np.asarray(np.maximum(np.where(exact, near, np.ceil(scaled)) * down / up, variance), np.float64)
+    exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has so few digits already, but for the last bits
+    return np.asarray(np.where(exact, near * down / up, np.maximum(np.ceil(scaled) * down / up, variance)), np.float64)
 
 
 def unit(decimals: int) -> float:
@@ -121,36 +125,11 @@ def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
         return values
     found = values.copy()
     total = y.sum()
-    if total <= 0:
+    if total <= 1e-12 * np.abs(y).sum():  # what cancels leaves a last bit
         found[noisy] = 0.0
         return found
     order = np.argsort(-y / w, kind="stable")
     level = (np.cumsum(y[order]) - total) / np.cumsum(w[order])
     last = int(np.flatnonzero(level < y[order] / w[order]).max())
     found[noisy] = np.maximum(y - level[last] * w, 0.0)
-    return found
-
-
-def for_whole_numbers(required: Numbers, step: float) -> Numbers:
-    """Return the posterior variance to ask for, so that somebody who knows a contribution to be whole is left `required`.
-
-    His posterior is the normal one on whole multiples of `step`: around a whole number it has the variance V(p) =
-    Σ k² q^(k²) / Σ q^(k²), q = exp(-step²/2p), less than its parameter p where that is small. Returned is the p with
-    V(p) = `required`, exact for one contributor; above one step² the two are the same.
-
-    >>> for_whole_numbers(np.array([0.0225, 4.0]), 1.0).round(4).tolist()
-    [0.112, 4.0]
-    """
-    found = np.array(required, np.float64)
-    small = (found > 0) & (found < step**2)
-    wanted = found[small] / step**2
-    low, high = np.full(wanted.shape, 1e-4), np.ones(wanted.shape)
-    k2 = np.arange(1, 30) ** 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        q = np.exp(-k2 / (2 * middle[..., None]))
-        variance = 2 * (k2 * q).sum(axis=-1) / (1 + 2 * q.sum(axis=-1))
-        enough = variance >= wanted
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    found[small] = np.maximum(high * step**2, found[small])
     return found

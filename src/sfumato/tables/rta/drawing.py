@@ -1,10 +1,9 @@
 """Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
 
-The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, labels and contributors of
-the leaf, variable, period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two
-variances the larger noise is the smaller one plus an independent part: whoever sees both publications knows what he would
-have known from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value
-away.)
+The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf, variable,
+period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two variances the larger
+noise is the smaller one plus an independent part: whoever sees both publications knows of the leaf what he would have known
+from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value away.)
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from scipy import sparse
 
 from sfumato.contract import Draws
 from sfumato.errors import ParameterError
+from sfumato.schema.hierarchy.base import label_of
 from sfumato.tables.cells import Cells
 from sfumato.tables.dimension import TOTAL
 from sfumato.tables.table import Table
@@ -35,42 +35,53 @@ _AT_ONCE = 10_000
 def leaf_labels(cells: Cells) -> list[str]:
     """Return for each leaf a text of its labels that does not depend on the order of cells, rows or dimensions.
 
-    A dimension that merely groups the labels of another (regions in groups of regions) is left out: a table with it and one
-    without it have the same leaves.
+    Of a hierarchy the finest label counts, and a dimension that merely groups the labels of another (regions in groups of
+    regions) is left out: a table with groups and one without them have the same leaves.
     """
     incidence = cells.incidence.tocsc()
     leaf = np.repeat(np.arange(cells.leaves), np.diff(incidence.indptr))
     described = []
     for position in np.argsort(cells.dimensions, kind="stable"):
         known, code = np.unique(cells.labels[:, position].astype(str), return_inverse=True)
-        pairs = np.unique(leaf * len(known) + code.ravel()[incidence.indices])
-        of, label = np.divmod(pairs, len(known))
-        real = known[label] != TOTAL
-        ends = np.searchsorted(of[real], np.arange(cells.leaves + 1))
-        names = known.astype(object)[label[real]]
-        texts = np.array(["\x1d".join(names[a:b]) for a, b in pairwise(ends)], object)
-        described.append((cells.dimensions[position], texts))
+        code = code.ravel()
+        label = code[incidence.indices]
+        held = np.bincount(np.unique(leaf * len(known) + label) % len(known), minlength=len(known))
+        first = np.full(len(known), len(cells))
+        np.minimum.at(first, code, np.arange(len(cells)))  # a group of one label comes after it
+        order = np.lexsort((first, held, known == TOTAL))
+        rank = np.argsort(order)
+        finest = np.full(cells.leaves, len(known) - 1)
+        np.minimum.at(finest, leaf, rank[label])
+        described.append((cells.dimensions[position], known.astype(object)[order][finest]))
     kept = [d for d in described if not any(_groups(d[1], other[1]) for other in described)]
     parts = [[f"{name}\x1e{text}" for text in texts] for name, texts in kept]
     return ["\x1f".join(leaf_parts) for leaf_parts in zip(*parts, strict=True)] if parts else [""] * cells.leaves
 
 
 def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
-    """Whether every label of `fine` stands under one of `coarse`, and not the other way round."""
+    """Whether every label of `fine` stands under one of `coarse`, and not the other way round.
+
+    A single label is not a group: a table of one region has the leaves that the region has in the table of all of them.
+    """
     pairs, a, b = len(set(zip(coarse, fine, strict=True))), len(set(coarse)), len(set(fine))
-    return pairs == b > a
+    return pairs == b > a > 1
 
 
 def leaf_ids(table: Table) -> Whole:
-    """Return a 64-bit number for each leaf, from its labels and whose records it holds; shape (leaves,).
+    """Return a 64-bit number for each leaf, from the records that it holds; shape (leaves,).
 
     Two tables of different populations may have leaves of the same labels: with the same noise, their difference would be
-    exact. Contributors tell them apart where they have names, otherwise how many records there are. Values do not count: a
-    corrected one is published with the noise it had.
+    exact. Where the data have an identifier, a leaf is the set of its records, whatever it is called. Otherwise it is known by
+    its labels and its contributors' names, or, where they have none, by what they contributed. Values count in the last case
+    only: elsewhere a corrected one is published with the noise it had, so that revisions cannot be averaged.
     """
-    texts = zip(leaf_labels(table.cells), _members(table), strict=True)
-    digests = (hashlib.blake2b("\x1c".join(parts).encode(), digest_size=8).digest() for parts in texts)
-    ids = np.frombuffer(b"".join(digests), np.int64).copy()
+    members = _identified(table)
+    texts = leaf_labels(table.cells)
+    if members is None:
+        texts = ["\x1c".join(parts) for parts in zip(texts, _members(table), strict=True)]
+    else:
+        texts = [f"{who}\x1crecords" if who else labels for labels, who in zip(texts, members, strict=True)]
+    ids = np.frombuffer(b"".join(hashlib.blake2b(t.encode(), digest_size=8).digest() for t in texts), np.int64).copy()
     if len(np.unique(ids)) < len(ids):
         raise ParameterError(
             "two leaves of the table have the same labels. Give the tables' dimensions so that their cells differ by labels."
@@ -78,12 +89,37 @@ def leaf_ids(table: Table) -> Whole:
     return ids
 
 
+def _identified(table: Table) -> list[str] | None:
+    """Return a text for the records of each leaf, empty for none; None where no identifier tells the records apart."""
+    records = table.records
+    if records is None or records.identifier is None or records.identifier.missing.any():
+        return None
+    codes, values = records.identifier.codes
+    if len(np.unique(codes)) < len(codes) or len(codes) != int(np.nansum(table.counts)):
+        return None
+    names = b"".join(hashlib.blake2b(label_of(v).encode(), digest_size=16).digest() for v in values)
+    halves = np.frombuffer(names, np.uint64).reshape(-1, 2)[codes]
+    sums = np.zeros((table.cells.leaves, 2), np.uint64)
+    np.add.at(sums, records.leaf, halves)  # in whatever order
+    return [
+        "" if not count else f"{int(count)}:{a:x}:{b:x}"
+        for count, (a, b) in zip(table.counts, sums.tolist(), strict=True)
+    ]
+
+
 def _members(table: Table) -> list[str]:
     given = table.contributions
-    if given is None or given.names is None:
+    if given is None:
         return [str(int(count)) for count in table.counts]
-    names = np.array(["" if name is None else str(name) for name in given.names], object)
-    return ["\x1d".join(sorted(names[given.own.indices[a:b]])) for a, b in pairwise(given.own.indptr)]
+    rows = list(pairwise(given.own.indptr))
+    if given.names is None:
+        amounts = given.own.data + 0.0  # no minus nought
+        return ["\x1d".join(f"{value:.15g}" for value in np.sort(amounts[a:b]).tolist()) for a, b in rows]
+    names = np.array(["" if name is None else label_of(name) for name in given.names], object)
+    return [
+        "\x1d".join([str(int(count)), *sorted(names[given.own.indices[a:b]])])
+        for count, (a, b) in zip(table.counts, rows, strict=True)
+    ]
 
 
 def leaf_draws(draws: Draws, variable: str, period: str) -> Draws:

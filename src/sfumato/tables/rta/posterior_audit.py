@@ -43,6 +43,8 @@ class PairAudit:
     """The posterior variance for an outsider, shape (unknowns,)."""
     exact: bool
     """Whether variances are exact; otherwise some are proven lower bounds: at least so much is left, the risk is at most that."""
+    measured: bool = False
+    """Whether cells were taken for measurements with a normal error, as rounded ones are: then variances are approximate."""
 
     def __repr__(self) -> str:
         return f"PairAudit({len(self.required):,} unknowns, risk {self.risk:.6g}, allowed {self.threshold:g})"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from sfumato.contract import param
 from sfumato.errors import DataError, NotApplicable, ParameterError, some
 from sfumato.tables.contributions import Contributions
 from sfumato.tables.rta.knowledge import Knowledge
@@ -17,6 +18,21 @@ from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
 Unknowns = Literal["contributor", "contribution"]
+
+
+def prior_cv() -> Any:
+    """Declare ε; it is usual that contributions are known to within half of their size."""
+    return param(
+        0.5, doc="to within which share of its size attackers know a contribution beforehand (ε)", low=0, above=True
+    )
+
+
+def base_cv() -> Any:
+    """Declare η."""
+    return param(
+        0.15, doc="to within which share of its size anybody may know it afterwards, at best (η)", low=0, above=True,
+        usual=(0.05, 0.4),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

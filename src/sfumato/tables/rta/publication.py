@@ -40,8 +40,8 @@ class Adjusted:
     covariance: sparse.csr_array
     """Of the noise in the leaves, leaves × leaves."""
     audit: PairAudit
-    error: float = 0.5
-    """By how many units a leaf without noise may be off: more than a half where leaves must have given sums."""
+    divided: bool = False
+    """Whether leaves were drawn given the sums that some of them must have: what cancels in a sum is exact then."""
 
 
 def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> PublishedTable:
@@ -53,7 +53,14 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
     noise = np.asarray((cells.incidence @ adjusted.covariance).multiply(cells.incidence).sum(axis=1)).ravel()
     noise[noise <= 1e-12 * cells.sums(leaf_variance)] = 0.0  # what cancels leaves a last bit
     off = (np.abs(table.totals / step - np.rint(table.totals / step)) > 1e-6).astype(np.float64)
-    rounding = np.where(noise > 0, cells.sums(np.maximum(off, leaf_variance > 0)), cells.sums(off)) * step**2 / 12
+    blurred = np.maximum(off, leaf_variance > 0)
+    exact = (noise == 0) & adjusted.divided
+    loose = np.where(exact, cells.sums(off), cells.sums(blurred))  # how many leaves were rounded
+    slack = loose * (1.0 if adjusted.divided else 0.5) * step
+    apart = np.abs(values - table.value)
+    raised = (noise == 0) & (apart > slack + 1e-9 * np.maximum(np.abs(table.value), step))
+    noise[raised] = cells.sums(leaf_variance)[raised]  # noise that cancelled, until leaves were raised to zero
+    rounding = loose * step**2 / 12
     told = noise + rounding
     variance, quality = None, None
     telling = leaves_that_tell(known, leaf_variance)
@@ -71,22 +78,22 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
             how = "none"
         elif factor is None:
             raise NotApplicable(
-                "no bound on the variances can be read off the published values: some contributions cancel in their cells. "
-                "Publish variances='none', or give the table a public size measure (size=...)."
+                "no bound on the variances can be read off the published values: in some cells the noise is large against the "
+                "total, where contributions cancel, or large contributors give next to nothing. Publish variances='none', or "
+                "give the table a public size measure (size=...)."
             )
         else:
             most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
             quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
     changed = noise > 0
-    moved = np.abs(values - table.value) > 1e-9 * np.maximum(np.abs(table.value), step)
-    slack = np.maximum(cells.sums(off) * adjusted.error * step, np.where(moved, np.abs(values - table.value), 0.0))
+    moved = apart > 1e-9 * np.maximum(np.abs(table.value), step)
     record = Record(
         cells, table.totals, adjusted.units, adjusted.decimals, adjusted.covariance, table.variable, rta.period
     )
     return PublishedTable(
         cells, values, np.where(changed | moved, Status.CHANGED, Status.SHOWN).astype(np.int8),
         np.where(changed, -np.inf, values - slack), np.where(changed, np.inf, values + slack), variance, quality, leaf_variance,
-        table.variable, table.unit, adjusted.decimals, table, rta, _guarantees(rta, table, adjusted, how, step), record=record,
+        table.variable, table.unit, adjusted.decimals, table, rta, _guarantees(rta, table, known, adjusted, how), record=record,
     )  # fmt: skip
 
 
@@ -127,8 +134,11 @@ def check_bands(
 ) -> None:
     """Refuse quality bands that say too precisely how large the noise is, where that comes from the values themselves."""
     least, most = bands.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
-    base_cv = rta.base_cv / math.sqrt(known.threshold) / bands.KEPT
-    kept = bands.sd_kept(known.loading, known.variance, known.required, base_cv, leaf_variance, least, most)
+    given = table.contributions
+    sizes = np.sqrt(known.variance) / rta.prior_cv
+    if given is not None and not known.public:
+        sizes = np.asarray(abs(given.own).sum(axis=0), np.float64).ravel()[known.contributor]
+    kept = bands.sd_kept(known.loading, known.variance, known.required, sizes, leaf_variance, least, most)
     bad = np.flatnonzero(kept < bands.KEPT)
     if len(bad):
         named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in bad[np.argsort(kept[bad])]], 3)
@@ -143,7 +153,7 @@ def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> floa
     """Return c such that no leaf has a larger variance than c times its squared total (plus 1 for whole numbers).
 
     k = vw²/((v - w²)d²) is the same for everybody if variances come from values; it is doubled until it holds for all leaves.
-    None if it would have to grow too far: contributions of both signs cancel somewhere.
+    None if it would have to grow too far: somewhere contributions cancel, or somebody large gives next to nothing.
     """
     given = table.contributions
     own = np.abs(given.totals)[known.contributor] if given is not None else np.zeros(len(known))
@@ -153,22 +163,24 @@ def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> floa
     if not noisy.any() or not good.any():
         return 0.0
     k = float(np.median(v * w / (v - w) / own[good] ** 2))
-    with np.errstate(divide="ignore"):
-        over = float((np.maximum(leaf_variance - table.integer, 0.0)[noisy] / (k * table.totals[noisy] ** 2)).max())
+    beyond = np.maximum(leaf_variance - table.integer, 0.0)[noisy]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = float(np.where(beyond > 0, beyond / (k * table.totals[noisy] ** 2), 0.0).max())
     factor = 2.0 ** math.ceil(math.log2(over)) if 1 + 1e-3 < over < math.inf else 1.0
     if over > _LOOSEST:
         return None
     return k * factor * (1 + 1e-3)
 
 
-def _guarantees(rta: RTA, table: Table, adjusted: Adjusted, how: str, step: float) -> tuple[Guarantee, ...]:
-    audit = adjusted.audit
-    who = "nobody outside" if rta.attackers == "outsider" else "no contributor, and nobody outside,"
+def _guarantees(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> tuple[Guarantee, ...]:
+    audit, step = adjusted.audit, unit(adjusted.decimals)
+    attacks = known.attacks
+    who = "no contributor, and nobody outside," if attacks.all() else "no contributor who attacks, and nobody outside,"
     said = [
         Guarantee(
             rta.name,
-            f"{who} comes to know a contribution better than is allowed: a relative certainty of at most {rta.threshold:g}, for "
-            "normal priors",
+            f"{who if attacks.any() else 'nobody outside'} comes to know a contribution better than is allowed: a relative "
+            f"certainty of at most {audit.threshold:g}, for normal priors",
             f"all pairs of attacker and contributor over {len(table):,} cells jointly: {audit.risk:.6g} at most"
             + ("" if audit.exact else ", by proven bounds where many leaves hang together"),
         ),

@@ -14,22 +14,18 @@ from sfumato.contract import Draws, param
 from sfumato.errors import DataError, NotApplicable, ParameterError, listing
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable
-from sfumato.tables.rta import bands
-from sfumato.tables.rta.digits import (
-    for_whole_numbers,
-    not_below_zero,
-    published_decimals,
-    round_up,
-    rounded,
-    rounded_to,
-)
+from sfumato.tables.rta import bands, priors
+from sfumato.tables.rta.canonical import in_order
+from sfumato.tables.rta.digits import not_below_zero, published_decimals, round_up, rounded, rounded_to
+from sfumato.tables.rta.division import Division
 from sfumato.tables.rta.drawing import correlated, leaf_draws, leaf_ids
 from sfumato.tables.rta.knowledge import Knowledge
-from sfumato.tables.rta.later import Division, divide
-from sfumato.tables.rta.leaf_noise import leaf_name, leaf_noise
+from sfumato.tables.rta.later import divide
+from sfumato.tables.rta.leaf_noise import check_possible, leaf_name, leaf_noise
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rta.publication import Adjusted, publish
 from sfumato.tables.rta.record import Record
+from sfumato.tables.rta.whole_numbers import on_whole_numbers
 from sfumato.tables.table import Table
 
 if TYPE_CHECKING:
@@ -46,8 +42,8 @@ class RTA(Protection):
     the others to within `prior_cv`, comes to know another's better than to within `base_cv` of its size (RTA paper, section 3,
     for one cell). The result is audited: every pair of attacker and contributor, over all cells at once.
 
-    Whoever waived protection needs none. Noise is a function of the secret seed, the leaf's labels and contributors, the
-    variable and the period: keep the seed, and use it for all tables of the same data. Tables that come later start from
+    Whoever waived protection needs none. Noise is a function of the secret seed, the leaf's records, the variable and the
+    period: keep the seed, and use it for all tables of the same data. Tables that come later start from
     `PublishedTable.record` (`protect_later`).
 
     Examples
@@ -61,16 +57,8 @@ class RTA(Protection):
     [152.4, 133.5, 18.84]
     """
 
-    prior_cv: float = param(
-        default=0.5,
-        doc="to within which share of its size attackers know a contribution beforehand (ε)",
-        low=0,
-        above=True,
-    )
-    base_cv: float = param(
-        default=0.15, doc="to within which share of its size anybody may know it afterwards, at best (η)", low=0, above=True,
-        usual=(0.05, 0.4),
-    )  # fmt: skip
+    prior_cv: float = priors.prior_cv()
+    base_cv: float = priors.base_cv()
     threshold: float = param(default=1.0, doc="the largest relative certainty that is allowed (r)", low=0, above=True)
     sizes: str | None = param(
         default=None,
@@ -115,7 +103,7 @@ class RTA(Protection):
         """Return a few words for a legend."""
         return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table with its variances, audited; refused where nothing can protect a contributor."""
         return self.protect_with(table, self.prior(table), draws)
 
@@ -130,7 +118,7 @@ class RTA(Protection):
 
         known = self._known(table, prior)
         if covariance is None:
-            covariance = sparse.csr_array(sparse.diags_array(round_up(leaf_noise(table, known).variance)))
+            covariance = sparse.csr_array(sparse.diags_array(_needed(table, known)))
             audit = audit_pairs(table, known, covariance.diagonal())
         else:
             audit = audit_pairs(table, known, covariance)
@@ -139,7 +127,8 @@ class RTA(Protection):
         values, decimals = table.totals + noise, published_decimals(table, self.decimals)
         if table.nonnegative:
             values = not_below_zero(values, covariance.diagonal())
-        return publish(self, table, known, Adjusted(rounded(values, decimals), decimals, covariance, audit))
+        adjusted = Adjusted(rounded(values, decimals), decimals, covariance, audit)
+        return publish(self._under(prior), table, known, adjusted)
 
     def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
         """Protect a table of data of which another one is published already; `record` says what.
@@ -158,22 +147,15 @@ class RTA(Protection):
             raise ParameterError(
                 f"cells are published with {record.decimals} digits after the point already; a later table needs the same."
             )
-        known = self._known(table, self.prior(table) if prior is None else prior)
-
-        def exposed(covariance: sparse.csr_array) -> NDArray[np.bool_]:
-            failing = audit_pairs(table, known, covariance).failing
-            at = np.zeros(table.cells.leaves, bool)
-            at[known.by_unknown[:, failing].indices] = True
-            return at
-
-        needed = round_up(leaf_noise(table, known).variance)
-        division = divide(record, table, needed, known.spread, exposed)
+        prior = self.prior(table) if prior is None else prior
+        known = self._known(table, prior)
+        division = divide(record, table, known, _needed(table, known))
         values = table.totals + division.draw(table, draws, self.period)
         units = _in_units(table, values, division, record)
         covariance = division.covariance()
         audit = audit_pairs(table, known, covariance)
         _check_held(audit, table, known)
-        return publish(self, table, known, Adjusted(units, decimals, covariance, audit, 1.0))
+        return publish(self._under(prior), table, known, Adjusted(units, decimals, covariance, audit, divided=True))
 
     def prior(self, table: Table) -> Prior:
         """Return what attackers are taken to know."""
@@ -189,31 +171,53 @@ class RTA(Protection):
         nobody = None if given is None or self.attackers == "contributors" else np.zeros(len(given), bool)
         return Prior.from_sizes(self.prior_cv, self.base_cv, sizes, threshold=self.threshold, attackers=nobody)
 
+    def _under(self, prior: Prior) -> RTA:
+        """Return the method with the numbers of a prior of its own: what is said must be what was done."""
+        if prior.prior_cv is None or prior.base_cv is None:
+            return self
+        return replace(self, prior_cv=prior.prior_cv, base_cv=prior.base_cv, threshold=prior.threshold)
+
     def _known(self, table: Table, prior: Prior) -> Knowledge:
         known = prior.of(table)
-        public = known.public and self.sizes != "values" and not _are_values(known, table)
+        public = known.public and self.sizes != "values" and not _are_values(known, table, prior)
         required = known.required
         if self.variances == "bands" and (not public or (known.leaves_of > 1).any()):
             required = required / bands.KEPT**2  # what reading a band may cost is given back beforehand
-        if table.integer and prior.unknowns == "contributor":
-            # where the prior leaves little doubt between neighbouring whole numbers, noise cannot make it more
-            raised = for_whole_numbers(required, 1.0)
-            required = np.where(2 * raised <= known.variance, raised, required)
         given = table.contributions
         if given is not None and given.waived is not None:
             required = np.where(given.waived[known.contributor], 0.0, required)
         return replace(known, required=required, public=public)
 
 
-def _are_values(known: Knowledge, table: Table) -> bool:
-    """Whether prior variances are those of the contributors' own values, whatever column they were read from."""
+def _needed(table: Table, known: Knowledge) -> Numbers:
+    """Return the variance of each leaf's noise, rounded up; more where contributions are whole, and attackers know it."""
+    check_possible(table, known)
+    ordered, place = in_order(table, known)
+    variance = leaf_noise(table, ordered).variance
+    if table.integer:
+        variance = np.maximum(variance, leaf_noise(table, on_whole_numbers(ordered)).variance)
+    return round_up(variance)[place]
+
+
+def _are_values(known: Knowledge, table: Table, prior: Prior) -> bool:
+    """Whether prior variances are those of the contributors' own values, whatever column they were read from.
+
+    That is if most sizes are in one proportion to the values, to a thousandth: no measure that is public already does that.
+    """
     given = table.contributions
     if given is None:
         return False
-    own = np.abs(given.totals)[known.contributor]
-    some = (own > 0) & (known.required > 0)
-    ratio = np.sqrt(known.variance[some]) / own[some]
-    return bool(some.sum() > 2 and ratio.max() <= ratio.min() * (1 + 1e-6))
+    own = np.abs(given.own.data if prior.unknowns == "contribution" else given.totals)
+    some = (own > 0) & (known.required > 0) & np.isfinite(known.given_variance)
+    if not some.any():
+        return False
+    ratio = np.sqrt(known.given_variance[some]) / own[some]
+    if prior.prior_cv and 2 * (np.abs(ratio / prior.prior_cv - 1) <= 1e-9).sum() > len(ratio):
+        return True  # the very same numbers
+    middle = float(np.median(ratio))
+    alike = np.abs(ratio - middle) <= 1e-3 * middle
+    distinct = len(np.unique(own[some][alike]))
+    return bool(2 * alike.sum() > len(ratio) and (distinct > 2 or (distinct == 2 and np.ptp(ratio) <= 1e-6 * middle)))
 
 
 def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Sensitivity rules: which cells would disclose a contributor, one rule in one file."""
 
+from sfumato.tables.rules.by_hand import ByHand
 from sfumato.tables.rules.minimum_contributors import MinimumContributors
 from sfumato.tables.rules.minimum_frequency import MinimumFrequency
 from sfumato.tables.rules.nk import NK
@@ -12,6 +13,6 @@ from sfumato.tables.rules.together import Together, parse_rule, rules_of
 from sfumato.tables.rules.zero_cells import ZeroCells
 
 __all__ = [
-    "NK", "PQ", "PTN", "MinimumContributors", "MinimumFrequency", "PPercent", "Request", "Together", "ZeroCells",
+    "NK", "PQ", "PTN", "ByHand", "MinimumContributors", "MinimumFrequency", "PPercent", "Request", "Together", "ZeroCells",
     "parse_rule", "rules_of", "singletons",
 ]  # fmt: skip

@@ -28,8 +28,12 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "request": ("request", ("share", "second", "margin")),
     "req": ("request", ("share", "second", "margin")),
     "zero": ("zero_cells", ("width",)),
+    "by_hand": ("by_hand", ("margin",)),
+    "man": ("by_hand", ("margin",)),
 }
 """For each word the rule, and which parameters the numbers after it are."""
+_OFF = re.compile(r"(NK|P|FREQ|REQ|ZERO)\s*\(\s*0(\.0*)?\s*(,[^)]*)?\)", re.IGNORECASE)
+"""How τ-ARGUS writes a rule that is not applied: NK(0,0)."""
 
 
 class Together(SensitivityRule):
@@ -65,7 +69,8 @@ def rules_of(given: Given | Iterable[Given]) -> SensitivityRule:
     if isinstance(given, SensitivityRule):
         return given
     if isinstance(given, str):
-        parts = [parse_rule(part) for part in given.split("|")]
+        texts = [part for part in given.split("|") if part.strip() and not _OFF.fullmatch(part.strip())]
+        parts = [parse_rule(part) for part in texts or [given]]
         return parts[0] if len(parts) == 1 else Together(tuple(parts))
     if isinstance(given, Mapping):
         built: SensitivityRule = build("rule", given)

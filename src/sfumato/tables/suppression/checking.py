@@ -42,8 +42,11 @@ class Check:
         return float(min((r.min(initial=np.inf) for r in ratios), default=np.inf))
 
 
-def check(problem: Problem, hidden: Flags, sure: Check | None = None) -> Check:
-    """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden."""
+def check(problem: Problem, hidden: Flags, sure: Check | None = None, solve: bool = True) -> Check:
+    """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden.
+
+    Without linear programs (`solve`), what takes them to be proved fails.
+    """
     targets = problem.targets
     freedom = freedom_of(problem, hidden)
     up, down, solved = np.zeros(len(targets)), np.zeros(len(targets)), np.zeros(len(targets), bool)
@@ -54,8 +57,8 @@ def check(problem: Problem, hidden: Flags, sure: Check | None = None) -> Check:
     rise, fall = whole(problem, targets[todo], *freedom.reach(targets[todo], hidden, enough=enough(problem)[todo]))
     up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
     open_ = np.flatnonzero(short(problem, targets, up, down))
-    if len(open_):
-        solved[open_] = True
+    solved[open_] = True
+    if solve and len(open_):
         asked, least = targets[open_], 1e-6 * np.abs(problem.value[targets[open_]])
         # one side may have to make up for the other, so each is asked for the whole width
         far = [np.maximum(np.maximum(need, problem.width)[asked], least) for need in (problem.lower, problem.upper)]

@@ -27,9 +27,14 @@ class Clock:
 
     ends: float = np.inf
 
+    @property
+    def over(self) -> bool:
+        """Whether there is no time left."""
+        return time.monotonic() > self.ends
+
     def look(self) -> None:
         """Stop if the time is over."""
-        if time.monotonic() > self.ends:
+        if self.over:
             raise OutOfTime
 
 
@@ -45,13 +50,15 @@ def first_pattern(problem: Problem) -> Flags:
     """Return a pattern in which no secret follows from what is shown by equations alone.
 
     Quantities are shown in the order of their cost, the dearest first, each unless a secret would then be a combination of
-    what is shown: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024).
+    what is shown: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros and whatever
+    else cannot move to both sides come before all, since they protect little.
     """
     from sfumato.kernels.elimination import rows_to_hide
 
     sure = np.flatnonzero(problem.fixed & ~problem.hidden)
     maybe = np.flatnonzero(~problem.fixed & ~problem.hidden)
-    maybe = maybe[np.argsort(-problem.cost[maybe], kind="stable")]
+    room = np.minimum(problem.value - problem.low, problem.high - problem.value)[maybe]
+    maybe = maybe[np.lexsort((-problem.cost[maybe], room > 0))]
     rows = problem.rows
     hide = rows_to_hide(
         rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.shape[1],
@@ -71,24 +78,36 @@ class Mending:
     def mend(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, Check]:
         """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
         problem, before = self.problem, int(hidden.sum())
-        hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
         targets = problem.targets[found.failing]
-        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
-        for place in found.failing[np.argsort(-need, kind="stable")]:
-            clock.look()
-            _widen(problem, self._repair, int(place), up, down, hidden)
+        hidden, sure = self.widen(hidden, found, clock)
         if int(hidden.sum()) == before:
             near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
             hidden[near[~problem.fixed[near]]] = True
             if int(hidden.sum()) == before and self._wide >= len(problem):
                 raise Impossible(problem, int(targets[0]))
             self._wide *= 4
+        return hidden, sure
+
+    def widen(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, Check]:
+        """Return a pattern with the cheapest further cells hidden that let secrets move, and how far they then reach."""
+        problem = self.problem
+        hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
+        targets = problem.targets[found.failing]
+        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
+        for place in found.failing[np.argsort(-need, kind="stable")]:
+            clock.look()
+            _widen(problem, self._repair, int(place), up, down, hidden)
         return hidden, replace(found, up=up, down=down)
 
 
 def mend(problem: Problem, hidden: Flags, clock: Clock, sure: Check | None = None) -> tuple[Flags, Check]:
     """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
     mending = Mending(problem)
+    found = check(problem, hidden, sure, solve=False)
+    if not len(found.failing):
+        return hidden, found
+    # a way that a secret can move shows what to hide, or that nothing need be
+    hidden, sure = mending.widen(hidden, found, clock)
     while True:
         clock.look()
         found = check(problem, hidden, sure)

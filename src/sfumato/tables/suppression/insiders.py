@@ -19,9 +19,6 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_PART = 0.1
-"""The part of a protection level that must hold against a contributor who also knows the leaves in which it is alone."""
-
 
 @dataclass(frozen=True, eq=False)
 class Insider:
@@ -41,8 +38,10 @@ class Insiders:
 
     grossed: sparse.csr_array
     """Leaves × contributors."""
-    _ways: dict[tuple[bytes, int, int], Whole] = field(default_factory=dict)
-    """What moves on the ways that were found, by the leaves that somebody knows, the secret, and up or down."""
+    level: float
+    """The share of a protection level that must hold against a contributor who knows the leaves in which it is alone."""
+    _ways: dict[tuple[int, int], list[tuple[float, Whole]]] = field(default_factory=dict)
+    """The ways that were found for a secret, up or down: how far they go, and what moves."""
 
     def close(
         self, problem: Problem, hidden: Flags, freedom: Freedom | SparseFreedom, since: int = 0
@@ -59,10 +58,10 @@ class Insiders:
         people, first = np.unique(person[order], return_index=True)
         if not len(single) or not len(targets):
             return [], len(people)
-        pull, need = freedom.pull(targets, single), _level(problem, targets)
+        pull, need = freedom.pull(targets, single), self._level(problem, targets)
         weak = ~(pull.gain >= 1.001 * need * pull.longest) | (pull.gain == 0)
         tied = np.abs(pull.dots) > 1e-9 * np.sqrt(pull.gain)[:, None]
-        tied[weak] |= self._touched(problem, hidden, targets[weak], freedom.free[single])
+        tied[weak] = self._touched(problem, hidden, targets[weak], freedom.free[single])
         held = sparse.csc_array(problem.rows[targets] @ abs(self.grossed))
         total = np.asarray(held.sum(axis=1)).ravel()
         straight = not len(bounded_sums(problem, hidden))  # what is short enough for leaves is so for everything
@@ -96,10 +95,11 @@ class Insiders:
         repair = Repair(problem)
         found = np.zeros((len(weak), len(leaves)), bool)
         for i, target in enumerate(weak):
-            for side, need in _needs(problem, int(target), 1.0):
-                way = repair.way(int(target), side * need, hidden)
-                proof = way is not None and bool(hidden[way != 0].all())
-                found[i] |= way[problem.alone[leaves]] != 0 if way is not None and proof else True
+            for side, need in self._needs(problem, int(target), 1.0):
+                if (way := repair.free_way(int(target), side * need, hidden)) is None:
+                    found[i] = True
+                else:
+                    found[i] |= way[problem.alone[leaves]] != 0
         return found
 
     def widen(self, problem: Problem, hidden: Flags, close: list[Insider], clock: Clock) -> tuple[Flags, int]:
@@ -111,17 +111,24 @@ class Insiders:
             still = problem.alone[insider.alone]
             for place, share in zip(insider.targets, insider.share, strict=True):
                 target, met = int(problem.targets[place]), True
-                for side, need in _needs(problem, target, share):
-                    key = insider.alone.tobytes(), target, side
-                    if key in self._ways and hidden[self._ways[key]].all():
+                for side, need in self._needs(problem, target, share):
+                    if self._known(target, side, need, hidden, insider.alone, problem):
                         continue
                     if (way := repair.way(target, side * need, hidden, still)) is None:
                         met = False
                         continue
-                    self._ways[key] = np.flatnonzero(way)
-                    hidden[self._ways[key]] = True
+                    moving = np.flatnonzero(way)
+                    hidden[moving] = True
+                    self._ways.setdefault((target, side), []).append((need, moving))
                 helpless += not met
         return hidden, helpless
+
+    def _known(self, target: int, side: int, need: float, hidden: Flags, leaves: Whole, problem: Problem) -> bool:
+        """Return whether a way was found before, for whomever, that goes far enough, is hidden and does not move leaves."""
+        for far, moving in self._ways.get((target, side), ()):
+            if far >= need and hidden[moving].all() and not np.isin(problem.alone[leaves], moving).any():
+                return True
+        return False
 
     def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> tuple[list[Demand], int]:
         """Return what must hold against contributors that are close, and does not, and how many pairs no pattern helps."""
@@ -131,7 +138,7 @@ class Insiders:
             still = problem.alone[insider.alone]
             for place, share in zip(insider.targets, insider.share, strict=True):
                 target, met = int(problem.targets[place]), True
-                for side, need in _needs(problem, target, share):
+                for side, need in self._needs(problem, target, share):
                     way = repair.way(target, side * need, hidden, still)
                     if way is not None and hidden[way != 0].all():
                         continue
@@ -141,6 +148,23 @@ class Insiders:
                         found.append(Demand(target, (side,), need, still))
                 helpless += not met
         return found, helpless
+
+    def _level(self, problem: Problem, quantities: Whole) -> Numbers:
+        """Return how far up and down secrets must move against contributors who know leaves, at most."""
+        need = self.level * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
+        return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
+
+    def _needs(self, problem: Problem, target: int, share: float) -> list[tuple[int, float]]:
+        """Return how far up and down a secret must be able to move, of which others have a share."""
+        found = []
+        for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
+            need = max(
+                self.level * max(float(level), float(problem.width[target]) / 2),
+                1e-6 * abs(float(problem.value[target])),
+            )
+            if need > 0:
+                found.append((side, float(_whole(problem, np.array([need * share]))[0])))
+        return found
 
 
 def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers) -> Flags:
@@ -160,23 +184,5 @@ def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers)
     return np.asarray(far)
 
 
-def _level(problem: Problem, quantities: Whole) -> Numbers:
-    """Return how far up and down secrets must move against contributors who know leaves, at most."""
-    need = _PART * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
-    return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
-
-
 def _whole(problem: Problem, need: Numbers) -> Numbers:
     return np.maximum(np.ceil(need - 1e-9), 1.0) if problem.integer else need
-
-
-def _needs(problem: Problem, target: int, share: float) -> list[tuple[int, float]]:
-    """Return how far up and down a secret must be able to move, of which others have a share."""
-    found = []
-    for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
-        need = max(
-            _PART * max(float(level), float(problem.width[target]) / 2), 1e-6 * abs(float(problem.value[target]))
-        )
-        if need > 0:
-            found.append((side, float(_whole(problem, np.array([need * share]))[0])))
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -46,7 +46,7 @@ class Pattern:
 
 
 def find_pattern(
-    table: Table, rule: SensitivityRule, wishes: Wishes, method: str, insiders: bool, ends: float
+    table: Table, rule: SensitivityRule, wishes: Wishes, method: str, insider_level: float, ends: float
 ) -> Pattern:
     """Return a safe pattern; refused where there is none, or none was found in time."""
     problem, of_cell, leaf_order = make_problem(
@@ -57,8 +57,8 @@ def find_pattern(
             f"{problem.name(int(clash[0]))} is unsafe, and a cell with the same records must be shown. Let both be hidden."
         )
     people = None
-    if insiders and table.contributions is not None:
-        people = Insiders(sparse.csr_array(table.contributions.grossed[leaf_order]))
+    if insider_level > 0 and table.contributions is not None:
+        people = Insiders(sparse.csr_array(table.contributions.grossed[leaf_order]), insider_level)
     search = _Search(table, rule, problem, of_cell, leaf_order, Clock(ends), people)
     cheapest = False
     try:
@@ -66,15 +66,20 @@ def find_pattern(
         if method == "exact" and not late:
             problem, hidden, found, cheapest, late = search.improve(problem, hidden, found)
     except Impossible as failed:
-        raise refuse(failed.problem, failed.target) from None
+        must = [np.flatnonzero(wishes.fixed & (of_cell == q)) for q in range(len(problem))]
+        raise refuse(failed, search.without, lambda which: [
+            table.cells.name(int(c)) for q in np.flatnonzero(which) for c in must[q]
+        ]) from None  # fmt: skip
     margin = found.margin(problem)
     verified = (
         f"an attacker's interval of {some(len(problem.targets), 'secret')} audited: {int(found.solved.sum()):,} by linear "
         f"programs, the others by tables that could be the true one; the shortest is at least {digits(margin)} times as long as "
         "demanded"
     )
+    if not len(problem.targets):
+        verified = "no cell is unsafe, so nothing is hidden"
     if late:
-        verified += "; the time limit was reached, so more is hidden than need be"
+        verified += "; the time limit was reached, so more may be hidden than need be"
     return Pattern(hidden[of_cell], verified, tuple(search.more(cheapest)))
 
 
@@ -122,6 +127,16 @@ class _Search:
         except OutOfTime:
             return self._everything()
 
+    def without(self, release: Flags, clock: Clock) -> Impossible | None:
+        """Return what cannot be protected if some quantities need not be shown; None if everything can."""
+        fixed = self.problem.fixed.copy()
+        fixed[: len(release)] &= ~release
+        try:
+            replace(self, problem=replace(self.problem, fixed=fixed), clock=clock).run()
+        except Impossible as failed:
+            return failed
+        return None
+
     def improve(self, problem: Problem, hidden: Flags, found: Check) -> tuple[Problem, Flags, Check, bool, bool]:
         """Return a cheaper pattern if there is one, its audit, whether it is the cheapest, and whether time was short."""
         safe, demands = (problem, hidden, found), demands_of(problem)
@@ -155,12 +170,13 @@ class _Search:
         if self.unions:
             found.append((
                 "the interval of every sum of hidden cells that would break the rule as a cell reaches its protection levels too",
-                "looked at were all published totals less their published parts, for all levels that divide them",
+                "looked at were all published totals less their published parts, for all levels that divide them"
+                + (", and what is left when one of these is taken from another, twice over" if self.breakdowns.deep else ""),
             ))  # fmt: skip
         if self.insiders is not None and self.alone >= 0:
             says = (
-                "no contributor that is alone in a leaf, and knows it for that, comes nearer to a secret than a tenth of its "
-                "protection levels, as far as others are part of it"
+                "no contributor that is alone in a leaf, and knows it for that, comes nearer to a secret than "
+                f"{digits(100 * self.insiders.level)} % of its protection levels, as far as others are part of it"
             )
             if self.helpless:
                 says += f", but for {some(self.helpless, 'pair')} of contributor and secret that no pattern keeps apart"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.errors import listing
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.cells import Cells
 
@@ -98,6 +99,14 @@ class Problem:
             ),
             shape=(count, len(self) + count),
         )
+        base, at_row = len(self), rows.indptr
+
+        def name(q: int) -> str:
+            if q < base:
+                return self.name(q)
+            mine = rows.indices[at_row[q - base] : at_row[q - base + 1]]
+            return f"the sum of {listing([f'({self.name(int(self.alone[leaf]))})' for leaf in mine])}"
+
         old = sparse.csr_array(sparse.hstack([self.sums, sparse.csr_array((self.sums.shape[0], count))]))
         return replace(
             self,
@@ -113,4 +122,5 @@ class Problem:
             low=np.concatenate([self.low, np.full(count, -np.inf)]),
             high=np.concatenate([self.high, np.full(count, np.inf)]),
             sums=sparse.csr_array(sparse.vstack([old, equations])),
+            name=name,
         )

@@ -7,6 +7,9 @@ Assad's (Cell suppression: disclosure protection for sensitive tabular data, Net
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -24,59 +27,78 @@ _NEAR = (300, 1500)
 class Repair:
     """Ways for secrets to move, where hidden quantities move for nothing and shown ones at their cost."""
 
-    def __init__(self, problem: Problem, forbidden_cost: float | None = None) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.forbidden_cost = forbidden_cost
-        """With a number, quantities that must be shown may be hidden too, at so much: to find the smallest relaxation."""
         self._by_column = sparse.csc_array(problem.sums)
+        # what can move to one side alone, such as a shown zero, is of little use: ways are looked for without it first
+        self._stuck = ((problem.value <= problem.low) | (problem.value >= problem.high)) & ~problem.hidden
+        self._around: dict[tuple[int, int], Whole] = {}
 
     def way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
         """Return a move of all quantities that takes the target by `need` (below zero: down); None where there is none.
 
         `still` are quantities that do not move because the attacker knows them.
         """
+        return self._nearest(target, need, hidden, still, False)
+
+    def free_way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
+        """Return such a move of hidden quantities alone, in which they move little; None where there is none."""
+        return self._nearest(target, need, hidden, still, True)
+
+    def _nearest(self, target: int, need: float, hidden: Flags, still: Whole | None, free: bool) -> Numbers | None:
         if need == 0:
             return np.zeros(len(self.problem))
-        found, seen = None, 0
+        seen = 0
         for near in (*_NEAR, len(self.problem)):
             columns = self.around(target, near)
             if len(columns) == seen:
                 continue
             seen = len(columns)
+            columns = columns[hidden[columns] if free else hidden[columns] | ~self.problem.fixed[columns]]
             if still is not None:
                 columns = np.setdiff1d(columns, still)
-            found = self._solve(target, need, hidden, columns)
-            if found is not None:
-                break
-        return found
+            if (found := self._solve(target, need, hidden, columns, free)) is not None:
+                return found
+        return None
 
     def around(self, target: int, count: int) -> Whole:
         """Return the quantities that hang together with a target through the fewest equations, at least `count` of them."""
-        sums, columns = self.problem.sums, self._by_column
-        inside, done = np.zeros(len(self.problem), bool), np.zeros(sums.shape[0], bool)
-        inside[target] = True
-        last = np.array([target])
-        while len(last) and inside.sum() < count:
-            rows = np.unique(_entries(columns.indptr, columns.indices, last))
-            rows = rows[~done[rows]]
-            done[rows] = True
-            last = np.unique(_entries(sums.indptr, sums.indices, rows))
-            last = last[~inside[last]]
-            inside[last] = True
-        return np.flatnonzero(inside)
+        if (target, count) not in self._around:
+            sums, columns = self.problem.sums, self._by_column
+            inside, done = np.zeros(len(self.problem), bool), np.zeros(sums.shape[0], bool)
+            stuck = self._stuck if count < len(self.problem) else np.zeros(len(self.problem), bool)
+            inside[target] = True
+            last = np.array([target])
+            while len(last) and inside.sum() < count:
+                rows, near = np.zeros(sums.shape[0], bool), np.zeros(len(self.problem), bool)
+                rows[_entries(columns.indptr, columns.indices, last)] = True
+                near[_entries(sums.indptr, sums.indices, np.flatnonzero(rows & ~done))] = True
+                done |= rows
+                last = np.flatnonzero(near & ~inside & ~stuck)
+                inside[last] = True
+            self._around[target, count] = np.flatnonzero(inside)
+        return self._around[target, count]
 
-    def _solve(self, target: int, need: float, hidden: Flags, columns: Whole) -> Numbers | None:
+    @cached_property
+    def _solver(self) -> Any:
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.silent()
+        for option, value in _OPTIONS.items():
+            solver.setOptionValue(option, value)
+        return solver
+
+    def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
+        """Return the cheapest way on which only some quantities move; a `short` one if what moves costs, hidden or not."""
         import highspy
 
         p = self.problem
-        movable = columns[hidden[columns] | ~p.fixed[columns]] if self.forbidden_cost is None else columns
         if target not in movable:
             return None
         unit = abs(need)
-        paid = np.flatnonzero(~hidden[movable])
-        cost = p.cost[movable[paid]]
-        if self.forbidden_cost is not None:
-            cost = np.where(p.fixed[movable[paid]], self.forbidden_cost, cost)
+        paid = np.flatnonzero(movable != target) if short else np.flatnonzero(~hidden[movable])
+        cost = np.ones(len(paid)) if short else p.cost[movable[paid]]
         count = len(movable)
         above, below = (p.high - p.value)[movable] / unit, (p.low - p.value)[movable] / unit
         low, high = np.minimum(below, 0.0), np.maximum(above, 0.0)
@@ -85,24 +107,19 @@ class Repair:
             return None
         low[place] = high[place] = np.sign(need)
         # what is shown moves up by one column and down by another, each at its cost
-        highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.silent()
-        for option, value in _OPTIONS.items():
-            highs.setOptionValue(option, value)
         start, entry, sign = _columns(self._by_column, np.concatenate([movable, movable[paid]]), count)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = count + len(paid), int(entry.max(initial=-1)) + 1
         costs = np.zeros(count + len(paid))
         costs[paid] = cost
         costs[count:] = cost
-        lp.col_cost_ = costs
-        lp.col_upper_ = np.concatenate([high, -low[paid]])
+        tops = np.concatenate([high, -low[paid]])
         low[paid] = 0.0
-        lp.col_lower_ = np.concatenate([low, np.zeros(len(paid))])
-        lp.row_lower_ = lp.row_upper_ = np.zeros(lp.num_row_)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = start, entry, sign
-        highs.passModel(lp)
+        bottoms, balance = np.concatenate([low, np.zeros(len(paid))]), np.zeros(int(entry.max(initial=-1)) + 1)
+        highs = self._solver
+        highs.clearSolver()
+        highs.passModel(
+            len(costs), len(balance), len(entry), int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0,
+            costs, bottoms, tops, balance, balance, start, entry, sign, np.zeros(len(costs), np.int32),
+        )  # fmt: skip
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
@@ -114,7 +131,7 @@ class Repair:
 
 
 _OPTIONS: dict[str, str | int | float] = {
-    "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "on",
+    "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "off",
     "primal_feasibility_tolerance": 1e-9,
 }  # fmt: skip
 
@@ -126,10 +143,12 @@ def _columns(
     length = (matrix.indptr[which + 1] - matrix.indptr[which]).astype(np.int64)
     ends = np.cumsum(length)
     at = np.arange(int(ends[-1])) - np.repeat(ends - length - matrix.indptr[which], length)
-    _, row = np.unique(matrix.indices[at], return_inverse=True)
-    entries = matrix.data[at].copy()
+    used = np.zeros(matrix.shape[0], bool)
+    used[matrix.indices[at]] = True
+    row = (np.cumsum(used) - 1)[matrix.indices[at]]
+    entries = matrix.data[at]
     entries[int(ends[plain - 1]) :] *= -1
-    return np.concatenate([[0], ends]).astype(np.int32), row.ravel().astype(np.int32), entries
+    return np.concatenate([[0], ends]).astype(np.int32), row.astype(np.int32), entries
 
 
 def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) -> Whole:

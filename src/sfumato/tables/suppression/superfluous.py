@@ -19,7 +19,7 @@ _MOST = 64
 """So many secrets are looked at one by one for a cell; with more in doubt the cell stays hidden."""
 
 
-_TRIES = 200
+_TRIES = 100
 """So many of the dearest cells are tried."""
 _LITTLE = 1e-2
 """A secret whose freedom shrinks by less than this share is taken to stay safe until the pattern is checked again."""
@@ -41,14 +41,19 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
     gain = (moves**2).sum(axis=1)
     need = np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
     maybe = np.flatnonzero(hidden & ~problem.hidden)
+    maybe = maybe[np.argsort(-problem.cost[maybe], kind="stable")][:_TRIES]
+    gone = np.zeros((len(maybe), moves.shape[1]))  # directions that are shown again, orthonormal, as far as there are
     rows = sparse.csr_array(problem.rows[:, freedom.free])
-    for cell in maybe[np.argsort(-problem.cost[maybe], kind="stable")][:_TRIES]:
+    count = 0
+    for cell in maybe:
         try:
             clock.look()
         except OutOfTime:
             break
         inside = rows.indices[rows.indptr[cell] : rows.indptr[cell + 1]]
         way = freedom.radius[inside] @ freedom.basis[inside]
+        for _ in range(2):  # twice, since rounding may leave something
+            way -= (gone[:count] @ way) @ gone[:count]
         length = float(way @ way)
         if length <= 1e-18 * (1 + float(problem.value[cell]) ** 2):
             hidden[cell] = False  # it follows from what is shown anyway
@@ -61,16 +66,16 @@ def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock
         doubtful = np.flatnonzero(~proven & (gain - left > _LITTLE * gain))
         if len(doubtful) > _MOST or (left[doubtful] <= 1e-9 * gain[doubtful]).any():
             continue
-        rest = moves[doubtful] - np.outer(share[doubtful], way)
         without = hidden.copy()
         without[cell] = False
-        if len(doubtful) and _fails(problem, freedom, targets[doubtful], rest, without):
-            continue
-        hidden = without
-        moves -= np.outer(share, way)
-        gain = left
-        basis = freedom.basis - np.outer(freedom.basis @ way / length, way)
-        freedom = Freedom(problem, freedom.free, freedom.radius, basis)
+        if len(doubtful):
+            rest = moves[doubtful] - np.outer(share[doubtful], way)
+            rest -= (rest @ gone[:count].T) @ gone[:count]
+            if _fails(problem, freedom, targets[doubtful], rest, without):
+                continue
+        hidden, gain = without, left
+        gone[count] = way / np.sqrt(length)
+        count += 1
     return hidden
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import ParameterError
+from sfumato.kernels.blas import one_thread
 from sfumato.tables.a_priori import APriori
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
@@ -29,9 +30,9 @@ class Suppression(Protection):
     A pattern is safe if the interval that an attacker finds for every unsafe cell, from everything that is published in all
     linked tables, from what he knew before, and by arithmetic, reaches as far above and below its value as the rule demands.
     The same holds for sums of hidden cells that anybody can work out (a total less its parts that are shown), if they would
-    break the rule as cells. A contributor who is alone in a leaf, and so knows it, stays at least a tenth of these levels away
-    from secrets of others. Every interval is audited; the guarantees of what is published say what was verified, and how.
-    Nothing is random: the same data give the same pattern, whatever the order of the records.
+    break the rule as cells. A contributor who is alone in a leaf, and so knows it, stays a share of these levels away from
+    secrets of others (`insider_level`). Every interval is audited; the guarantees of what is published say what was verified,
+    and how. Nothing is random: the same data give the same pattern, whatever the order of the records.
 
     "fast" hides cells by Gaussian elimination (Langsrud 2024), widens intervals that are too short by linear programs
     (Fischetti and Salazar-González 2000) and shows again what was superfluous; "exact" minimises the cost by a mixed-integer
@@ -65,9 +66,11 @@ class Suppression(Protection):
         default=None, doc="within what percent of the truth attackers know every cell already; none if they know nothing",
         low=0, above=True,
     )  # fmt: skip
-    insiders: bool = param(
-        default=True, doc="whether contributors who know leaves, because they are alone in them, are attackers too"
-    )
+    insider_level: float = param(
+        default=0.1, low=0, high=1,
+        doc="the share of the protection levels that contributors who are alone in leaves, and so know them, must stay away "
+        "from secrets of others; 0 if they are no attackers",
+    )  # fmt: skip
     method: str = param(default="fast", choices=("fast", "exact"), doc="'fast' for any size, 'exact' for small tables")
     time_limit: float = param(
         default=600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False
@@ -83,11 +86,13 @@ class Suppression(Protection):
         """Return the method in a few words."""
         return f"suppression, {self.rules.label()}"
 
-    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the table without the cells that must be hidden; refused where they cannot be."""
         ends = time.monotonic() + self.time_limit
         wishes = Wishes.of(table, self.rules, self.cost, self.a_priori, self.bounds)
-        found = find_pattern(table, self.rules, wishes, self.method, self.insiders, ends)
+        # matrices are small: threads gain nothing, and where others use the cores they wait for each other
+        with one_thread():
+            found = find_pattern(table, self.rules, wishes, self.method, self.insider_level, ends)
         return self._published(table, wishes, found)
 
     def _published(self, table: Table, wishes: Wishes, found: Pattern) -> PublishedTable:

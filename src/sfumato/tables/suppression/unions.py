@@ -16,6 +16,9 @@ Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+_DEEP = 300
+"""Up to so many cells of linked tables, differences of differences are looked at."""
+
 
 @dataclass(frozen=True, eq=False)
 class Breakdowns:
@@ -65,10 +68,43 @@ class Breakdowns:
         found.append(
             differences(self.cells, *(c[~(hidden[self.nested[0]] | hidden[self.nested[1]])] for c in self.nested))
         )
-        together = sparse.csr_array(sparse.vstack([rows, *found]))
-        together.sort_indices()
-        _, first = np.unique(set_codes(together), axis=0, return_index=True)
-        return sparse.csr_array(together[np.sort(first[first >= len(self.cells)])])
+        left = _new(rows, sparse.csr_array(sparse.vstack(found)))
+        return self._in_turn(rows, sparse.csr_array(rows[~hidden]), left) if self.deep else left
+
+    @property
+    def deep(self) -> bool:
+        """Whether differences of differences are looked at too: in small tables that cut across each other."""
+        return len(self.cells) <= _DEEP and bool((self.cells.of_leaf < 0).any())
+
+    def _in_turn(self, cells: sparse.csr_array, shown: sparse.csr_array, left: sparse.csr_array) -> sparse.csr_array:
+        """Return sums that are known, and those that follow by taking one of them, or a cell, from another, twice over.
+
+        With a total, a region and an area that has nothing in common with it, the rest of the total is known, and is in neither
+        table. The sums of cells that cover the total, less it, are what they have in common.
+        """
+        for _ in range(2):
+            known = sparse.csr_array(sparse.vstack([shown, left]))
+            if known.shape[0] > 4 * _DEEP:
+                break
+            size = np.diff(known.indptr)
+            common = sparse.coo_array(known @ known.T)
+            whole, part = common.coords
+            nested = (common.data == size[part]) & (size[part] < size[whole])
+            more = sparse.csr_array(known[whole[nested]] - known[part[nested]])
+            more.eliminate_zeros()
+            more = _new(sparse.csr_array(sparse.vstack([cells, left])), more)
+            if not more.shape[0]:
+                break
+            left = sparse.csr_array(sparse.vstack([left, more]))
+        return left
+
+
+def _new(known: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+    """Return the rows of leaves that are not known, each once."""
+    together = sparse.csr_array(sparse.vstack([known, rows]))
+    together.sort_indices()
+    _, first = np.unique(set_codes(together), axis=0, return_index=True)
+    return sparse.csr_array(together[np.sort(first[first >= known.shape[0]])])
 
 
 def remainders(cells: Cells) -> tuple[Whole, Whole]:

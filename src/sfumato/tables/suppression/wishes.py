@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sfumato.errors import DataError
 from sfumato.tables.a_priori import APriori
 from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.tables.rules.by_hand import margin_of
 from sfumato.tables.suppression.costs import cost_of
 from sfumato.tables.table import Table
 
@@ -44,7 +45,7 @@ class Wishes:
         leaf_low, leaf_high = _around(table.totals, share, table.nonnegative)
         if a_priori is not None:
             status = a_priori.on(table.cells, "statuses")
-            found = _forced(table, found, status)
+            found = _forced(table, found, status, margin_of(rules) / 100)
             fixed = status == "protected"
             if (clash := np.flatnonzero(fixed & found.unsafe)).size:
                 raise DataError(
@@ -76,11 +77,11 @@ def _around(value: Numbers, share: float, nonnegative: bool) -> tuple[Numbers, N
     return (np.maximum(low, np.minimum(0.0, value)) if nonnegative else low), value + room
 
 
-def _forced(table: Table, found: Sensitivity, status: NDArray[np.object_]) -> Sensitivity:
+def _forced(table: Table, found: Sensitivity, status: NDArray[np.object_], margin: float) -> Sensitivity:
     """Return the findings with cells made unsafe or safe by hand."""
     unsafe, safe = status == "unsafe", np.isin(status, ("safe",))
     new = unsafe & ~found.unsafe
-    level = np.maximum(0.1 * np.abs(table.value), 1.0 if table.is_count else 0.0)
+    level = np.maximum(margin * np.abs(table.value), 1.0 if table.is_count else 0.0)
     lower = np.minimum(level, np.maximum(table.value, 0.0)) if table.nonnegative else level
     return Sensitivity(
         (found.unsafe | unsafe) & ~safe,

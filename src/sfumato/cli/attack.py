@@ -1,0 +1,219 @@
+"""`sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.attack_map import settings_swept, show_map
+from sfumato.cli.drawing import check_chart, check_report, save_chart
+from sfumato.cli.handling import INFEASIBLE, Misuse
+from sfumato.cli.load import load
+from sfumato.cli.options import OUTPUT, Json, Read, Replace, SchemaFile
+from sfumato.cli.screen import Screen, percent
+from sfumato.contract.score import number
+
+if TYPE_CHECKING:
+    from sfumato.mas.attacks.bench import Bench
+    from sfumato.mas.attacks.honest import Honest
+    from sfumato.mas.attacks.honest_users import HonestUsers
+    from sfumato.mas.attacks.recipe import Outcome, Recipe
+    from sfumato.mas.policy import Policy
+    from sfumato.mas.standing import Standing
+    from sfumato.microdata import Microdata
+
+
+def attack(
+    policy: Annotated[
+        str, typer.Argument(help="census2009, hardened, strict, or a policy of your own in TOML.", show_default=True)
+    ] = "hardened",
+    file: Annotated[
+        Path | None, typer.Option("--data", help="Data to attack. A generated survey of 20,000 persons if not given.")
+    ] = None,
+    schema: SchemaFile = None,
+    read: Read = None,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option(help="A recipe by name; all if not given, with --map some cheap ones. May be repeated."),
+    ] = None,
+    targets: Annotated[int, typer.Option(help="Targets of each recipe.", min=10, max=100_000)] = 400,
+    rules_off: Annotated[
+        bool | None,
+        typer.Option(
+            "--rules-off/--rules-on",
+            help="Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
+            show_default=False,
+        ),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="SETTING=VALUES",
+            help="Trace risk against utility over a setting of the policy: drop.share=0.05,0.1,0.2 or counts.sd=1:10:4. Give it "
+            "twice to sweep two.",
+            show_default=False,
+        ),
+    ] = None,
+    max_risk: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="With --map, choose the most useful settings with a risk of at most R.", min=0),
+    ] = None,
+    vault: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VAULT/NAME",
+            help="A data set of a vault: the report says what was asked of it so far.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a report (.html or .pdf, and .json beside it): confidential.", rich_help_panel=OUTPUT),
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="With --map, draw the map (.svg or .png).", rich_help_panel=OUTPUT)
+    ] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Attack a policy of the analysis system by every known recipe, and see what it costs honest users.
+
+    Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is set against
+    that of somebody who does not ask, with Wilson's interval, and against the bar that a policy has to hold. With --map, some
+    recipes attack the policy at several settings, and the most useful ones that are safe enough can be chosen.
+    """
+    from sfumato.mas.attacks import bench as benches
+    from sfumato.mas.policy import Policy
+
+    screen, chosen = Screen(as_json), Policy.named(policy)
+    if not over and (max_risk is not None or chart is not None):
+        raise Misuse("--max-risk and --chart are for the map: name what to sweep, such as --map counts.sd=2,5,10.")
+    if vault is not None and out is None:
+        raise Misuse("--vault is for the report: say where to write it with --out report.html.")
+    check_report(out, replace)
+    check_chart(chart, replace)
+    swept = settings_swept(over or (), chosen)
+    recipes = [benches.recipe_named(name)() for name in recipe] if recipe else None
+    stands = None if vault is None else _standing(vault)
+    data = None if file is None else load(screen, file, schema, read)
+    with tempfile.TemporaryDirectory(prefix="sfumato-attack-") as folder:
+        bench, users = _laid_out(data, Path(folder), targets)
+        if swept:
+            _map(screen, chosen, swept, bench, users, recipes, bool(rules_off), max_risk, stands, out, chart)
+            return
+        document: dict[str, Any] = {"policy": chosen.label, "attacks": {}}
+        attacks: dict[str, list[Outcome]] = {}
+        every = recipes or [kind() for kind in benches.all_recipes().values()]
+        for one in (chosen,) if rules_off is False else (chosen, benches.rules_off(chosen)):
+            with screen.progress() as tell:
+                found = bench.all(one, every, tell)
+            screen.say(f"Attacks on {one.title}", strong=True)
+            screen.table(benches.HEADS, benches.table(found), (1, 2, 4, 5, 6))
+            screen.say()
+            attacks[one.title] = found
+            document["attacks"][one.title] = [_facts(o) for o in found]
+        served = users.served(chosen)
+        document["workload"] = _honest(screen, chosen.title, served)
+    if out is not None:
+        _report(screen, out, chosen, attacks, served, stands)
+    screen.answer({**document, "report": out})
+
+
+def _laid_out(data: Microdata | None, folder: Path, targets: int) -> tuple[Bench, HonestUsers]:
+    """Return the bench and the honest users: of the generated survey, or of data of one's own."""
+    from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
+    from sfumato.mas.attacks.bench import Bench, cutpoints_of
+    from sfumato.mas.attacks.honest_users import HonestUsers
+    from sfumato.mas.ordinary import tables_about
+    from sfumato.mas.prepare import find_variables
+
+    if data is None:
+        survey = survey20k()
+        bench = Bench(survey, fine_cutpoints(), folder / "bench", trials=targets)
+        return bench, HonestUsers(survey, coarse_cutpoints(), folder / "honest")
+    cutpoints = cutpoints_of(data)
+    names = [v.name for v in find_variables(data, cutpoints) if v.levels]
+    users = HonestUsers(data, cutpoints, folder / "honest", tables_about(names))
+    return Bench(data, cutpoints, folder / "bench", trials=targets), users
+
+
+def _map(
+    screen: Screen, policy: Policy, swept: Mapping[str, Sequence[float]], bench: Bench, users: HonestUsers,
+    recipes: list[Recipe] | None, rules_off: bool, max_risk: float | None, stands: Standing | None, out: Path | None,
+    chart: Path | None,
+) -> None:  # fmt: skip
+    from sfumato.mas.policy_map import policy_map
+
+    with screen.progress() as tell:
+        m = policy_map(
+            policy, swept, bench=bench, users=users, recipes=recipes, rules_off=rules_off,
+            progress=lambda done, total: tell("Attacking and asking at every setting", done, total),
+        )  # fmt: skip
+        if max_risk is not None:
+            tell("Attacking the best one again", 0, 0)
+        choice = None if max_risk is None else m.choose(max_risk)
+        if chart is not None:
+            save_chart(m.chart(max_risk, choice), chart)
+    show_map(screen, m, choice)
+    if out is not None:
+        from sfumato.reports import policy_report
+
+        policy_report(policy, standing=stands, map=m.report(max_risk, choice)).write(out, json=True)
+        screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
+    screen.answer(
+        {**m.to_dict(), "choice": None if choice is None else choice.to_dict(), "report": out, "chart": chart}
+    )
+    if choice is not None and not choice.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _report(
+    screen: Screen,
+    out: Path,
+    policy: Policy,
+    attacks: Mapping[str, Sequence[Outcome]],
+    served: Honest,
+    stands: Standing | None,
+) -> None:
+    from sfumato.reports import policy_report
+
+    policy_report(policy, attacks=attacks, served=served, standing=stands).write(out, json=True)
+    screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
+
+
+def _standing(text: str) -> Standing:
+    """Return how a data set stands, from VAULT/NAME."""
+    from sfumato.cli.vault import open_vault
+
+    path = Path(text)
+    return open_vault(path.parent).standing(path.name)
+
+
+def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:
+    screen.say(f"{found.asked} ordinary questions under {title}: {percent(found.answered)} answered.", strong=True)
+    if found.refused:
+        screen.table(("refused by", "questions"), list(found.refused.items()), (1,))
+    rows = [(size, percent(found.shown[size]), percent(error)) for size, error in found.errors.items()]
+    screen.table(("records in a cell", "shown", "median error of the count"), rows, (1, 2))
+    if not math.isnan(found.overlap):
+        screen.say(
+            f"Confidence intervals of regressions overlap by {percent(found.overlap)} (median) with those without protection."
+        )
+    return {
+        "asked": found.asked, "answered": found.answered, "refused": dict(found.refused), "errors": dict(found.errors),
+        "shown": dict(found.shown), "overlap": number(found.overlap),
+    }  # fmt: skip
+
+
+def _facts(one: Outcome) -> dict[str, Any]:
+    return {
+        "recipe": one.recipe, "title": one.title, "targets": one.success.targets, "right": one.success.rate,
+        "interval": list(one.success.interval), "baseline": one.success.baseline, "limit": one.limit, "held": one.held,
+        "refusal_rate": one.refusal_rate, "refused": one.refused,
+    }  # fmt: skip

@@ -1,0 +1,249 @@
+"""`sfumato table-map`: protections of one table, risk against utility, and the best that is safe enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.drawing import check_chart, check_report, save_chart
+from sfumato.cli.given import number, settings, thresholds
+from sfumato.cli.handling import INFEASIBLE, Misuse
+from sfumato.cli.load import refuse_existing
+from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace
+from sfumato.cli.protections import protections_of, swept_over, with_wishes
+from sfumato.cli.screen import Screen
+from sfumato.cli.table_options import (
+    APrioriFile,
+    Contributor,
+    Contributors,
+    Count,
+    Decimals,
+    Dimensions,
+    Empty,
+    Files,
+    Formula,
+    HierarchyFiles,
+    LeaveOut,
+    Margins,
+    Negative,
+    PerSize,
+    Recode,
+    RecordKey,
+    Request,
+    Rule,
+    Size,
+    TableSchema,
+    Top,
+    Total,
+    Value,
+    Variable,
+    Waiver,
+    protection_names,
+)
+from sfumato.cli.table_source import Source
+from sfumato.errors import ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    from sfumato.tables import TableChoice, TableMap, TableMeasure
+
+
+def table_map(
+    files: Files = None,
+    formula: Formula = None,
+    variable: Variable = None,
+    contributor: Contributor = None,
+    size: Size = None,
+    per_size: PerSize = None,
+    waiver: Waiver = None,
+    request: Request = None,
+    record_key: RecordKey = None,
+    empty: Empty = False,
+    leave_out: LeaveOut = False,
+    recode: Recode = None,
+    dimensions: Dimensions = None,
+    value: Value = None,
+    top: Top = None,
+    contributors: Contributors = None,
+    total: Total = None,
+    margins: Margins = None,
+    negative: Negative = False,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            help="A method to try, with parameters after semicolons: rta, 'cell_key; top=2'. May be repeated; "
+            "`sfumato table --list` shows all.",
+            autocompletion=protection_names,
+            show_default=False,
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    rule: Rule = None,
+    a_priori: APrioriFile = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARAMETER=VALUES",
+            help="What to sweep: rta.base_cv=0.05:0.4:5 is five values by equal factors, controlled_rounding.base=3,5,10 these "
+            "three. The usual ranges if not given. May be repeated.",
+            show_default=False,
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    risk: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A risk measure of tables, with parameters after semicolons; relative_certainty, for counts known_closely, if "
+            "not given. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    utility: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A utility measure of tables; table_accuracy if not given. May be repeated.", show_default=False
+        ),
+    ] = None,
+    max_risk: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="R", help="Choose the most useful point with a risk of at most R; NAME=R for one of several."
+        ),
+    ] = None,
+    replications: Annotated[int, typer.Option(help="How often each random method is tried at each point.", min=2)] = 20,
+    count: Count = None,
+    hierarchy: HierarchyFiles = None,
+    decimals: Decimals = None,
+    schema: TableSchema = None,
+    read: Read = None,
+    seed: Annotated[
+        int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a report (.html or .pdf), or every point as .csv: confidential.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw the map (.svg or .png).", rich_help_panel=OUTPUT)] = None,
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Protect one table in several ways, and trace what an attacker learns against what a reader keeps.
+
+    The table is that of `sfumato table`. With --max-risk, the most useful point whose risk stays below is chosen, and confirmed
+    with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
+    """
+    from sfumato.tables import table_map as trace
+
+    screen = Screen(as_json)
+    source = Source(
+        files, formula, variable, contributor, size, per_size, waiver, request, record_key, empty, leave_out, recode,
+        dimensions, value, top, contributors, total, margins, negative, count, hierarchy, decimals, schema, read,
+    )  # fmt: skip
+    source.check()
+    _check_out(out, replace)
+    check_chart(chart, replace)
+    tried = protections_of(method or (), rule, marked=a_priori is not None or source.argus)
+    swept = swept_over(over or (), tried)
+    risks, utilities = (
+        [_measure(t, side) for t in given or ()] for given, side in ((risk, "risk"), (utility, "utility"))
+    )
+    _check_limits(max_risk)
+    with screen.progress() as tell:
+        tell("Reading the table", 0, 0)
+        made, given = source.table(screen)
+        wanted = source.wanted(made, given, a_priori)
+        if (
+            wanted is not None
+            and a_priori is not None
+            and not any("a_priori" in p.parameters() for p in tried.values())
+        ):
+            raise Misuse("--a-priori is for suppression, which is not among the methods.")
+        tried = {
+            n: with_wishes(screen, p, wanted if "a_priori" in p.parameters() else None, False) for n, p in tried.items()
+        }
+        m = trace(
+            made, tried, swept, risks or None, utilities or None, replications=replications, draws=seed,
+            progress=lambda done, all_: tell("Protecting at every point", done, all_),
+        )  # fmt: skip
+        own = [m.measures[i] for i in m.of_side(m.measures[0].side)]
+        limits = thresholds(max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
+        choice = m.choose(limits) if limits else None
+        _draw(m, choice, limits, files or [], out, chart, tell)
+    _show(screen, m, choice)
+    for label, reason in m.refused.items():
+        screen.note(f"{label}: {reason}")
+    screen.answer({**m.to_dict(), "choice": None if choice is None else choice.to_dict(), "out": out, "chart": chart})
+    if choice is not None and not choice.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _check_out(out: Path | None, replace: bool) -> None:
+    if out is not None and out.suffix.lower() == ".csv":
+        refuse_existing(out, replace, "the points")
+    else:
+        check_report(out, replace, json=False)
+
+
+def _check_limits(max_risk: list[str] | None) -> None:
+    """Refuse what is not a number before anything takes long; names are looked at when the measures are known."""
+    for text in max_risk or ():
+        if not isinstance(number(text.rpartition("=")[2]), float):
+            raise ParameterError(f"--max-risk must be a number of at least 0, such as 1, or NAME=1; got '{text}'.")
+
+
+def _measure(text: str, side: str) -> TableMeasure:
+    """Return a measure of tables from its name, with its parameters after a semicolon."""
+    from sfumato.contract import registered
+
+    known: dict[str, Any] = {n: c for n, c in registered("table measure").items() if c.side.value == side}  # type: ignore[attr-defined]
+    name, _, rest = text.partition(";")
+    if name.strip() not in known:
+        raise ParameterError(
+            unknown_name(f"{side} measure", name.strip(), sorted(known), "the list of measures of tables")
+        )
+    cls = known[name.strip()]
+    found: TableMeasure = cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), f"--{side}"))
+    return found
+
+
+def _draw(
+    m: TableMap, choice: TableChoice | None, limits: dict[str, float], files: list[Path], out: Path | None, chart: Path | None,
+    tell: Any,
+) -> None:  # fmt: skip
+    """Write the report or the points, and the chart."""
+    first = limits.get(m.measures[0].label())
+    if chart is not None:
+        tell("Drawing", 0, 0)
+        save_chart(m.chart(first, choice), chart)
+    if out is None:
+        return
+    tell("Writing", 0, 0)
+    if out.suffix.lower() == ".csv":
+        from sfumato.files import write_text
+
+        write_text(out, m.frame.to_csv(index=False), confidential=True)
+    else:
+        from sfumato.reports import Report
+
+        Report(f"R-U map of a table from {files[0].name}", [m.report(first, choice)]).write(out)
+
+
+def _show(screen: Screen, m: TableMap, choice: TableChoice | None) -> None:
+    screen.say(f"A table of {len(m.table):,} cells, {len(m.points):,} points; random ones {m.replications:,} times.")
+    screen.say()
+    labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
+    rows = [[p.family, p.at, *(m.estimate(i, k)[0] for i in range(len(labels)))] for k, p in enumerate(m.points)]
+    rows.append(["unprotected", "", *m.unprotected])
+    screen.table(["method", "at", *labels], rows, range(2, 2 + len(labels)))
+    screen.say("R: lower is safer. U: higher is more useful. 95 % intervals: --json or --out.")
+    if choice is None:
+        screen.say("Add --max-risk to choose the most useful point that is safe enough.")
+        return
+    screen.say()
+    screen.say(str(choice), strong=True)
+    for score in (*choice.risks, *choice.utilities):
+        screen.say(f"  {score.measure}: {score.words}")

@@ -1,0 +1,224 @@
+"""From options to a table before protection: of records, of cells that exist already, or of τ-ARGUS's files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sfumato.cli.given import number, pair
+from sfumato.cli.handling import Misuse
+from sfumato.cli.hierarchies import named_hierarchies, total_labels, with_hierarchies
+from sfumato.cli.load import load, load_cells
+from sfumato.errors import DataError, unknown_name
+
+if TYPE_CHECKING:
+    from sfumato.cli.screen import Screen
+    from sfumato.microdata import Microdata
+    from sfumato.tables import APriori, Table
+    from sfumato.tables.from_records import Marks
+
+_OF_RECORDS = (
+    "variable",
+    "contributor",
+    "size",
+    "per_size",
+    "waiver",
+    "request",
+    "record_key",
+    "empty",
+    "leave_out",
+    "recode",
+)
+_OF_CELLS = ("dimensions", "value", "top", "contributors", "total", "margins", "negative")
+_INSTEAD = {
+    "variable": " The column of figures is named with --value.",
+    "contributor": " How many contributors each cell has is said by --contributors, their largest contributions by --top.",
+    "value": " The column to sum is named with --variable.",
+    "contributors": " Who contributed a record is said by --contributor.",
+    "dimensions": " Which columns a table of records is broken down by is said by --formula.",
+}
+_WISHES = ("status", "cost", "lower", "upper", "lower_level", "upper_level")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the options say about a table; see `table_options`."""
+
+    files: Sequence[Path] | None
+    formula: str | None = None
+    variable: str | None = None
+    contributor: str | None = None
+    size: str | None = None
+    per_size: str | None = None
+    waiver: str | None = None
+    request: str | None = None
+    record_key: str | None = None
+    empty: bool = False
+    leave_out: bool = False
+    recode: list[str] | None = None
+    dimensions: str | None = None
+    value: str | None = None
+    top: str | None = None
+    contributors: str | None = None
+    total: list[str] | None = None
+    margins: Literal["check", "compute", "given"] | None = None
+    negative: bool = False
+    count: str | None = None
+    hierarchy: list[str] | None = None
+    decimals: int | None = None
+    schema: Path | None = None
+    read: list[str] | None = None
+
+    @property
+    def argus(self) -> bool:
+        """Whether it is a table as τ-ARGUS reads it: a .tab file with its .rda."""
+        described = self.schema is not None and self.schema.suffix.lower() == ".rda"
+        return self.formula is None and bool(self.files) and (self._tab or (described and self.dimensions is None))
+
+    @property
+    def _tab(self) -> bool:
+        return self.files is not None and any(f.suffix.lower() == ".tab" for f in self.files)
+
+    @property
+    def cells(self) -> bool:
+        """Whether the table exists already."""
+        return self.formula is None and (self.argus or self.dimensions is not None)
+
+    def check(self, command: str = "table") -> None:
+        """Refuse what is missing or does not belong together, before anything is read."""
+        if not self.files:
+            raise Misuse(f"the name of the file to tabulate is missing. To see the methods: sfumato {command} --list")
+        if self.formula is None and not self.cells:
+            raise Misuse(
+                "--formula is missing: which cells, such as --formula 'region * sector'. If the file holds the cells of a table "
+                "that exists already, name its columns of labels: --dimensions region,sector."
+            )
+        strange = [n for n in (_OF_RECORDS if self.cells else _OF_CELLS) if getattr(self, n)]
+        if strange:
+            what = "a table that exists already" if self.cells else "a file of records (--formula)"
+            named = {"leave_out": "leave-out-missing"}.get(strange[0], strange[0].replace("_", "-"))
+            raise Misuse(f"--{named} does not go with {what}.{_INSTEAD.get(strange[0], '')}")
+        if len(self.files) > 1 and (not self.cells or self.argus):
+            raise Misuse(
+                "only tables that exist already may be in several files, one for each of several linked tables (--dimensions). "
+                "Linked tables of records are one formula: 'region * sector + group * sector'."
+            )
+        if self.argus:
+            for name in ("top", "contributors", "count", "hierarchy", "total"):
+                if getattr(self, name):
+                    raise Misuse(f"--{name} does not go with a .tab file: its .rda file says what the columns are.")
+        elif self.cells and self.value is None and self.count is None:
+            raise Misuse("name the column of figures (--value), or for a table of counts that of the counts (--count).")
+        _there(self.files)
+
+    def table(self, screen: Screen) -> tuple[Table, APriori | None]:
+        """Make the table, and return with it what its file says of single cells."""
+        if self.argus:
+            return self._argus()
+        return (self._of_cells() if self.cells else self._of_records(screen)), None
+
+    def _argus(self) -> tuple[Table, APriori]:
+        from sfumato.tables import read_argus_table
+
+        made, wanted = read_argus_table(
+            _first(self.files), self.schema, value=self.value, dimensions=names(self.dimensions), margins=self.margins or "check",
+            decimals=self.decimals, nonnegative=not self.negative,
+        )  # fmt: skip
+        return made, wanted
+
+    def _of_cells(self) -> Table:
+        from sfumato.tables import Table
+
+        columns = names(self.dimensions) or []
+        nested: dict[str, Any] = {**dict.fromkeys(columns), **named_hierarchies(self.hierarchy, columns)}
+        frames = [load_cells(file, self.read, columns) for file in self.files or ()]
+        return Table.from_cells(
+            frames if len(frames) > 1 else frames[0], nested, self.value, count=self.count, contributors=self.contributors,
+            top=names(self.top) or (), total=total_labels(self.total), margins=self.margins or "check",
+            decimals=self.decimals, nonnegative=not self.negative,
+        )  # fmt: skip
+
+    def _of_records(self, screen: Screen) -> Table:
+        from sfumato.tables import Table
+
+        data, marks = records(screen, _first(self.files), self.schema, self.read)
+        if self.variable is not None and self.contributor is None and data.schema.one("contributor") is None:
+            screen.note(
+                "no column says who contributed a record, so every record counts as a contributor of its own. If one does, name "
+                "it (--contributor): rules look at contributors."
+            )
+        nested = dict(named_hierarchies(self.hierarchy))
+        data = with_hierarchies(self._recoded(data), nested)
+        return Table.of(
+            data, self.formula or "", self.variable, contributor=self.contributor, count=self.count, size=self.size,
+            per_size=None if self.per_size is None else number(self.per_size), empty=self.empty,
+            missing="leave out" if self.leave_out else "refuse", decimals=self.decimals, waiver=self.waiver,
+            request=self.request or marks.request, record_key=self.record_key or marks.record_key,
+        )  # fmt: skip
+
+    def _recoded(self, data: Microdata) -> Microdata:
+        from sfumato.tables import recode_by_argus
+
+        for text in self.recode or ():
+            name, path = pair(text, "--recode", "age=age.grc")
+            data = recode_by_argus(data, name, path)
+        return data
+
+    def wanted(self, table: Table, given: APriori | None, path: Path | None) -> APriori | None:
+        """Return what is wanted of single cells: what the table's own file says, and over it the a-priori file."""
+        if path is None:
+            return given
+        found = self._wishes(table, path)
+        return found if given is None else given | found
+
+    def _wishes(self, table: Table, path: Path) -> APriori:
+        from sfumato.tables import APriori, read_argus_a_priori
+
+        _there([path])
+        if path.suffix.lower() not in (".csv", ".parquet", ".xlsx"):
+            return read_argus_a_priori(path, table)
+        columns = list(table.cells.dimensions)
+        frame = load_cells(path, None, columns)
+        present = list(frame.schema.names())
+        if absent := [n for n in columns if n not in present]:
+            raise DataError(
+                unknown_name("column", absent[0], present, f"{path}, which must have a label for each dimension")
+            )
+        if strange := [n for n in present if n not in (*columns, *_WISHES)]:
+            raise DataError(
+                unknown_name("column", strange[0], _WISHES, "what an a-priori file can say of a cell").replace(
+                    "It has", "That is"
+                )
+            )
+        return APriori.of(frame, columns, **{n: n for n in _WISHES if n in present})
+
+
+def records(screen: Screen, path: Path, schema: Path | None, read: list[str] | None) -> tuple[Microdata, Marks]:
+    """Read records, with a schema or the .rda file of τ-ARGUS; and return which columns the latter says are marks."""
+    from sfumato.tables.from_records import Marks
+
+    if schema is None or schema.suffix.lower() != ".rda":
+        return load(screen, path, schema, read), Marks()
+    from sfumato.tables import read_argus_metadata, read_argus_microdata
+
+    described = read_argus_metadata(schema)
+    request, key = (next((v.name for v in described.of_role(r)), None) for r in ("request", "record key"))
+    return read_argus_microdata(path, described), Marks(request=request, record_key=key)
+
+
+def names(text: str | None) -> list[str] | None:
+    """Return names with commas between as a list."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _first(files: Sequence[Path] | None) -> Path:
+    return (files or [Path()])[0]
+
+
+def _there(files: Sequence[Path]) -> None:
+    from sfumato.cli.load import refuse_absent
+
+    for file in files:
+        refuse_absent(file)

@@ -1,0 +1,178 @@
+"""Accounts: how much has been answered about each record, held for the cells of one fine table and not by record.
+
+Every set of n records that is answered for the first time costs its members 1 / (1 + n / unit). An account that is full
+refuses. What a record has spent depends on known variables alone, so that a refusal tells nothing of confidential ones: where a
+table is split by confidential variables, its known cells pay as if they were split evenly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Parametric, param
+from sfumato.mas.selection import Selection, in_base
+from sfumato.mas.set_key import split
+from sfumato.mas.variable import Variable
+
+Numbers = NDArray[np.float64]
+_CELLS = 1_000_000
+
+
+class Accounts(Parametric, family="accounts"):
+    """What may be spent on a record."""
+
+    user: float = param(default=25.0, doc="what one user may spend on a record", low=0, above=True)
+    everybody: float = param(default=150.0, doc="what all users together may spend on a record", low=0, above=True)
+    unit: float = param(
+        default=200.0, doc="a set of so many records costs half of what one record alone would", low=0, above=True
+    )
+    coefficient: float = param(
+        default=1.0, doc="what a coefficient of a model costs, in counts of the same records", low=0, above=True
+    )
+    known: float = param(
+        default=1.0,
+        doc="what a count by known variables alone costs, as a share of any other count",
+        low=0,
+        high=1,
+        above=True,
+    )
+
+    def price(self, sizes: Numbers) -> Numbers:
+        """Return what a number about so many records costs each of them."""
+        return np.asarray(1 / (1 + np.maximum(sizes, 0.0) / self.unit), np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Sets of records that an answer is about: the cells of the known sides of a table within a selection."""
+
+    selection: Selection
+    sides: tuple[Variable, ...]
+    """Known variables that the selection is split by."""
+    keys: tuple[bytes, ...]
+    """What each cell is known by, in the order of its raveled array: a set that was answered before is free."""
+    sizes: Numbers
+    """Noisy counts of the cells, one axis per side."""
+    split: int = 1
+    """Into how many confidential cells each is split further."""
+    coefficients: tuple[float, ...] = ()
+    """Of a model: of how many records each one tells, as rules see them; none for one number about each set."""
+    loss: float = 0.0
+    """Zero-concentrated loss of a member by a count with normal noise: 1 / (2 sd²); 0 for what such a loss is not known of."""
+    confidential: bool = True
+    """Whether the numbers are about confidential variables, and not only of how many records there are."""
+    least: float = 0.0
+    """Of smaller sets nothing is shown, and they cost nothing."""
+
+    def costs(self, accounts: Accounts) -> Numbers:
+        """Return what each cell costs its members."""
+        if self.coefficients:
+            each = accounts.price(np.array(self.coefficients))
+            return np.full(self.sizes.shape, accounts.coefficient * float(each.sum()))
+        paid = (1.0 if self.confidential else accounts.known) * accounts.price(self.sizes / self.split)
+        return np.where(self.sizes >= self.least, paid, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Charge:
+    """What an answer costs: an amount for each cell of some known variables."""
+
+    variables: tuple[tuple[str, tuple[str, ...]], ...]
+    """Names and levels."""
+    amounts: Numbers
+    """One axis per variable."""
+
+    @classmethod
+    def of(cls, sets: Sets, costs: Numbers, new: NDArray[np.bool_]) -> Charge | None:
+        """Return the charge of what each cell costs, for the cells that are new; None if none is."""
+        costs = np.where(new.reshape(sets.sizes.shape), costs, 0.0)
+        if not costs.any():
+            return None
+        known, hidden = split(sets.selection.plain.variables)
+        plain = sets.selection.plain
+        asked = plain.chosen.any(axis=tuple(plain.variables.index(v) for v in hidden))
+        sides, costs = in_base(sets.sides, costs)
+        names = {v.name: v for v in (*known, *sides)}
+        order = [names[name] for name in sorted(names)]
+        chosen = _laid(np.asarray(asked, np.float64), [v.name for v in known], [v.name for v in order])
+        amounts = chosen * _laid(costs, [v.name for v in sides], [v.name for v in order])
+        full = np.broadcast_to(amounts, [len(v.levels) for v in order])
+        return cls(tuple((v.name, v.levels) for v in order), np.array(full))
+
+    def to_text(self) -> str:
+        """Return it as the ledger keeps it."""
+        return json.dumps(
+            {"variables": self.variables, "amounts": self.amounts.ravel().round(9).tolist()}, ensure_ascii=False
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Charge:
+        """Read what `to_text` gave."""
+        table = json.loads(text)
+        variables = tuple((name, tuple(levels)) for name, levels in table["variables"])
+        return cls(variables, np.array(table["amounts"]).reshape([len(levels) for _, levels in variables]))
+
+
+@dataclass(eq=False)
+class Balance:
+    """What has been spent on each cell of the finest table of known variables that still has few enough cells."""
+
+    variables: tuple[Variable, ...]
+    spent: Numbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spent = np.zeros([len(v.levels) for v in self.variables])
+
+    def after(self, charges: Sequence[Charge]) -> Numbers:
+        """Return what would be spent after some charges; cells that no charge touches are 0."""
+        added = np.zeros(self.spent.shape)
+        for charge in charges:
+            added = added + self._spread(charge)
+        return np.where(added > 0, self.spent + added, 0.0)
+
+    def pay(self, charge: Charge) -> None:
+        """Add a charge."""
+        self.spent = self.spent + self._spread(charge)
+
+    def _spread(self, charge: Charge) -> Numbers:
+        """Return a charge in the cells of this table; a cell that holds several of the charge's pays for the dearest."""
+        here = {v.name: v.levels for v in self.variables}
+        amounts: Numbers = charge.amounts
+        names: list[str] = []
+        for name, levels in reversed(charge.variables):
+            axis = [n for n, _ in charge.variables].index(name)
+            if here.get(name) != levels:  # not in this table, or of a version with other levels
+                amounts = np.asarray(amounts.max(axis=axis), np.float64)
+            else:
+                names.insert(0, name)
+        return np.broadcast_to(_laid(np.asarray(amounts), names, list(here)), self.spent.shape)
+
+
+def finest(variables: Mapping[str, Variable]) -> tuple[Variable, ...]:
+    """Return the known variables of the accounts' table, in order of their names.
+
+    Those with few levels first, as long as their table has few enough cells; no recodes.
+    """
+    chosen: list[Variable] = []
+    cells = 1
+    listed = [v for v in variables.values() if v.known and v.levels and v.base is None]
+    for variable in sorted(listed, key=lambda v: (len(v.levels), v.name)):
+        if cells * len(variable.levels) > _CELLS:
+            break
+        chosen.append(variable)
+        cells *= len(variable.levels)
+    return tuple(sorted(chosen, key=lambda v: v.name))
+
+
+def _laid(values: Any, names: Sequence[str], order: Sequence[str]) -> Numbers:
+    """Return an array with the axes of some names, laid along those of a longer list of names."""
+    inside = [names.index(name) for name in order if name in names]
+    laid: Numbers = np.asarray(values, np.float64).transpose(inside)
+    sizes: Iterator[int] = iter(laid.shape)
+    return laid.reshape([next(sizes) if name in names else 1 for name in order])

@@ -1,0 +1,232 @@
+"""Sums, means and standard errors of a variable in the cells of a table, as they leave: coded, with noise, rounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sfumato.errors import DataError
+from sfumato.mas.cell_design import design_squares
+from sfumato.mas.cell_rule import CellRule, Flags, unsafe_cells
+from sfumato.mas.dataset import Weight
+from sfumato.mas.evaluation.drops import DropShare
+from sfumato.mas.exact import scale_of
+from sfumato.mas.grouped import Asked, Grouped, Numbers, Sum, weight_sum
+from sfumato.mas.perturbation import purpose_of, significant
+from sfumato.mas.question import Question
+from sfumato.mas.selection import Selection
+from sfumato.mas.variable import MISSING, Variable
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A variable of numbers whose sums are asked for, with or without survey weights."""
+
+    question: Question
+    variable: Variable
+    weight: Weight | None
+    design: bool = False
+    """Whether standard errors are those of the survey's design."""
+
+    def __post_init__(self) -> None:
+        if self.variable.top is None:
+            raise DataError(f"variable '{self.variable.name}' has no values to add up. Choose another one.")
+
+    @cached_property
+    def rules(self) -> list[CellRule]:
+        """The rules that look at contributions."""
+        return [rule for rule in self.question.policy.rules if isinstance(rule, CellRule)]
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether rules look at contributions: where sums have no noise, or establishments contribute, for which it is small."""
+        question = self.question
+        return bool(self.rules) and (not question.policy.amounts.sd or "e" in question.dataset.units)
+
+    @property
+    def about(self) -> str:
+        """What the numbers are, for keys."""
+        return f"{'weighted ' if self.weight else ''}sum of {self.variable.name}"
+
+    def asked(self) -> Asked:
+        """Return what one pass over the records adds up: moments of the values, the largest, and how many there are.
+
+        The sums hold w in place of 1 where there are weights: n values, Σw, Σwv, and Σw², Σw²v, Σw²v² for the standard error.
+        """
+        amounts = self.question.policy.amounts
+        value, bound = amounts.coded(self.variable)
+        v = scale_of(bound)
+        # with noise, 2^-30 of the top code is fine enough; without, squares are tiny beside that of an outlier
+        parts, more = (1, 1) if amounts.sd and amounts.top_coded else (2, 3)
+        values = {"v": value}
+        sums = {"s": Sum("v", v, parts), "vv": Sum("v * v", v * v, more)}
+        size = "v" if self.variable.bottom is None else "abs(v)"
+        if self.variable.gaps:
+            sums["n"] = Sum("CASE WHEN v IS NULL THEN 0 ELSE 1 END", parts=0)
+        if self.weight is not None:
+            w, size = self.weight.scale, f"w * {size}"
+            values["w"] = "w"
+            here = "CASE WHEN v IS NULL THEN NULL ELSE w END" if self.variable.gaps else "w"
+            sums |= {
+                "records": weight_sum(self.question, self.weight), "s": Sum("w * v", w * v, parts),
+                "ww": Sum(f"{here} * w", w * w, parts),
+                "wv": Sum("w * w * v", w * w * v, more), "vv": Sum("w * w * v * v", (w * v) ** 2, more),
+            }  # fmt: skip
+            if self.variable.gaps:
+                sums["w"] = weight_sum(self.question, self.weight, here)
+        if self.looked_at and self.variable.bottom is not None:
+            sums["sizes"] = Sum(size, v * (self.weight.scale if self.weight else 1.0), parts)
+        return Asked(values, sums, size if self.looked_at else None)
+
+    def of(self, table: Grouped) -> CellAmounts:
+        """Return the amounts of a table that was asked for so."""
+        return CellAmounts(self, table)
+
+
+@dataclass(frozen=True)
+class CellAmounts:
+    """The amounts of one table; arrays have one number per cell, in the order of the raveled table."""
+
+    amount: Amount
+    table: Grouped
+
+    @cached_property
+    def _factor(self) -> Numbers:
+        return self.table.factor().ravel()
+
+    @cached_property
+    def _kept(self) -> Numbers:
+        """Records that are kept and have a value."""
+        return np.asarray(self.table.sums.get("n", self.table.kept), np.float64).ravel()
+
+    @property
+    def _total(self) -> Numbers:
+        """Their weights added up."""
+        sums = self.table.sums
+        return sums["w" if "w" in sums else "records"].ravel() if self.amount.weight else self._kept
+
+    def _sum(self, name: str) -> Numbers:
+        return self.table.sums[name].ravel()
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        """What the noise on the number of values hangs on: the cell's records that have one."""
+        variable, table = self.amount.variable, self.table
+        if not self.amount.question.policy.counts.sd:
+            return [b""] * table.counts.size
+        keys = table.keys()
+        if not variable.gaps:
+            return keys
+        if variable.levels and not variable.known and variable.levels[-1] == MISSING:
+            there = np.arange(len(variable.levels)) < len(variable.levels) - 1
+            return table.keys(Selection((variable,), (there,)))
+        return [key + f"{variable.name} has a value".encode() for key in keys]
+
+    @cached_property
+    def values(self) -> Numbers:
+        """How many records have a value: scaled back, with noise."""
+        question = self.amount.question
+        return question.policy.counts.noisy(self._kept * self._factor, self._keys, question.secret)
+
+    @cached_property
+    def _weights(self) -> Numbers:
+        """What means are divided by."""
+        question, weight = self.amount.question, self.amount.weight
+        if weight is None:
+            return self.values
+        return question.policy.counts.weighted(self._total * self._factor, self._keys, question.secret, weight.large)
+
+    @cached_property
+    def _noise(self) -> float:
+        """The standard deviation of the noise on a sum."""
+        weight = self.amount.weight
+        return self.amount.question.policy.amounts.noise(self.amount.variable) * (weight.large if weight else 1.0)
+
+    @property
+    def _bound(self) -> float:
+        """What a record can add to a sum: the top code, times a large weight; 0 where sums have no noise."""
+        sd = self.amount.question.policy.amounts.sd
+        return self._noise / sd if sd else 0.0
+
+    def _noisy(self, values: Numbers, sd: float, purpose: str) -> Numbers:
+        if not sd:
+            return values
+        about = purpose_of(f"{purpose}{self.amount.about}", self.amount.question.policy.amounts.sd)
+        return values + sd * self.amount.question.secret.normals(self.table.keys(), about)
+
+    @cached_property
+    def sums(self) -> Numbers:
+        """Sums: scaled back, with noise."""
+        return self._noisy(self._sum("s") * self._factor, self._noise, "")
+
+    @cached_property
+    def means(self) -> Numbers:
+        """Noisy sums over noisy numbers of values; NaN where these are not above 0."""
+        divided = np.where(self._weights > 0, self._weights, np.nan)
+        return np.asarray(self.sums / divided, np.float64)
+
+    @cached_property
+    def errors(self) -> Numbers:
+        """Standard errors of the means, which allow for the sample and for the noise.
+
+        By linearisation the variance of Σwv / Σw is n / (n − 1) Σ w²(v − m)² / (Σw)²; without weights that is s² / n. Under the
+        design the squares are those of households' totals about the mean of their stratum. The noise adds its own: that of
+        the sum, and of the number of values times the mean. The squares have keyed noise, too.
+        """
+        policy, weight = self.amount.question.policy, self.amount.weight
+        total = self._total
+        mean = np.divide(self._sum("s"), total, out=np.zeros(total.shape), where=total > 0)
+        squares, one = self._squares(mean)
+        unit = weight.large if weight else 1.0
+        name = "design squares of " if self.amount.design else "squares of "
+        blurred = policy.amounts.sd * one * self._bound**2
+        squares = np.maximum(self._noisy(squares * self._factor, blurred, name), 0.0)
+        # a mean of the kept share of the records varies more than one of all
+        drop = policy.drop
+        shares = 1 / (1 - drop.share) if isinstance(drop, DropShare) and drop.share < 1 else 1.0
+        counted = np.where(self.values > 1, self.values, np.nan)
+        divided = np.where(self._weights > 0, self._weights, np.nan)
+        noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
+        corrected = squares if self.amount.design else squares * counted / (counted - 1)
+        return np.asarray(np.sqrt(shares * corrected + noise) / divided, np.float64)
+
+    def _squares(self, mean: Numbers) -> tuple[Numbers, float]:
+        """Return the squares that the variance of each mean is made of, and what one record can count for in them."""
+        amount = self.amount
+        if amount.design:
+            value, bound = amount.question.policy.amounts.coded(amount.variable)
+            scale = amount.weight.scale if amount.weight else None
+            return design_squares(self.table, value, scale_of(bound), scale, mean)
+        ww, wv = (self._sum("ww"), self._sum("wv")) if amount.weight else (self._kept, self._sum("s"))
+        return np.maximum(self._sum("vv") - 2 * mean * wv + mean**2 * ww, 0.0), 1.0
+
+    @cached_property
+    def unsafe(self) -> Flags:
+        """Which cells the rules about contributions hide.
+
+        Where sums have noise, the rules look at noisy sums, and at what a record could add to one: by the contributions
+        themselves, that a sum is hidden would tell that somebody in the cell has a large one. Where contributions of both
+        signs cancel, a sum says nothing of their sizes, and noise alone protects.
+        """
+        amount = self.amount
+        if not amount.looked_at:
+            most, hidden = np.full(self.sums.shape, self._bound), np.zeros(self.sums.shape, bool)
+            for rule in amount.rules if amount.variable.bottom is None else ():
+                hidden |= rule.unsafe(most, rule.several * most, self.sums)
+            return hidden
+        value = f"abs({amount.question.policy.amounts.coded(amount.variable)[0]})"
+        total = self.table.sums["sizes" if "sizes" in self.table.sums else "s"]
+        return unsafe_cells(self.table, f"w * {value}" if amount.weight else value, amount.rules, total).ravel()
+
+    def shown(self) -> dict[str, Numbers]:
+        """Return means, their standard errors and sums as they are published; NaN where they are not shown."""
+        policy = self.amount.question.policy
+        hidden = (self.values < max(policy.counts.least, 0)) | self.unsafe | (self._kept == 0) & (not policy.counts.sd)
+        found = {"mean": self.means, "standard error": self.errors, "sum": self.sums}
+        digits = {"standard error": policy.amounts.error_digits}
+        return {
+            name: significant(np.where(hidden, np.nan, values), digits.get(name, policy.amounts.digits))
+            for name, values in found.items()
+        }

@@ -1,0 +1,167 @@
+"""Ordinary and weighted least squares, with the analysis of variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import ParameterError
+from sfumato.mas.analysis import Findings
+from sfumato.mas.answer import Refusal
+from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
+from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
+from sfumato.mas.models.layout import Layout
+from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
+from sfumato.mas.models.model import COLLINEAR, EMPTY, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.noise import noise_of, squares_noise
+from sfumato.mas.models.numbers import Number, Numbers
+from sfumato.mas.models.published import coefficient_rows, rounded
+from sfumato.mas.models.terms import Terms, title
+from sfumato.mas.question import Question
+
+
+class OLS(ModelAnalysis):
+    """Least squares: coefficients, standard errors, R², F, and the classical table of the analysis of variance.
+
+    Terms are in canonical order, in which their sequential (type I) sums of squares are taken. With survey weights the
+    estimates are weighted least squares.
+    """
+
+    def run(self, question: Question) -> Findings | Refusal:
+        """Add up cross-products, let the rules look, add noise, solve, and round."""
+        found = self.fitted(question)
+        if isinstance(found, Refusal):
+            return found
+        ready, fit = found
+        k, terms, outcome = len(ready.bounds) - 1, self.terms(question.dataset.variables), number_of(fit.layout)
+        user = fit.layout.to_user(ready.moments.means[:k], ready.moments.spreads[:k])
+        anova, facts, mean_square = _anova(ready, fit, terms)
+        scale, centre = float(fit.layout.scale[-1]), float(fit.layout.centre[-1])
+        beta = scale * (user @ fit.beta)
+        if fit.layout.design.intercept:
+            beta[0] += centre
+        if outcome.standardised:
+            spread = float(ready.moments.spreads[-1])
+            beta[0] -= float(ready.moments.means[-1]) if fit.layout.design.intercept else 0.0
+            beta, scale = beta / spread, scale / spread
+        variance = scale**2 * _variance(ready, fit, user, mean_square)
+        settings = question.policy.models
+        df = ready.stated_n - fit.k if ready.errors == "classical" else None
+        titles = [column.title for column in fit.layout.design.columns]
+        tables = {"coefficients": coefficient_rows(titles, beta, variance, settings, df), "anova": anova}
+        return Findings(tables, facts, ready.notes, ready.sets(fit.layout.design))
+
+    def fitted(self, question: Question) -> tuple[Prepared, LeastSquares] | Refusal:
+        """Return the fit, unless a rule, before it or after it, refuses the model."""
+        function, name = self.terms(question.dataset.variables).outcome
+        if function == "C":
+            raise ParameterError(f"the outcome '{name}' of ols is a number. For levels, use logistic or multinomial.")
+        outcome = Number.of(question.dataset.variables[name], function, question.policy.amounts.top_coded)
+        ready = prepared(question, self, outcome, [])
+        if isinstance(ready, Refusal):
+            return ready
+        fit = _fitted(ready)
+        if isinstance(fit, Refusal):
+            return fit
+        question.results.update(fit=fit.share, leverage=lambda: fit.second[2])
+        refusal = question.refused("result")
+        return (ready, fit) if refusal is None else refusal
+
+
+def number_of(layout: Layout) -> Number:
+    """Return the outcome of a linear model."""
+    assert isinstance(layout.outcome, Number)  # noqa: S101 - of least squares
+    return layout.outcome
+
+
+def _fitted(ready: Prepared) -> LeastSquares | Refusal:
+    """Return the fit, or a refusal where columns depend on each other."""
+    question = ready.question
+    products, layout = without_empty(cross_products(question, ready.layout), ready.layout)
+    k = len(layout.design.columns)
+    if ready.moments.n <= k:
+        return EMPTY
+    if smallest(products[:k, :k]) < DEPENDENT:
+        return COLLINEAR
+    flat = not products[k, k] > 0 or (layout.design.intercept and ready.moments.spreads[-1] == 0)
+    if flat and not question.policy.models.sd:  # with noise, that nobody differs is not told
+        return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
+    question.results["correlation"] = largest_correlation(products[:k, :k], layout.design.intercept)
+    constant = layout.design.constant(products[:k, :k], ready.moments.weight)
+    products, layout = independent(question, products, layout)
+    bounds = ready.bounds[-1]
+    scale, outcome = float(layout.scale[-1]), number_of(layout)
+    half = bounds.half if layout.design.intercept else bounds.largest
+    noise = noise_of(question, layout, ready.bounds, outcome.name, half)
+    moved = bounds.middle - float(layout.centre[-1])
+    squares = squares_noise(question, outcome.name, bounds, layout.weighted) + 2 * moved * noise.of_total
+    about = None
+    if constant and not layout.design.intercept:
+        mean, spread, weight = float(ready.moments.means[-1]), float(ready.moments.spreads[-1]), ready.moments.weight
+        about = weight * spread**2 / scale**2
+        if noise.variance.any():
+            about = products[k, k] + (squares - (weight * mean + noise.of_total) ** 2 / weight) / scale**2
+    return LeastSquares(question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, about)
+
+
+def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[str, Any]], dict[str, Any], float]:
+    """Return the table, the single numbers, and the mean square of residuals in units as read."""
+    from scipy.stats import f
+
+    settings, design = ready.question.policy.models, fit.layout.design
+    sequential, residual, total = fit.sums_of_squares
+    unit = float(fit.layout.scale[-1]) ** 2 * ready.back
+    spread = float(ready.moments.spreads[-1]) if number_of(fit.layout).standardised else 1.0
+    unit /= spread**2
+    n, lost = ready.stated_n, 1 if fit.constant else 0
+    model_df, residual_df = fit.k - lost, n - fit.k
+    mean_square = residual / residual_df if residual_df > 0 else np.nan
+
+    def row(source: str, squares: float, df: float, tested: bool) -> dict[str, Any]:
+        ratio = squares / df / mean_square if tested and df > 0 else np.nan
+        values = {
+            "sum of squares": squares * unit, "mean square": squares * unit / df if df > 0 and source != "Total" else np.nan,
+            "F": ratio, "p": float(f.sf(ratio, df, residual_df)) if np.isfinite(ratio) else np.nan,
+        }  # fmt: skip
+        made = rounded(values, settings.digits)
+        return {"source": source, "df": float(df), **made}
+
+    rows = []
+    for place, term in enumerate(terms.terms):
+        mine = [i for i, column in enumerate(design.columns) if column.term == place]
+        if mine:
+            rows.append(row(title(term), float(sequential[mine].sum()), len(mine), True))
+    explained = total - residual
+    regression = row("Regression", explained, model_df, True)
+    rows += [regression, row("Residual", residual, residual_df, False), row("Total", total, n - lost, False)]
+    share = 1 - residual / total
+    facts: dict[str, Any] = {"n": None if np.isnan(ready.shown_n) else ready.shown_n}
+    facts |= rounded(
+        {"R²": share, "adjusted R²": 1 - (n - lost) / residual_df * (1 - share) if residual_df > 0 else np.nan},
+        settings.digits,
+    )
+    facts |= {
+        "F": regression["F"],
+        "p of F": regression["p"],
+        "df model": float(model_df),
+        "df residual": float(residual_df),
+    }
+    return rows, facts, residual / (fit.n - fit.k)
+
+
+def _variance(ready: Prepared, fit: LeastSquares, user: Numbers, mean_square: float) -> Numbers:
+    """Return the variances of the coefficients of the formula, for an outcome as read; that of the noise is added."""
+    question, layout = ready.question, fit.layout
+    if ready.errors == "classical":
+        found = np.einsum("ij,jk,ik->i", user, mean_square * fit.bread, user)
+    elif ready.errors == "design":
+        turn = np.eye(fit.k) if layout.turn is None else layout.turn
+        back = np.linalg.inv(turn)
+        source = scores_sql(question, layout, (turn.T @ fit.beta)[None, :])
+        found = design_variances(question, source, user @ fit.bread @ turn, back @ fit.second[1] @ back.T, fit.n)
+    else:
+        robust = sandwich(fit.bread, fit.second[1]) * (fit.n / (fit.n - fit.k) if ready.errors == "hc1" else 1.0)
+        found = np.einsum("ij,jk,ik->i", user, robust, user)
+    noise = np.einsum("ij,jk,ik->i", user, sandwich(fit.bread, fit.noise.variance), user)
+    return np.asarray(found + noise)

@@ -1,0 +1,92 @@
+"""The two things that a user can get back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_LONG, _HEAD = 200, 10
+"""Of a table with more rows than the first, so many are printed; all of them are in `frame` and in JSON."""
+_VALUES = str | float | int | bool | None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No answer: the rule that forbids it and what the user can do, never a count."""
+
+    rule: str
+    """Name of the rule."""
+    reason: str
+    suggestion: str
+
+    def __str__(self) -> str:
+        return f"Refused by the {self.rule.replace('_', ' ')} rule: {self.reason} {self.suggestion}"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"refused": True, "rule": self.rule, "reason": self.reason, "suggestion": self.suggestion}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an analysis found, protected and rounded. It carries neither a time nor a user: the same question, the same bytes."""
+
+    analysis: str
+    tables: Mapping[str, Sequence[Mapping[str, _VALUES]]]
+    """Named tables, each a list of rows."""
+    notes: tuple[str, ...]
+    """What was done to protect the answer, in sentences."""
+    dataset: str
+    policy: str
+    citation: str
+    facts: Mapping[str, _VALUES] = field(default_factory=dict)
+    """Single numbers, such as R²."""
+
+    def frame(self, table: str = "") -> Any:
+        """Return one of the tables as a pandas frame; the first, if none is named."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.tables[table or next(iter(self.tables))]))
+
+    def chart(self) -> alt.TopLevelMixin:
+        """Draw it, if its analysis has a chart."""
+        from sfumato.contract import find
+        from sfumato.mas import analyses  # noqa: F401 - they are registered when they are read
+
+        return find("analysis", self.analysis).chart(self)  # type: ignore[attr-defined, no-any-return]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "analysis": self.analysis, "dataset": self.dataset, "policy": self.policy, "citation": self.citation,
+            "facts": _plain(self.facts), "tables": {k: [_plain(r) for r in rows] for k, rows in self.tables.items()},
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes: equal for equal answers."""
+        return json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def __str__(self) -> str:
+        parts = [f"{self.analysis} · {self.dataset} · {self.policy} · {self.citation}"]
+        for name in self.tables:
+            table = self.frame(name)
+            shown = table if len(table) <= _LONG else table.head(_HEAD)
+            parts += ["", name, shown.to_string(index=False, na_rep="–")]
+            parts += [f"… and {len(table) - _HEAD:,} more rows."] if len(table) > _LONG else []
+        if self.facts:
+            parts += ["", *(f"{name}: {'–' if value is None else value}" for name, value in self.facts.items())]
+        return "\n".join([*parts, "", *self.notes])
+
+
+def _plain(row: Mapping[str, _VALUES]) -> dict[str, _VALUES]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}

@@ -1,0 +1,41 @@
+"""The way from what was asked to an answer: a question that makes sense, rules, computation, rules again."""
+
+from __future__ import annotations
+
+from sfumato.errors import ParameterError
+from sfumato.mas.accounts import Sets
+from sfumato.mas.analysis import Analysis
+from sfumato.mas.answer import Answer, Refusal
+from sfumato.mas.dataset import Dataset
+from sfumato.mas.policy import Policy
+from sfumato.mas.question import Question
+from sfumato.mas.rule import Stage
+from sfumato.mas.selection import Selection
+from sfumato.mas.universe import Spec, Universe
+
+
+def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Analysis) -> Question:
+    """Return a question that makes sense: names and levels that are not there are refused before anything is done."""
+    if not isinstance(analysis, Analysis):
+        raise ParameterError("an analysis is an object such as CrossTab(('sex',)) or OLS('income ~ age').")
+    if not isinstance(policy, Policy):
+        raise ParameterError("a policy is a Policy, such as Policy.named('hardened').")
+    question = Question(dataset, policy, Universe.of(universe), analysis)
+    analysis.variables(dataset.variables)
+    Selection.of(question.universe, dataset.variables)
+    return question
+
+
+def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
+    """Go the way from a question to an answer (MAS.md, "From query to answer"); return it with the sets that it is about."""
+    stages: tuple[Stage, ...] = ("universe", "analysis")
+    for stage in stages:
+        if (refusal := question.refused(stage)) is not None:
+            return refusal, tuple(question.looked.values())
+    found = question.analysis.run(question)
+    if isinstance(found, Refusal):
+        return found, tuple(question.looked.values())
+    dataset, policy = question.dataset.label, question.policy.label
+    citation = question.secret.citation(dataset, policy, question.wording)
+    made = Answer(question.analysis.name, found.tables, found.notes, dataset, policy, citation, found.facts)
+    return made, (*question.looked.values(), *found.sets)

@@ -1,0 +1,140 @@
+"""The bench: every recipe against a policy, with its universe rules and without them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.contract import registered
+from sfumato.engines import Kind
+from sfumato.errors import NotApplicable, ParameterError, unknown_name
+from sfumato.mas.attacks.honest import Honest
+from sfumato.mas.attacks.honest_users import HonestUsers
+from sfumato.mas.attacks.recipe import Field, Outcome, Recipe, outcome
+from sfumato.mas.attacks.target import Target, find_targets
+from sfumato.mas.attacks.world import Ground, World
+from sfumato.mas.cutpoints.cutpoints import Cutpoints
+from sfumato.mas.policy import Policy
+from sfumato.microdata import Microdata
+from sfumato.schema import Role
+
+HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "refused", "")
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Data to attack, in a few worlds that differ by what is planted.
+
+    Attributes are planted, so that no real value is attacked. Every trial has a secret and accounts of its own, and the answers
+    are the vault's.
+    """
+
+    data: Microdata
+    cutpoints: Mapping[str, Cutpoints]
+    folder: Path
+    worlds: int = 6
+    trials: int = 400
+    first: int = 0
+    """The number of the first world: benches with other numbers plant, and draw their secrets, afresh."""
+
+    def fresh(self) -> Bench:
+        """Return the same bench with worlds and secrets that this one has not seen."""
+        return dataclasses.replace(self, first=self.first + self.worlds)
+
+    @cached_property
+    def ground(self) -> Ground:
+        """The data and their known variables."""
+        return Ground(self.data, self.cutpoints)
+
+    @cached_property
+    def targets(self) -> Mapping[int, Sequence[Target]]:
+        """Targets of universes of two and of four variables; of as many as there are, where there are fewer."""
+        ground = self.ground
+        most = len(ground.variables)
+        return {k: find_targets(ground.variables, ground.codes, min(k, most), most=self.trials) for k in (2, 4)}
+
+    @cached_property
+    def frozen(self) -> tuple[World, ...]:
+        """The worlds."""
+        every = [target for some in self.targets.values() for target in some]
+        return tuple(
+            self.ground.world(self.folder / str(i), i, every) for i in range(self.first, self.first + self.worlds)
+        )
+
+    def run(self, recipe: Recipe, policy: Policy, trials: int | None = None) -> Outcome:
+        """Run one recipe."""
+        return outcome(recipe, Field(self.frozen, self.targets.__getitem__, policy, trials or self.trials))
+
+    def all(
+        self,
+        policy: Policy,
+        recipes: Sequence[Recipe] | None = None,
+        tell: Callable[[str, int, int], None] | None = None,
+    ) -> list[Outcome]:
+        """Run every recipe, or those given; recipes for which the data have nothing are left out."""
+        out = []
+        chosen = [cls() for cls in all_recipes().values()] if recipes is None else recipes
+        for i, recipe in enumerate(chosen):
+            if tell is not None:
+                tell(f"attacks on {policy.title}", i, len(chosen))
+            try:
+                out.append(self.run(recipe, policy))
+            except NotApplicable:
+                continue
+        return out
+
+
+def all_recipes() -> dict[str, type[Recipe]]:
+    """Return every recipe by name."""
+    import sfumato.mas.attacks  # noqa: F401 - they are registered by being imported
+
+    return {name: cls for name, cls in registered("attack recipe").items() if issubclass(cls, Recipe)}
+
+
+def rules_off(policy: Policy) -> Policy:
+    """Return a policy without its universe rules: what protects when they are got round."""
+    names = [rule.name for rule in policy.rules if rule.stage == "universe"]
+    return policy.without(*names).with_(title=f"{policy.title}, universe rules off")
+
+
+def table(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table of outcomes, under `HEADS`."""
+    return [
+        (
+            one.title, one.success.targets, f"{one.success.rate:.3f}",
+            "{:.2f} to {:.2f}".format(*one.success.interval), f"{one.success.baseline:.2f}", f"{one.limit:.2f}",
+            f"{100 * one.refusal_rate:.0f} %", "withstood" if one.held else "BROKEN",
+        )
+        for one in outcomes
+    ]  # fmt: skip
+
+
+def recipe_named(name: str) -> type[Recipe]:
+    """Return a recipe by name; the nearest name is offered."""
+    known = all_recipes()
+    if name not in known:
+        raise ParameterError(unknown_name("recipe", name, known, "the attack bench"))
+    return known[name]
+
+
+def cutpoints_of(data: Microdata, bins: int = 10) -> dict[str, Cutpoints]:
+    """Return cutpoints for the known variables of numbers: quantiles, before a custodian sets better ones."""
+    out = {}
+    for attribute in data.schema:
+        if attribute.role is Role.KEY and data.kind(attribute.name) is Kind.NUMBER:
+            values = data.numbers(attribute.name)
+            edges = np.unique(np.quantile(values[~np.isnan(values)], np.arange(1, bins) / bins))
+            whole = attribute.integer
+            out[attribute.name] = Cutpoints(tuple(np.unique(np.floor(edges)) if whole else edges), whole=whole)
+    return out
+
+
+def cost(policy: Policy, folder: Path, data: Microdata, cutpoints: Mapping[str, Cutpoints]) -> Honest:
+    """Return what a policy costs those who ask the committed workload."""
+    return HonestUsers(data, cutpoints, folder).served(policy)

@@ -1,0 +1,119 @@
+"""A registered data set: what its variables mean, and where its prepared records are."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sfumato.engines.warehouse import Warehouse, open_warehouse
+from sfumato.errors import DataError
+from sfumato.files import write_text
+from sfumato.mas.cube import Cubes
+from sfumato.mas.linked import UNITS, Linked
+from sfumato.mas.policy import Policy
+from sfumato.mas.secrets import Secret
+from sfumato.mas.variable import Variable, need_variable
+from sfumato.toml import dump
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What perturbation needs to know of the survey weights; confidential."""
+
+    scale: float
+    """A power of two that no weight exceeds."""
+    large: float
+    """A weight that one record in 200 exceeds."""
+    mean: float
+    effect: float = 1.0
+    """Kish's design effect of unequal weights, n Σw² / (Σw)²."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A frozen version of a data set. Immutable; its records are only ever asked for aggregates."""
+
+    name: str
+    version: int
+    title: str
+    variables: Mapping[str, Variable]
+    weight: Weight | None
+    """Of survey weights, where records have them."""
+    units: tuple[str, ...]
+    """Columns of the prepared records that say who belongs together: "h" for households, "e" for establishments."""
+    warehouse: Warehouse
+    cubes: Cubes
+    secret: Secret
+    linked: Linked
+    decided: dict[Hashable, bool] = field(default_factory=dict, repr=False)
+    """What rules decide once for this version: which variables may not form universes together."""
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records have survey weights."""
+        return self.weight is not None
+
+    def allowed(self, names: Sequence[str], policy: Policy | None = None) -> bool:
+        """Return whether variables may form universes together: decided once for this version, and published."""
+        chosen = policy or Policy.named("hardened")
+        found = [need_variable(name, self.variables) for name in names]
+        for variable in found:
+            variable.need_levels()
+        variables = tuple(sorted({v.name: v for v in found}.values(), key=lambda v: v.name))
+        return all(rule.allows(self, chosen, variables) for rule in chosen.rules)
+
+    def combinations(self, most: int = 2, policy: Policy | None = None) -> list[tuple[str, ...]]:
+        """Return the combinations of at most so many variables that may form universes together: a list to publish."""
+        names = sorted(v.name for v in self.variables.values() if v.levels)
+        found = (some for size in range(1, most + 1) for some in itertools.combinations(names, size))
+        return [some for some in found if self.allowed(some, policy)]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what users may see: variables with their labels, levels and units; no count, and no value."""
+        listed: list[dict[str, Any]] = []
+        for v in self.variables.values():
+            one = {"name": v.name, "label": v.label, "unit": v.unit, "numbers": v.numeric, "levels": list(v.levels)}
+            one |= {"meanings": list(v.words)} if v.words else {}
+            one |= {"groups": v.base.name} if v.base is not None else {}
+            listed.append(one | ({"describes": v.level} if v.level != "person" else {}))
+        return {
+            "name": self.name, "version": self.version, "title": self.title, "weighted": self.weighted,
+            "linked": [UNITS[unit] for unit in self.units], "variables": listed,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.label}, {len(self.variables)} variables, in {self.warehouse.name})"
+
+
+def save(folder: Path, facts: Mapping[str, Any], variables: Mapping[str, Variable]) -> None:
+    """Write what the vault keeps of a frozen data set beside its records; confidential."""
+    text = dump(facts, "variable", (v.to_dict() for v in variables.values()))
+    write_text(folder / "dataset.toml", text, confidential=True)
+
+
+def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
+    """Open a frozen data set."""
+    try:
+        table = tomllib.loads((folder / "dataset.toml").read_text("utf-8"))
+        variables: dict[str, Variable] = {}
+        for one in table["variable"]:
+            variables[one["name"]] = Variable.from_dict(one, variables)
+        records = folder / ("records" if table["engine"] == "Spark" else "records.parquet")
+        name, version, title = str(table["name"]), int(table["version"]), str(table.get("title", ""))
+    except (OSError, KeyError, TypeError, ValueError):
+        raise DataError(f"{folder} does not hold a frozen data set of a vault.") from None
+    warehouse = open_warehouse(records, spark)
+    weight = Weight(**table["weight"]) if "weight" in table else None
+    units = tuple(c for c in ("h", "e") if c in warehouse.columns)
+    return Dataset(
+        name, version, title, variables, weight, units, warehouse, Cubes(warehouse), secret, Linked(warehouse)
+    )

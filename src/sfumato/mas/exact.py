@@ -1,0 +1,45 @@
+"""Sums that are the same in every order: numbers are cut into whole multiples of a unit and of a much smaller one.
+
+An engine adds in whatever order its threads finish, and floating-point sums depend on it. Whole numbers do not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+_STEPS = 2**30
+"""Each of the two parts is below this in size: sums over 2^32 records fit in 64 bits."""
+
+
+def scale_of(largest: float) -> float:
+    """Return a power of two that a number does not exceed in size."""
+    return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 and math.isfinite(largest) else 1.0
+
+
+def exact_sums(name: str, expression: str, scale: float, parts: int = 2) -> list[str]:
+    """Return SQL for the parts of a sum of numbers that a scale bounds; null counts as 0.
+
+    Two parts hold numbers down to scale / 2^60, three down to scale / 2^90: squares of numbers that are small beside the largest
+    need the third. No parts: the numbers are whole, and are added as they are.
+    """
+    if not parts:
+        return [f"COALESCE(sum(CAST({expression} AS BIGINT)), 0) AS {name}_0"]
+    listed, rest = [], f"({expression}) * {_STEPS / scale!r}"
+    for part in range(parts):
+        whole = f"floor({rest})"
+        listed.append(f"COALESCE(sum(CAST({whole} AS BIGINT)), 0) AS {name}_{part}")
+        rest = f"({rest} - {whole}) * {_STEPS}.0"
+    return listed
+
+
+def combined(parts: NDArray[np.int64], scale: float, number: int = 2) -> NDArray[np.float64]:
+    """Return the sums from their parts, which lie along the first axis."""
+    if not number:
+        return np.asarray(parts[0], np.float64)
+    total = np.zeros(parts.shape[1:])
+    for part in reversed(range(number)):
+        total += parts[part].astype(np.float64) * (scale / float(_STEPS) ** (part + 1))
+    return total

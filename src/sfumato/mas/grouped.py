@@ -1,0 +1,279 @@
+"""One pass over the records for a table: how many there are in each cell, how many are kept, sums, and what noise hangs on."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.mas.accounts import Sets
+from sfumato.mas.cube import in_cells
+from sfumato.mas.dataset import Weight
+from sfumato.mas.exact import combined, exact_sums
+from sfumato.mas.question import Question
+from sfumato.mas.selection import Selection, condition
+from sfumato.mas.set_key import hashed_key, hashed_records, split
+from sfumato.mas.variable import Variable
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over kept records that is asked for: an SQL expression that a scale bounds."""
+
+    expression: str
+    scale: float = 1.0
+    parts: int = 2
+    """Of the exact sum; 0 where the numbers are whole."""
+
+
+def weight_sum(question: Question, weight: Weight, expression: str = "w") -> Sum:
+    """Return the sum of survey weights: with noise on counts 2^-30 of the largest is fine enough."""
+    return Sum(expression, weight.scale, 1 if question.policy.counts.sd else 2)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is added up in each cell, beside records."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Names for expressions of the columns, which sums may use; null where a record is not kept."""
+    sums: Mapping[str, Sum] = field(default_factory=dict)
+    largest: str | None = None
+    """An expression of the values whose largest in each cell is asked for; not below 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The cells of a table; arrays have one axis per variable. Confidential."""
+
+    question: Question
+    variables: tuple[Variable, ...]
+    """The sides of the table, in the order that was asked for."""
+    counts: Whole
+    """Records of the universe."""
+    kept: Whole
+    """Of these, records that were not dropped."""
+    asked: Asked
+    parts: Mapping[str, Whole]
+    """Of exact sums over kept records; the first axis is that of the parts."""
+    largest: Numbers
+    """The largest of what was asked for; zeros, where nothing was."""
+    _around: Whole
+    """Records that keys hang on: where these are of known variables, whatever the universe asks of confidential ones."""
+    _digests: Whole
+    """Digests of these."""
+    _made: dict[str, list[bytes]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, question: Question, variables: Sequence[Variable], asked: Asked | None = None) -> Grouped:
+        """Ask for the cells of a table of some variables."""
+        asked = asked or Asked()
+        shape = [len(v.levels) for v in variables]
+        if np.prod([float(n) for n in shape]) > _CELLS:
+            raise DataError("the table would have more than a million cells. Use fewer variables, or coarser ones.")
+        around, inside = _conditions(question)
+        cells = [f"c{i}" for i in range(len(shape))]
+        kept = " AND ".join(f"({part})" for part in (inside, question.kept) if part != "TRUE") or "TRUE"
+        listed = [f"{v.codes} AS {cell}" for v, cell in zip(variables, cells, strict=True)]
+        # of known cells alone as many are counted as there are, since kept records are scaled back to just these
+        if question.policy.scaled and not asked.sums and all(v.known for v in variables):
+            kept = inside
+        flags = {name: sql for name, sql in (("n", inside), ("kept", kept)) if sql != "TRUE"}
+        listed += [
+            "CAST(r AS BIGINT) AS r",
+            *(f"CASE WHEN {sql} THEN 1 ELSE 0 END AS {name}" for name, sql in flags.items()),
+        ]
+        listed += [
+            f"{sql if kept == 'TRUE' else f'CASE WHEN {kept} THEN {sql} END'} AS {name}"
+            for name, sql in asked.values.items()
+        ]
+        wanted = [*cells, "count(*) AS around", "sum(r) AS digest", *(f"sum({name}) AS {name}" for name in flags)]
+        for name, one in asked.sums.items():
+            wanted += exact_sums(name, one.expression, one.scale, one.parts)
+        if asked.largest is not None:
+            wanted.append(f"COALESCE(max({asked.largest}), 0) AS largest")
+        by = f" GROUP BY {', '.join(cells)}" if cells else ""
+        found = question.dataset.warehouse.ask(
+            f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(listed)} FROM records WHERE {around}) AS kept_records{by}"  # noqa: S608
+        )
+        found = {"n": found["around"], "kept": found["around"]} | found
+
+        def placed(name: str) -> NDArray[Any]:
+            return in_cells(found, cells, shape, name)
+
+        parts = {
+            name: np.stack([placed(f"{name}_{i}").astype(np.int64) for i in range(max(one.parts, 1))])
+            for name, one in asked.sums.items()
+        }
+        largest = placed("largest") if asked.largest is not None else np.zeros(shape)
+        counts = [np.asarray(placed(name), np.int64) for name in ("n", "kept", "around", "digest")]
+        return cls(question, tuple(variables), counts[0], counts[1], asked, parts, largest, counts[2], counts[3])
+
+    @cached_property
+    def sums(self) -> dict[str, Numbers]:
+        """Sums over kept records: of whole numbers, so that a total is the same whichever cells it is made of."""
+        return {name: combined(self.parts[name], one.scale, one.parts) for name, one in self.asked.sums.items()}
+
+    def margins(self, keep: int = 0) -> list[Grouped]:
+        """Return the table and all its margins, the table itself first; the last `keep` sides stay in each."""
+        axes = range(len(self.variables) - keep)
+        last = tuple(range(len(axes), len(self.variables)))
+        chosen = [kept for size in range(len(axes), -1, -1) for kept in itertools.combinations(axes, size)]
+        return [self._margin((*kept, *last)) for kept in chosen]
+
+    def _margin(self, kept: tuple[int, ...]) -> Grouped:
+        gone = tuple(i for i in range(len(self.variables)) if i not in kept)
+        if not gone:
+            return self
+
+        def total(values: NDArray[Any]) -> NDArray[Any]:
+            return np.asarray(values.sum(gone))
+
+        return Grouped(
+            self.question, tuple(self.variables[i] for i in kept), total(self.counts), total(self.kept),
+            self.asked, {name: values.sum(tuple(i + 1 for i in gone)) for name, values in self.parts.items()},
+            np.asarray(self.largest.max(gone)),
+            total(self._around), total(self._digests),
+        )  # fmt: skip
+
+    def without_last(self) -> Grouped:
+        """Return the margin of all sides but the last."""
+        return self._margin(tuple(range(len(self.variables) - 1)))
+
+    def regrouped(self, variable: Variable, starts: Sequence[int]) -> Grouped:
+        """Return the table with a coarser variable as its last side; each of its levels starts at a level of the finer one."""
+
+        def merged(values: NDArray[Any]) -> NDArray[Any]:
+            return np.add.reduceat(values, starts, axis=-1)
+
+        return Grouped(
+            self.question, (*self.variables[:-1], variable), merged(self.counts), merged(self.kept),
+            self.asked, {name: merged(values) for name, values in self.parts.items()},
+            np.maximum.reduceat(self.largest, starts, axis=-1), merged(self._around), merged(self._digests),
+        )  # fmt: skip
+
+    @property
+    def _hidden(self) -> tuple[int, ...]:
+        return tuple(i for i, v in enumerate(self.variables) if not v.known)
+
+    def factor(self) -> Numbers:
+        """Return what kept records stand for: all records over kept ones, in each cell of the known variables.
+
+        It is 1 where the policy does not scale back.
+        """
+        if not self.question.policy.scaled:
+            return np.ones(self.counts.shape)
+        counts = self.counts.sum(self._hidden, keepdims=True).astype(np.float64)
+        kept = self.kept.sum(self._hidden, keepdims=True)
+        return np.broadcast_to(np.divide(counts, kept, out=np.zeros(counts.shape), where=kept > 0), self.counts.shape)
+
+    def keys(self, among: Selection | None = None) -> list[bytes]:
+        """Return what the noise of each cell hangs on, in the order of the raveled arrays.
+
+        `among` is a condition on a confidential variable that the records of all cells meet besides.
+        """
+        kind = "" if among is None else among.words()
+        if kind not in self._made:
+            self._made[kind] = self._keys(among)
+        return self._made[kind]
+
+    def _keys(self, among: Selection | None) -> list[bytes]:
+        question, shape = self.question, self.counts.shape
+        if question.policy.keyed == "records":
+            beside = b"" if among is None else among.words().encode()
+            pairs = zip(self._around.ravel().tolist(), self._digests.ravel().tolist(), strict=True)
+            return [hashed_records(n, digest) + beside for n, digest in pairs]
+        parts = _hidden_parts(question)
+        if parts is None:
+            whole = question.selection if among is None else question.selection.joined(among)
+            return [question.key_of(whole.joined(self.cell(i))) for i in np.ndindex(shape)]
+        asked = parts if among is None else parts.joined(among)
+        hidden = [self.variables[i] for i in self._hidden]
+        words = [_cell(hidden, place).joined(asked).words() for place in np.ndindex(*(len(v.levels) for v in hidden))]
+        # the place of each cell among those of the confidential sides
+        lying = np.arange(len(words)).reshape([len(v.levels) if not v.known else 1 for v in self.variables])
+        columns = (self._around.sum(self._hidden, keepdims=True), self._digests.sum(self._hidden, keepdims=True), lying)
+        around, digests, places = (np.broadcast_to(column, shape).ravel().tolist() for column in columns)
+        nobody = hashed_key(["nobody"])
+        return [
+            hashed_key([f"{n}/{digest}/{words[place]}"]) if n > 0 and words[place] != "none" else nobody
+            for n, digest, place in zip(around, digests, places, strict=True)
+        ]
+
+    def known(self) -> Grouped:
+        """Return the margin of the known variables."""
+        return self._margin(tuple(i for i in range(len(self.variables)) if i not in self._hidden))
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        """Noisy counts of the cells of the known variables, one axis per side."""
+        known, question = self.known(), self.question
+        counts = known.counts.ravel().astype(np.float64)
+        return question.policy.counts.noisy(counts, known.keys(), question.secret).reshape(known.counts.shape)
+
+    def untold(self) -> NDArray[np.bool_]:
+        """Return which cells are part of a known one that is too small to be shown; nothing is told of these."""
+        small = np.expand_dims(self.sizes < self.question.policy.counts.least, self._hidden)
+        return np.broadcast_to(small, self.counts.shape)
+
+    def sets(self, about: str = "", least: float = 0.0) -> Sets:
+        """Return the sets of records that the table is about, for the accounts.
+
+        `about` names numbers other than counts; of sets smaller than `least` nothing is told.
+        """
+        known, hidden = self.known(), [self.variables[i] for i in self._hidden]
+        question, names = self.question, "\x1f".join([*sorted(v.name for v in hidden), *([about] if about else [])])
+        parts = int(np.prod([len(v.levels) for v in hidden], dtype=int))
+        keys = known.keys()
+        own = tuple(hashlib.blake2b(key + names.encode(), digest_size=16).digest() if names else key for key in keys)
+        loss = 0.0 if about else question.policy.counts.loss
+        plain = question.selection.plain
+        told = bool(names) or any(not v.known for v in plain.variables)
+        return Sets(plain, known.variables, own, self.sizes, parts, loss=loss, confidential=told, least=least)
+
+    def cell(self, place: tuple[int, ...]) -> Selection:
+        """Return one cell as a selection."""
+        return _cell(self.variables, place)
+
+
+def _cell(variables: Sequence[Variable], place: tuple[int, ...]) -> Selection:
+    order = sorted(range(len(variables)), key=lambda i: variables[i].name)
+    used = tuple(variables[i] for i in order)
+    chosen = np.zeros([len(v.levels) for v in used], bool)
+    chosen[tuple(place[i] for i in order)] = True
+    return Selection(used, (chosen,))
+
+
+def _hidden_parts(question: Question) -> Selection | None:
+    """Return what the universe asks of confidential variables, if it asks the same everywhere; None if not."""
+    plain = question.selection.plain
+    known, hidden = split(plain.variables)
+    if not hidden:
+        return Selection((), (np.ones((), bool),))
+    axes = tuple(plain.variables.index(v) for v in known)
+    asked = np.asarray(plain.chosen.any(axis=axes), bool)
+    wide = np.logical_or.reduce(plain.chosen, axis=tuple(plain.variables.index(v) for v in hidden), keepdims=True)
+    same = (plain.chosen == (wide & np.expand_dims(asked, axes))).all()
+    return Selection(hidden, (asked,)) if same else None
+
+
+def _conditions(question: Question) -> tuple[str, str]:
+    """Return SQL for what the universe asks of known variables, and for the rest."""
+    parts = _hidden_parts(question)
+    plain = question.selection.plain
+    if parts is None or question.policy.keyed == "records":
+        return plain.where(), "TRUE"
+    known, hidden = split(plain.variables)
+    axes = tuple(plain.variables.index(v) for v in hidden)
+    return condition(known, np.asarray(plain.chosen.any(axis=axes), bool)), parts.where()

@@ -1,0 +1,171 @@
+"""Fitting an outcome of levels, binary or multinomial, and putting it into rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.mas.analysis import Findings
+from sfumato.mas.answer import Refusal
+from sfumato.mas.models.algebra import largest_correlation
+from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
+from sfumato.mas.models.layout import Layout, LevelOutcome
+from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
+from sfumato.mas.models.model import COLLINEAR, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.noise import Noise, noise_of
+from sfumato.mas.models.numbers import Numbers
+from sfumato.mas.models.published import coefficient_rows, rounded
+from sfumato.mas.question import Question
+
+SEPARATED = Refusal(
+    "separation", "The terms of the model decide the outcome of some records, so that it has no finite coefficients.",
+    "Leave a term out, or use coarser levels.",
+)  # fmt: skip
+ONE_OUTCOME = Refusal(
+    "one_outcome", "The universe does not have every outcome of the model.",
+    "Choose another outcome, or a universe that has all its levels.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """What a likelihood model is of."""
+
+    outcome: LevelOutcome
+    names: tuple[str, ...]
+    """Of the outcomes, in words: the base first."""
+    note: str
+    flip: bool = False
+    """Whether the modelled outcome is the first of two levels: the second one is fitted, so that there is one noise."""
+
+
+class LevelsAnalysis(ModelAnalysis, abstract=True):
+    """A likelihood model of an outcome of levels."""
+
+    @abstractmethod
+    def modelled(self, question: Question) -> Modelled | Refusal:
+        """Return what is modelled, by counts of the outcome's levels as rules may see them."""
+
+    def run(self, question: Question) -> Findings | Refusal:
+        """Fit by Newton's method, let the rules look, add noise to the scores, and round."""
+        modelled = self.modelled(question)
+        if isinstance(modelled, Refusal):
+            return modelled
+        fit = fitted_levels(question, self, modelled)
+        return fit if isinstance(fit, Refusal) else _published(fit, modelled)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsFit:
+    """A fit that the rules let pass. Confidential."""
+
+    ready: Prepared
+    fitted: Likelihood
+    noises: list[Noise]
+    constant: bool
+    """Whether the model has an intercept, written or as a sum of indicators."""
+
+
+def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelled) -> LevelsFit | Refusal:
+    """Return the fit, unless a rule, before it or after it, refuses the model."""
+    outcome = modelled.outcome
+    ready = prepared(question, analysis, outcome, [modelled.note])
+    if isinstance(ready, Refusal):
+        return ready
+
+    def noises_in(layout: Layout) -> list[Noise]:
+        return [noise_of(question, layout, ready.bounds, name, 0.5, ordered=True) for name in outcome.titles[1:]]
+
+    outcomes = _noisy(ready, noises_in(ready.layout))
+    if not (outcomes > 0).all():
+        return ONE_OUTCOME
+    try:
+        at, layout, products = start(question, ready.layout, outcomes, noises_in)
+        noises = noises_in(layout)
+        fitted = fit(question, layout, at, np.array([noise.values for noise in noises]))
+    except Dependent:
+        return COLLINEAR
+    except Separated:
+        return SEPARATED
+    question.results.update(
+        fit=1 - fitted.value / _null(outcomes),
+        correlation=largest_correlation(products, layout.design.intercept),
+        leverage=lambda: fitted.second[1],
+    )
+    refusal = question.refused("result")
+    constant = layout.design.constant(products, ready.moments.weight)
+    return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal
+
+
+def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
+    ready, fitted, noises, flip, outcome = fit.ready, fit.fitted, fit.noises, modelled.flip, modelled.outcome
+    layout = fitted.layout
+    k = len(layout.design.numbers)
+    user = layout.to_user(ready.moments.means[:k], ready.moments.spreads[:k])
+    variance = _variance(ready, fitted, user, noises)
+    settings = ready.question.policy.models
+    rows: list[dict[str, Any]] = []
+    for i, name in enumerate(outcome.titles[1:]):
+        titles = [column.title for column in layout.design.columns]
+        made = coefficient_rows(titles, user @ fitted.beta[i] * (-1 if flip else 1), variance[i], settings)
+        rows += [{"outcome": name, **row} for row in made] if len(outcome.titles) > 2 else made
+    facts = _facts(ready, fitted, noises, fit.constant)
+    return Findings({"coefficients": rows}, facts, ready.notes, ready.sets(fitted.layout.design, len(fitted.beta)))
+
+
+def _noisy(ready: Prepared, noises: list[Noise]) -> Numbers:
+    """Return the weight of each outcome, with noise."""
+    totals = np.array([noise.of_total for noise in noises])
+    return np.asarray(ready.moments.outcomes + np.array([-totals.sum(), *totals]))
+
+
+def _null(outcomes: Numbers) -> float:
+    """Return the log-likelihood of a model with nothing but intercepts."""
+    return float((outcomes * np.log(outcomes / outcomes.sum())).sum())
+
+
+def _facts(ready: Prepared, fitted: Likelihood, noises: list[Noise], constant: bool) -> dict[str, Any]:
+    from scipy.stats import chi2
+
+    outcomes = _noisy(ready, noises)
+    value, null = fitted.value * ready.back, _null(outcomes) * ready.back if (outcomes > 0).all() else np.nan
+    equations, k = fitted.beta.shape
+    df = equations * (k - constant)
+    ratio = 2 * (value - null)
+    facts: dict[str, Any] = {"n": None if np.isnan(ready.shown_n) else ready.shown_n}
+    facts |= rounded(
+        {
+            "log-likelihood": value, "null log-likelihood": null, "pseudo-R²": 1 - value / null,
+            "likelihood ratio": ratio, "p": float(chi2.sf(ratio, df)) if df and np.isfinite(ratio) else np.nan,
+        },
+        ready.question.policy.models.digits,
+    )  # fmt: skip
+    return facts | {"df model": float(df)}
+
+
+def _variance(ready: Prepared, fitted: Likelihood, user: Numbers, noises: list[Noise]) -> Numbers:
+    """Return the variances of the coefficients of the formula, shape (equations, columns); that of the noise is added."""
+    equations, k = fitted.beta.shape
+    layout: Layout = fitted.layout
+    wide = np.kron(np.eye(equations), user)
+    if ready.errors == "classical":
+        found = np.einsum("ij,jk,ik->i", wide, fitted.bread, wide)
+    elif ready.errors == "design":
+        turn = np.eye(k) if layout.turn is None else layout.turn
+        turned, back = np.kron(np.eye(equations), turn), np.kron(np.eye(equations), np.linalg.inv(turn))
+        meat = back @ fitted.second[0] @ back.T
+        source = scores_sql(ready.question, layout, fitted.beta @ turn)
+        found = design_variances(ready.question, source, wide @ fitted.bread @ turned, meat, ready.moments.n)
+    else:
+        robust = sandwich(
+            fitted.bread, fitted.second[0]
+        )  # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
+        found = np.einsum("ij,jk,ik->i", wide, robust, wide)
+    spread = np.zeros((equations, k, equations, k))
+    for a, noise in enumerate(noises):
+        spread[a, :, a, :] = noise.variance
+    extra = sandwich(fitted.bread, spread.reshape(equations * k, equations * k))
+    return np.asarray(found + np.einsum("ij,jk,ik->i", wide, extra, wide)).reshape(equations, k)

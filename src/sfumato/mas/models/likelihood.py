@@ -1,0 +1,228 @@
+"""Binary and multinomial logistic models from sums: Newton's method, each step one pass, halved where it goes too far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from sfumato.mas.models.algebra import DEPENDENT, NEARLY, inverse, smallest, turn_of
+from sfumato.mas.models.layout import Layout, LevelOutcome, Piece, Reading
+from sfumato.mas.models.least_squares import largest_leverage, leverage_counts
+from sfumato.mas.models.moments import condition_of
+from sfumato.mas.models.noise import Noise
+from sfumato.mas.models.numbers import Numbers
+from sfumato.mas.question import Question
+
+_STEPS = 30
+_HALVINGS = 12
+_TOLERANCE = 1e-6
+"""Newton's steps square their error: after one of this size it is gone."""
+_FAR = 1e-7
+"""Of the first curvature: where so little is left, fitted probabilities are 0 or 1."""
+
+
+def probabilities(linear: Numbers) -> tuple[Numbers, Numbers]:
+    """Return probabilities of all outcomes but the base, shape (outcomes - 1, n), and the log of the sum, shape (n,).
+
+    `linear` are the logits against the base, shape (outcomes - 1, n).
+    """
+    top = np.maximum(linear.max(axis=0), 0.0)
+    raised = np.exp(linear - top)
+    total = raised.sum(axis=0) + np.exp(-top)
+    raised /= total
+    return raised, np.log(total) + top
+
+
+def _indicated(reading: Reading, equations: int) -> Numbers:
+    assert reading.levels is not None  # noqa: S101 - a likelihood model reads levels
+    return np.asarray(reading.levels[None, :] == np.arange(1, equations + 1)[:, None], np.float64)
+
+
+class _Step:
+    """Log-likelihood, score and information at some coefficients (equations, columns)."""
+
+    def __init__(self, layout: Layout, beta: Numbers) -> None:
+        self.layout, self.beta = layout, beta
+
+    def __call__(self, piece: Piece) -> Numbers:
+        reading = self.layout.read(piece)
+        z, w = self.layout.matrix(reading), reading.weights
+        equations, k = self.beta.shape
+        y = _indicated(reading, equations)
+        linear = self.beta @ z
+        p, log_sum = probabilities(linear)
+        each = (y * linear).sum(axis=0) - log_sum
+        value = float(each.sum()) if w is None else float(each @ w)
+        rest = y - p if w is None else (y - p) * w
+        blocks = np.empty((equations, k, equations, k))
+        for a in range(equations):
+            for b in range(a, equations):
+                weight = p[a] * (1 - p[b] if a == b else p[b])
+                half = z * np.sqrt(weight if w is None else weight * w)
+                blocks[a, :, b, :] = blocks[b, :, a, :] = (half @ half.T) * (1.0 if a == b else -1.0)
+        return np.concatenate([[value], (rest @ z.T).ravel(), blocks.ravel()])
+
+
+class _Scores:
+    """Products of scores with each other, and counts of leverages."""
+
+    def __init__(self, layout: Layout, beta: Numbers, bread: Numbers) -> None:
+        self.layout, self.beta, self.bread = layout, beta, bread
+
+    def __call__(self, piece: Piece) -> Numbers:
+        reading = self.layout.read(piece)
+        z, w = self.layout.matrix(reading), reading.weights
+        equations, k = self.beta.shape
+        p, _ = probabilities(self.beta @ z)
+        rest = _indicated(reading, equations) - p
+        leverage = np.zeros(reading.n)
+        bread = self.bread.reshape(equations, k, equations, k)
+        for a in range(equations):
+            for b in range(equations):
+                weight = p[a] * ((1.0 if a == b else 0.0) - p[b])
+                leverage += weight * np.einsum("ij,ij->j", z, bread[b, :, a, :] @ z)
+        if w is not None:
+            rest, leverage = rest * w, leverage * w
+        scores = (rest[:, None, :] * z[None, :, :]).reshape(equations * k, reading.n)
+        return np.concatenate([(scores @ scores.T).ravel(), leverage_counts(leverage)])
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A fit; coefficients have one row for each outcome but the base. Confidential."""
+
+    question: Question
+    layout: Layout
+    beta: Numbers
+    value: float
+    """Log-likelihood, of noisy sums where there is noise."""
+    information: Numbers
+    """Shape (equations × columns, the same)."""
+
+    @cached_property
+    def bread(self) -> Numbers:
+        """The inverse of the information."""
+        return inverse(self.information)
+
+    @cached_property
+    def second(self) -> tuple[Numbers, float]:
+        """Meat and the largest leverage, by one more pass."""
+        sums = self.question.dataset.warehouse.reduce(
+            _Scores(self.layout, self.beta, self.bread), self.layout.columns, condition_of(self.question)
+        )
+        size = len(self.information)
+        return sums[: size**2].reshape(size, size), largest_leverage(sums[size**2 :])
+
+
+@dataclass(frozen=True, eq=False)
+class _At:
+    """The sums at some coefficients."""
+
+    beta: Numbers
+    value: float
+    score: Numbers
+    information: Numbers
+
+    def with_noise(self, noise: Numbers) -> _At:
+        """Return the sums with noise on X'y."""
+        return replace(self, value=self.value + float((self.beta * noise).sum()), score=self.score + noise)
+
+
+class Separated(Exception):  # noqa: N818 - a state of the data, turned into a refusal
+    """The likelihood has no maximum: the outcome is decided by the columns."""
+
+
+class Dependent(Exception):  # noqa: N818 - likewise
+    """Some columns are a combination of others."""
+
+
+def start(
+    question: Question, layout: Layout, outcomes: Numbers, noises: Callable[[Layout], Sequence[Noise]]
+) -> tuple[_At, Layout, Numbers]:
+    """Return the sums at starting coefficients, a layout without empty or nearly dependent columns, and the cross-products.
+
+    `outcomes` are the weights of the outcomes, and `noises` gives the noise on the sums of each in the columns of a layout.
+    """
+    assert isinstance(layout.outcome, LevelOutcome)  # noqa: S101 - a likelihood model
+    equations = len(layout.outcome.titles) - 1
+    shares = outcomes / outcomes.sum()
+    beta = np.zeros((equations, len(layout.design.columns)))
+    first = equations / (equations + 1) ** 2
+    if layout.design.intercept:
+        beta[:, 0] = np.log(shares[1:] / shares[0])
+        first = shares[1] * (1 - shares[1])
+    at = _evaluate(question, layout, beta)
+    k = beta.shape[1]
+    products = at.information.reshape(equations, k, equations, k)[0, :, 0, :] / first
+    kept = [i for i, c in enumerate(layout.design.columns) if products[i, i] > 0 or not c.cells]
+    if len(kept) < k:
+        layout, beta, products = layout.only(kept), beta[:, kept], products[np.ix_(kept, kept)]
+        places = [a * k + i for a in range(equations) for i in kept]
+        at = _At(beta, at.value, at.score[:, kept], at.information[np.ix_(places, places)])
+    if _decided(layout, at, products, shares, noises(layout)):
+        raise Separated
+    least = smallest(products)
+    if least < DEPENDENT:
+        raise Dependent
+    if least < NEARLY:
+        turn = turn_of(products)
+        layout = replace(layout, turn=turn)
+        beta[:, 0] /= turn[0, 0]
+        at = _evaluate(question, layout, beta)
+    return at, layout, products
+
+
+def _decided(layout: Layout, at: _At, products: Numbers, shares: Numbers, noises: Sequence[Noise]) -> bool:
+    """Whether a level, a combination of levels, or a reference has no record of some outcome: then there is no maximum.
+
+    With noise, the sums that it is judged by have it, and fewer than three standard deviations are none: that one record of a
+    level has the outcome, or that none has, must not decide.
+    """
+    design = layout.design
+    if not design.intercept:
+        return False
+    happened = at.score + shares[1:, None] * products[0]  # sums of each outcome over each column
+    happened = happened + np.array([noise.values for noise in noises])
+    happened = np.concatenate([products[:1] - happened.sum(axis=0), happened])
+    variance = np.array([noise.variance.diagonal() for noise in noises])
+    variance = np.concatenate([variance.sum(axis=0, keepdims=True), variance])
+    for category in range(len(design.categories)):
+        mine = [
+            i for i, c in enumerate(design.columns) if not c.numbers and len(c.cells) == 1 and c.cells[0][0] == category
+        ]
+        rest, left = happened[:, 0] - happened[:, mine].sum(axis=1), products[0, 0] - products[0, mine].sum()
+        none = 3 * np.sqrt(variance[:, 0] + variance[:, mine].sum(axis=1))
+        if mine and left > 1e-9 * products[0, 0] and (rest < none + 1e-9 * left).any():
+            return True
+    indicators = [i for i, c in enumerate(design.columns) if not c.numbers]
+    none = 3 * np.sqrt(variance[:, indicators])
+    return bool((happened[:, indicators] < none + 1e-9 * products[0, indicators]).any())
+
+
+def fit(question: Question, layout: Layout, at: _At, noise: Numbers) -> Likelihood:
+    """Find where score + noise is 0, from the sums at starting coefficients (equations, columns)."""
+    at, first = at.with_noise(noise), np.diag(at.information)
+    for _ in range(_STEPS):
+        if (np.diag(at.information) < _FAR * first).any() or smallest(at.information) < DEPENDENT:
+            raise Separated
+        step = (inverse(at.information) @ at.score.ravel()).reshape(at.beta.shape)
+        size = float(np.abs(step).max())
+        after = _evaluate(question, layout, at.beta + step).with_noise(noise)
+        for _ in range(_HALVINGS):
+            if after.value >= at.value - 1e-11 * abs(at.value):
+                break
+            step = step / 2
+            after = _evaluate(question, layout, at.beta + step).with_noise(noise)
+        at = after
+        if size <= _TOLERANCE * max(1.0, float(np.abs(at.beta).max())):
+            return Likelihood(question, layout, at.beta, at.value, at.information)
+    raise Separated
+
+
+def _evaluate(question: Question, layout: Layout, beta: Numbers) -> _At:
+    sums = question.dataset.warehouse.reduce(_Step(layout, beta), layout.columns, condition_of(question))
+    size = beta.size
+    return _At(beta, float(sums[0]), sums[1 : 1 + size].reshape(beta.shape), sums[1 + size :].reshape(size, size))

@@ -1,0 +1,281 @@
+"""What all models share: from a formula to a layout, counts of levels, the number of complete records, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.contract import param
+from sfumato.errors import DataError, ParameterError
+from sfumato.mas.accounts import Sets
+from sfumato.mas.analysis import Analysis
+from sfumato.mas.answer import Refusal
+from sfumato.mas.dataset import Dataset
+from sfumato.mas.models.complete import Complete, few_of_an_outcome, hardly_varies, there, within
+from sfumato.mas.models.design import Category, Design, DesignColumn
+from sfumato.mas.models.errors import ERRORS, usual
+from sfumato.mas.models.layout import Layout, LevelOutcome, unscaled
+from sfumato.mas.models.moments import Moments, moments_of
+from sfumato.mas.models.noise import key_of
+from sfumato.mas.models.numbers import Bounds, Number, bounds_of
+from sfumato.mas.models.terms import Terms
+from sfumato.mas.question import Question
+from sfumato.mas.selection import Flags
+from sfumato.mas.variable import MISSING, Variable
+
+COLLINEAR = Refusal(
+    "collinearity",
+    "Some terms of the model are a combination of others, or do not vary, so their coefficients cannot be told apart.",
+    "Leave a term out, or choose another universe.",
+)
+EMPTY = Refusal(
+    "complete_records", "Too few records have a value in every variable of the model.",
+    "Leave out a variable, or choose a larger universe.",
+)  # fmt: skip
+
+
+class FormulaAnalysis(Analysis, abstract=True):
+    """What is asked by a formula, over the records of a universe that have all its variables."""
+
+    formula: str = param(doc="R-style formula, such as log(income) ~ age + C(race)")
+    weighted: bool = param(default=False, doc="whether records count by their survey weights")
+
+    def validate(self) -> None:
+        """Refuse what is not a formula."""
+        if not isinstance(self.formula, str):
+            raise ParameterError(f"the formula of {self.name} is a text, such as log(income) ~ age + C(race).")
+        Terms.of(self.formula)
+
+    def terms(self, known: Mapping[str, Variable]) -> Terms:
+        """Return the formula in canonical form."""
+        return Terms.of(self.formula, known)
+
+    def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        """Return the variables of the formula."""
+        return self.terms(known).variables(known)
+
+
+class ModelAnalysis(FormulaAnalysis, abstract=True):
+    """A model by a formula."""
+
+    errors: str = param(
+        default="usual", choices=ERRORS,
+        doc="standard errors: classical, robust (hc0, hc1), of the survey's design, or the usual ones for the weights",
+    )  # fmt: skip
+
+    def wording(self) -> str:
+        """Return the canonical wording, without knowing what the variables are."""
+        return f"{self.name}:{Terms.of(self.formula).wording()}:{self.weighted}:{self.errors}"
+
+    def wording_for(self, dataset: Dataset) -> str:
+        """Return the canonical wording."""
+        errors = usual(self.errors, self.weighted, dataset)
+        return f"{self.name}:{self.terms(dataset.variables).wording()}:{self.weighted}:{errors}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model that is ready to be fitted."""
+
+    question: Question
+    layout: Layout
+    bounds: tuple[Bounds, ...]
+    """Of the numbers, with a numerical outcome last."""
+    moments: Moments
+    counted: Sets
+    """Complete records as rules and answers see them: scaled back, with noise."""
+    errors: str
+    notes: tuple[str, ...]
+
+    @property
+    def n(self) -> float:
+        """Their number."""
+        return float(self.counted.sizes)
+
+    @property
+    def shown_n(self) -> float:
+        """The number of records that is published; NaN if it is too small."""
+        return float(self.question.policy.counts.shown(np.array([self.n]))[0])
+
+    @property
+    def stated_n(self) -> float:
+        """The number of records that degrees of freedom are counted from."""
+        return self.n if np.isnan(self.shown_n) else self.shown_n
+
+    @property
+    def back(self) -> float:
+        """What sums over complete kept records are multiplied with, so that they do not reveal the drop."""
+        return self.stated_n / self.moments.n
+
+    def sets(self, design: Design, equations: int = 1) -> tuple[Sets, ...]:
+        """Return what the accounts are charged for: each coefficient by the records that its indicators are of."""
+        question = self.question
+        key = key_of(question, "answer", question.wording)
+        about = tuple(self._about(design, column) for column in design.columns)
+        return Sets(question.selection.plain, (), (key,), np.array(self.n), 1, about * equations), self.counted
+
+    def _about(self, design: Design, column: DesignColumn) -> float:
+        """Return of how many records a coefficient tells; an intercept of those with the reference levels."""
+        known = self.question.dataset.variables
+        if not column.cells and not column.numbers:
+            levels = [{known[c.name]: (c.reference,)} for c in design.categories]
+        else:
+            levels = [{known[design.categories[c].name]: (level,) for c, level in column.cells}] if column.cells else []
+        return min((self.question.count(within(self.question, cells)) for cells in levels), default=self.n)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a variable in a universe, by counts as rules may see them."""
+
+    allowed: tuple[int, ...]
+    """Levels that the universe does not exclude; never "missing"."""
+    counts: Mapping[int, float]
+
+    @classmethod
+    def of(cls, question: Question, variable: Variable) -> Levels:
+        """Count the levels of a variable."""
+        plain = question.selection.plain
+        allowed: Flags = np.ones(len(variable.levels), bool)
+        base = variable.base or variable
+        if base in plain.variables:
+            others = tuple(i for i, v in enumerate(plain.variables) if v != base)
+            allowed = np.asarray(plain.chosen.any(axis=others), bool)
+            if variable.base is not None:
+                allowed = np.isin(np.arange(len(variable.levels)), np.array(variable.groups)[allowed])
+        kept = tuple(int(i) for i in np.flatnonzero(allowed) if variable.levels[i] != MISSING)
+        return cls(kept, {i: question.count(within(question, {variable: (i,)})) for i in kept})
+
+
+def least_cell(question: Question, confidential: bool = False) -> float:
+    """Return how many records a level needs for a coefficient of its own; more, perhaps, where it tells of confidential things.
+
+    Of the columns of a model there is no noise: standard errors tell how many records a level has, and how numbers vary there.
+    """
+    rule = question.policy.rule("dummy_size")
+    return float(max(getattr(rule, "least", 1), (confidential and getattr(rule, "confidential", None)) or 1))
+
+
+def design_of(question: Question, terms: Terms) -> tuple[Design, list[str]] | Refusal:
+    """Lay out the columns, with small levels absorbed into the reference; and say so."""
+    known = question.dataset.variables
+    top_coded = question.policy.amounts.top_coded
+    notes, small, categories = [], [], {}
+    for name in dict.fromkeys(n for term in terms.terms for f, n in term if f == "C"):
+        levels = Levels.of(question, known[name])
+        least = least_cell(question, not known[name].known)
+        shown = [i for i in levels.allowed if levels.counts[i] >= least]
+        if not shown:
+            return EMPTY
+        reference = max(shown, key=lambda i: (levels.counts[i], -i))
+        categories[name] = Category.of(known[name], shown, reference)
+        small += [categories[name].title(i) for i in levels.allowed if i not in shown]
+        notes.append(f"The reference level of {name} is {known[name].levels[reference]}, the most frequent one.")
+    factors = dict.fromkeys(f for term in terms.terms for f in term if f[0] != "C")
+    numbers = {(function, name): Number.of(known[name], function, top_coded) for function, name in factors}
+    design = Design.of(terms.terms, terms.intercept, numbers, categories)
+    groups = list(categories)
+    hidden = {x.column for (_, name), x in numbers.items() if not known[name].known}
+    few = []
+    for place, column in enumerate(design.columns):
+        told = any(design.numbers[i].column in hidden for i in column.numbers)
+        told |= any(not known[groups[c]].known for c, _ in column.cells)
+        if len(column.cells) < 2 and not (column.cells and told):
+            continue
+        if question.count(within(question, {known[groups[c]]: (i,) for c, i in column.cells})) < least_cell(
+            question, told
+        ):
+            few.append(place)
+            small.append(column.title if told else ":".join(design.categories[c].title(i) for c, i in column.cells))
+    design = design.only([i for i in range(len(design.columns)) if i not in few])
+    small = list(dict.fromkeys(small))
+    if small:
+        notes.append(f"Too few records, so part of the reference: {', '.join(small)}.")
+    question.results["small levels"] = small
+    return design, notes
+
+
+def prepared(
+    question: Question, analysis: ModelAnalysis, outcome: Number | LevelOutcome, notes: list[str]
+) -> Prepared | Refusal:
+    """Lay out the model, make the first pass, and let the rules look at the number of records."""
+    terms = analysis.terms(question.dataset.variables)
+    if analysis.weighted and question.dataset.weight is None:
+        raise ParameterError("this data set has no survey weights. Ask for the model without weights.")
+    laid = design_of(question, terms)
+    if isinstance(laid, Refusal):
+        return laid
+    design, more = laid
+    if (refusal := question.refused("result")) is not None:
+        return refusal
+    numbers = [*design.numbers, *([outcome] if isinstance(outcome, Number) else [])]
+    binary = [outcome.binary] if isinstance(outcome, LevelOutcome) and outcome.binary is not None else []
+    found = bounds_of(question.dataset.warehouse, [*numbers, *binary])
+    if binary and not found[-1].binary:
+        raise DataError(
+            "the outcome of a logistic model has two levels, or is 0 or 1. Choose another outcome, or another model."
+        )
+    if not all(np.isfinite(b.low) for b in found):
+        return EMPTY
+    bounds = tuple(found[: len(numbers)])
+    middles = np.array([b.middle for b in bounds])
+    moments, layout = moments_of(question, unscaled(design, outcome, analysis.weighted, middles))
+    gaps = any(b.gaps for b in found) or any(c.missing >= 0 for c in design.categories)
+    gaps |= isinstance(outcome, LevelOutcome) and -1 in outcome.place
+    complete = _complete(question, terms, design, outcome, list(zip([*numbers, *binary], found, strict=True)))
+    counted = complete.count(moments.n, moments.kept)
+    question.results.update(n=float(counted.sizes), coefficients=len(design.columns) * _equations(outcome))
+    if question.policy.counts.sd:
+        least = least_cell(question)
+        question.results["flat numbers"] = hardly_varies(complete, design, bounds, moments, least)
+        if binary:
+            question.results["small outcomes"] = few_of_an_outcome(complete, moments, least)
+    if (refusal := question.refused("result")) is not None:
+        return refusal
+    if moments.n <= len(design.columns):
+        return EMPTY
+    constant = moments.spreads[: len(design.numbers)] == 0
+    if design.intercept and constant.any():
+        return COLLINEAR
+    kind = usual(analysis.errors, analysis.weighted, question.dataset)
+    said = [*notes, *more, *notes_of(question, kind, gaps, analysis.weighted)]
+    return Prepared(question, layout, bounds, moments, counted, kind, tuple(said))
+
+
+def _complete(
+    question: Question,
+    terms: Terms,
+    design: Design,
+    outcome: Number | LevelOutcome,
+    numbers: list[tuple[Number, Bounds]],
+) -> Complete:
+    """Return the set of complete records of a model."""
+    known = question.dataset.variables
+    levels = {known[c.name]: there(known[c.name]) for c in design.categories if c.missing >= 0}
+    if isinstance(outcome, LevelOutcome) and -1 in outcome.place:
+        levels[known[terms.outcome[1]]] = tuple(i for i, place in enumerate(outcome.place) if place >= 0)
+    return Complete.of(question, numbers, levels)
+
+
+def _equations(outcome: Number | LevelOutcome) -> int:
+    return len(outcome.titles) - 1 if isinstance(outcome, LevelOutcome) else 1
+
+
+def notes_of(question: Question, errors: str, gaps: bool, weighted: bool) -> list[str]:
+    """Return what an answer says of missing values, standard errors and protection."""
+    policy = question.policy
+    words = {
+        "classical": "classical", "hc0": "robust (HC0)", "hc1": "robust (HC1)",
+        "design": "linearised, for strata and households drawn with replacement; a stratum with one household is taken about 0",
+    }  # fmt: skip
+    notes = ["Records with a missing or undefined value of any variable of the model are left out."] if gaps else []
+    notes.append(f"Standard errors are {words[errors]}.")
+    if weighted:
+        notes.append("Records count by their survey weights.")
+    if policy.amounts.top_coded:
+        notes.append("The largest half percent of the values of each number are replaced by their mean.")
+    if policy.models.sd:
+        notes.append("Coefficients have random noise, which the standard errors include.")
+    return notes

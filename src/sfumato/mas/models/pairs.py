@@ -1,0 +1,195 @@
+"""Moments of every two of some numbers over the records that have both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.mas.models.errors import clusters_of, design_variances
+from sfumato.mas.models.layout import Piece
+from sfumato.mas.models.moments import condition_of
+from sfumato.mas.models.noise import INTERCEPT, drawn_of, pair_key, unit_of
+from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of, literal
+from sfumato.mas.question import Question
+from sfumato.mas.variable import Variable
+
+Place = tuple[int, int]
+
+
+class _Sums:
+    """For every pair: records, weights, sums and squares of the first where both are there, and products; shape (5, m, m)."""
+
+    def __init__(self, numbers: Sequence[Number], centre: Numbers, scale: Numbers, weighted: bool) -> None:
+        self.numbers, self.centre, self.scale, self.weighted = numbers, centre, scale, weighted
+
+    def read(self, piece: Piece) -> tuple[Numbers, Numbers, Numbers]:
+        """Return values (0 where missing), whether they are there, and weights."""
+        x = np.array([number.values(piece) for number in self.numbers])
+        there = np.isfinite(x)
+        x = np.where(there, (x - self.centre[:, None]) / self.scale[:, None], 0.0)
+        w = np.asarray(piece["w"], np.float64) if self.weighted else np.ones(x.shape[1])
+        return x, there.astype(np.float64), w
+
+    def __call__(self, piece: Piece) -> Numbers:
+        x, there, w = self.read(piece)
+        sums = np.array(
+            [there @ there.T, (there * w) @ there.T, (x * w) @ there.T, (x * x * w) @ there.T, (x * w) @ x.T]
+        )
+        return np.concatenate([[x.shape[1]], sums.ravel()])
+
+
+class _Influence:
+    """Sums of products of what each record adds to the correlations of some pairs; shape (pairs, pairs)."""
+
+    def __init__(self, sums: _Sums, places: Sequence[Place], pairs: Pairs) -> None:
+        self.sums, self.places = sums, places
+        self.shape = [pairs.moments_of(at) for at in places]
+        self.exact = [float(pairs.noisy[at]) for at in places]
+
+    def __call__(self, piece: Piece) -> Numbers:
+        x, there, w = self.sums.read(piece)
+        added = np.empty((len(self.places), x.shape[1]))
+        for row, (i, j), (a, b, s, t, total), r in zip(added, self.places, self.shape, self.exact, strict=True):
+            u, v = (x[i] - a) / s, (x[j] - b) / t
+            row[:] = (u * v - r * (u * u + v * v) / 2) * w * there[i] * there[j] / total
+        return np.asarray(added @ added.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Sums over pairs, of numbers moved and scaled; confidential."""
+
+    question: Question
+    numbers: tuple[Number, ...]
+    bounds: tuple[Bounds, ...]
+    centre: Numbers
+    scale: Numbers
+    weighted: bool
+    kept: float
+    constant: bool
+    sums: Numbers
+    """Shape (5, m, m)."""
+
+    @property
+    def counts(self) -> Numbers:
+        """Records with both."""
+        return np.asarray(self.sums[0])
+
+    def _correlations(self, firsts: Numbers, squares: Numbers, products: Numbers) -> Numbers:
+        weight = self.sums[1]
+        spread = squares - firsts**2 / weight
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((products - firsts * firsts.T / weight) / np.sqrt(spread * spread.T))
+
+    @property
+    def noisy(self) -> Numbers:
+        """Correlations from noisy sums; what noise makes impossible is 0."""
+        first, squares, products = self._noise()
+        made = self._correlations(
+            self.sums[2] + first[:, None], self.sums[3] + squares[:, None], self.sums[4] + products
+        )
+        return np.clip(np.nan_to_num(made, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
+
+    def _noise(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Return noise on sums, squares and products; each product's hangs on its two variables alone."""
+        m, unit = len(self.numbers), unit_of(self.question, self.weighted)
+        if not unit:
+            return np.zeros(m), np.zeros(m), np.zeros((m, m))
+        names = [x.name for x in self.numbers]
+        half, moved = np.array([b.half for b in self.bounds]), self._moved
+
+        def drawn(one: Sequence[str], other: Sequence[str]) -> Numbers:
+            keys = [pair_key(self.question, a, b, self.weighted) for a in one for b in other]
+            return drawn_of(self.question, keys).reshape(len(one), len(other))
+
+        first = unit * half * drawn(names, [INTERCEPT])[:, 0]
+        both = unit * np.outer(half, half) * drawn(names, names)
+        products = both + moved[:, None] * first[None, :] + moved[None, :] * first[:, None]
+        return first / self.scale, np.diag(products) / self.scale**2, products / np.outer(self.scale, self.scale)
+
+    @property
+    def _moved(self) -> Numbers:
+        return np.array([b.middle for b in self.bounds]) - self.centre
+
+    def noise_variance(self, at: Place) -> float:
+        """Return what noise adds to the variance of a correlation, to first order."""
+        unit = unit_of(self.question, self.weighted)
+        (i, j), r, total = at, float(self.noisy[at]), float(self.sums[1][at])
+        half = np.array([self.bounds[i].half, self.bounds[j].half]) / self.scale[[i, j]]
+        d = self._moved[[i, j]] / self.scale[[i, j]]
+        parts = [
+            half[0] * half[1],
+            half[0] * (d[1] - r * d[0]),
+            half[1] * (d[0] - r * d[1]),
+            r / 2 * half[0] ** 2,
+            r / 2 * half[1] ** 2,
+        ]
+        return float(np.square(np.array(parts) * unit / total).sum())
+
+    def moments_of(self, at: Place) -> tuple[float, float, float, float, float]:
+        """Return means and standard deviations of the two of a pair, as read, and the weight."""
+        i, j = at
+        weight = self.sums[1]
+        mean = self.sums[2] / weight
+        spread = np.sqrt(np.maximum(self.sums[3] / weight - mean**2, 0))
+        spread = np.where(spread > 0, spread, 1.0)  # one that does not vary adds nothing to speak of
+        return float(mean[i, j]), float(mean[j, i]), float(spread[i, j]), float(spread[j, i]), float(weight[i, j])
+
+    def variances(self, places: Sequence[Place], kind: str) -> Numbers:
+        """Return the variances of correlations: (1 - r²) / (n - 2), or linearised."""
+        n = np.array([self.counts[at] for at in places])
+        r = np.array([self.noisy[at] for at in places])
+        if kind == "classical":
+            return np.asarray((1 - r**2) / (n - 2))
+        sums = _Sums(self.numbers, self.centre, self.scale, self.weighted)
+        columns = _columns(self.numbers, self.weighted)
+        found = self.question.dataset.warehouse.reduce(
+            _Influence(sums, places, self), columns, condition_of(self.question)
+        )
+        if kind == "design":
+            return design_variances(self.question, self._sql(places), np.eye(len(places)), found, n)
+        return np.asarray(np.diag(found) * (n / (n - 1) if kind == "hc1" else 1.0))
+
+    def _sql(self, places: Sequence[Place]) -> str:
+        """Return SQL for what each record adds to the correlation of each pair."""
+        clusters = clusters_of(self.question)
+        read = [
+            f"({x.sql()} - {literal(float(c))}) / {literal(float(s))} AS u{i}"
+            for i, (x, c, s) in enumerate(zip(self.numbers, self.centre, self.scale, strict=True))
+        ]
+        weight = "w AS q" if self.weighted else "1.0E0 AS q"
+        base = f"SELECT {', '.join([*clusters, weight, *read])} FROM records WHERE {condition_of(self.question)}"  # noqa: S608
+        added = []
+        for g, at in enumerate(places):
+            a, b, s, t, total = (literal(v) for v in self.moments_of(at))
+            u, v = f"((u{at[0]} - {a}) / {s})", f"((u{at[1]} - {b}) / {t})"
+            r = literal(float(self.noisy[at]) / 2)
+            added.append(f"COALESCE(({u} * {v} - {r} * ({u} * {u} + {v} * {v})) * q / {total}, 0.0E0) AS g{g}")
+        return f"SELECT {', '.join([*clusters, *added])} FROM ({base}) AS b"  # noqa: S608 - our own names
+
+
+def pairs_of(question: Question, variables: Sequence[Variable], weighted: bool) -> Pairs | None:
+    """Make two passes: one for means and spreads, one for products; None where a pair has no records."""
+    numbers = tuple(Number.of(v, "", question.policy.amounts.top_coded) for v in variables)
+    bounds = tuple(bounds_of(question.dataset.warehouse, numbers))
+    centre, scale, m = np.array([b.middle for b in bounds]), np.ones(len(numbers)), len(numbers)
+    constant = False
+    for _ in range(2):
+        found = question.dataset.warehouse.reduce(
+            _Sums(numbers, centre, scale, weighted), _columns(numbers, weighted), condition_of(question)
+        )
+        sums = found[1:].reshape(5, m, m)
+        if not (sums[0] > 0).all():
+            return None
+        used, mean = (centre, scale), np.diag(sums[2]) / np.diag(sums[1])
+        spread = np.sqrt(np.maximum(np.diag(sums[3]) / np.diag(sums[1]) - mean**2, 0)) * scale
+        centre = centre + mean * scale
+        constant = bool((spread <= 1e-10 * np.abs(centre)).any())
+        scale = np.where(spread > 0, spread, 1.0)
+    return Pairs(question, numbers, bounds, *used, weighted, float(found[0]), constant, sums)
+
+
+def _columns(numbers: Sequence[Number], weighted: bool) -> list[str]:
+    return list(dict.fromkeys([*(x.column for x in numbers), *(["w"] if weighted else [])]))

@@ -1,0 +1,244 @@
+"""From a fit to the picture of its residuals: counts where the records live, synthetic points and noisy means here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sfumato.contract import Draws
+from sfumato.errors import DataError
+from sfumato.mas.accounts import Sets
+from sfumato.mas.analysis import Findings
+from sfumato.mas.answer import Refusal
+from sfumato.mas.cutpoints.minimum import Minimum
+from sfumato.mas.cutpoints.tally import Tally
+from sfumato.mas.diagnostics.binned import BinnedResiduals
+from sfumato.mas.diagnostics.picture import BinnedPicture, ResidualPicture
+from sfumato.mas.diagnostics.smooth import DEGREE
+from sfumato.mas.diagnostics.synthetic import MOST, SPREAD_DEGREE, SyntheticResiduals
+from sfumato.mas.models.layout import Layout
+from sfumato.mas.models.least_squares import LeastSquares
+from sfumato.mas.models.levels_model import LevelsFit, Modelled
+from sfumato.mas.models.model import Prepared
+from sfumato.mas.models.moments import condition_of
+from sfumato.mas.models.noise import key_of, title_of
+from sfumato.mas.models.numbers import Number, Numbers
+from sfumato.mas.models.residuals import AXIS, RESIDUAL, Axis, Grid, Labels, LevelSums, LinearCounts, steady
+from sfumato.mas.prepare import BITS
+from sfumato.mas.published import plain_numbers
+
+_LEAST = 300
+"""Records, by their noisy count, that a picture needs."""
+_POINTS = 0.67
+"""Synthetic points for each of these: fewer than the array function allows, so that no exact count decides."""
+_CELLS = 400
+"""Cells along the axis within which residuals are counted, at most."""
+TOO_FEW = Refusal(
+    "residual_picture", "There are too few records for a picture of residuals.", "Choose a larger universe."
+)
+NO_SPREAD = Refusal(
+    "residual_picture", "The model fits all but a few records without error, so that its residuals show nothing.",
+    "Look at another model.",
+)  # fmt: skip
+
+
+def linear_findings(ready: Prepared, fit: LeastSquares, axis: Axis) -> Findings | Refusal:
+    """Return synthetic residuals of a linear model.
+
+    Residuals are those of the coefficients without noise: they are orthogonal to every column of the model whatever the data
+    are, so that the picture tells nothing of the noise that the published coefficients have. Fitted values are those of the
+    coefficients with noise.
+    """
+    import pandas as pd
+
+    drawn = _drawn(ready, fit.layout, "linear")
+    if drawn is None:
+        return TOO_FEW
+    where, draws, points = drawn
+    weight = ready.moments.weight
+    vector = fit.products[: fit.k, fit.k]
+    spread = float(np.sqrt(max(fit.products[fit.k, fit.k] - vector @ fit.exact_beta, 0.0) / weight))
+    if spread < 1e-7 * np.sqrt(fit.products[fit.k, fit.k] / weight):
+        return NO_SPREAD
+    grid = _linear_grid(ready, fit, axis)
+    counts = LinearCounts(fit.layout, steady(fit.exact_beta), steady(fit.beta), _unit(ready, fit.layout), axis, grid)
+    reduce, columns = ready.question.dataset.warehouse.reduce, fit.layout.columns
+    fine = reduce(counts, columns, where).astype(np.int64)
+    synthetic = SyntheticResiduals(points=points)
+    if fine.sum() < 10 * synthetic.guard:
+        return TOO_FEW
+    cells, names = _cells(fit.layout, axis, grid, fine, synthetic.guard)
+    residuals = Grid.about(0.0, spread, ready.moments.n, RESIDUAL)
+    table = reduce(counts.within(cells, residuals), columns, where).reshape(-1, residuals.size).astype(np.int64)
+    x, t = _paired(
+        grid.middles, np.where(cells >= 0, fine, 0), residuals.middles, table, draws.child("pairs", axis.name)
+    )
+    try:
+        places = x if names is None else pd.Categorical([names[c] for c in cells[x.astype(np.int64)]], list(names))
+        picture = synthetic.picture(places, t / _size(t, synthetic.guard), draws, axis.name)
+    except DataError:
+        return TOO_FEW if len(t) < 10 * synthetic.guard else NO_SPREAD
+    numbers = 2 * len(names) if names is not None else DEGREE + SPREAD_DEGREE + 2
+    return _findings(ready, axis, [picture], numbers, ready.n)
+
+
+def levels_findings(fit: LevelsFit, modelled: Modelled, axis: Axis, every: bool) -> Findings | Refusal:
+    """Return mean residuals of a likelihood model in bins: of the modelled outcome, or of every level.
+
+    Of two levels one is fitted, and has the noise; the other's picture is its mirror image.
+    """
+    ready, layout = fit.ready, fit.fitted.layout
+    drawn = _drawn(ready, layout, "levels")
+    if drawn is None:
+        return TOO_FEW
+    where, draws, _ = drawn
+    moments, outcomes = ready.moments, len(modelled.names)
+    grid = Grid.of_shares()
+    if axis.kind == "number":
+        grid = Grid.about(float(moments.means[axis.place]), float(moments.spreads[axis.place]), moments.n, AXIS)
+    sums = LevelSums(layout, steady(fit.fitted.beta), axis, grid)
+    reduce, columns, binned = ready.question.dataset.warehouse.reduce, layout.columns, BinnedResiduals()
+    fine = reduce(sums, columns, where).reshape(outcomes, grid.size).astype(np.int64)
+    if fine[0].sum() < 2 * binned.least:
+        return TOO_FEW
+    bins = np.stack([_wide(grid.middles, binned.edges(_tally(grid, counts))) for counts in fine])
+    found = reduce(sums.within(bins), columns, where).reshape(outcomes, 3, -1)
+    made: dict[int, BinnedPicture] = {}
+    for i in range(1 if outcomes == 2 else 0, outcomes):
+        count = int(bins[i].max()) + 1
+        places = np.repeat(grid.middles, fine[i]), np.repeat(bins[i], fine[i])
+        middles = np.array([np.median(places[0][places[1] == b]) for b in range(count)])
+        own = draws.child("outcome", modelled.outcome.titles[i])
+        picture = binned.of_sums(found[i, :, :count], middles, own, modelled.names[i], axis.name)
+        made[i] = picture
+    if outcomes == 2:
+        made[0] = made[1].mirrored(modelled.names[0], axis.kind == "fitted")
+    shown = range(outcomes) if every else [0 if modelled.flip else 1]
+    listed: list[ResidualPicture | BinnedPicture] = [made[i] for i in shown]
+    count = int(bins.max()) + 1
+    return _findings(ready, axis, listed, len(listed), ready.n / count)
+
+
+def _drawn(ready: Prepared, layout: Layout, family: str) -> tuple[str, Draws, int] | None:
+    """Return the condition of the records that a picture is of, its randomness, and how many synthetic points it has.
+
+    None if the records are too few. That and the number of points hang on the noisy count of records.
+
+    Draws hang on the set of records, the outcome and the columns of the model, not on its wording. Of more than MOST records so
+    many are drawn. Where records count by weights they are drawn in proportion to these, so that each stands for as many.
+    """
+    question, design, outcome = ready.question, layout.design, layout.outcome
+    weight = question.dataset.weight if layout.weighted else None
+    expected, seen, part = ready.moments.n, ready.n, "1.0"
+    if weight is not None:
+        expected, seen = ready.moments.weight / weight.large, ready.n * weight.mean / weight.large
+        part = f"least(1.0, w / {weight.large!r})"
+    if seen < _LEAST:
+        return None
+    named = [outcome.name] if isinstance(outcome, Number) else [*outcome.titles[1:], repr(outcome.place)]
+    # standardise() matters in products alone, where the number of columns does not make up for it
+    columns = sorted(c.title if len(c.numbers) > 1 else title_of(design, c.key) for c in design.columns)
+    key = key_of(question, "residuals", family, *named, "~", *columns, "weighted" if layout.weighted else "")
+    share = min(1.0, MOST / max(expected, 1.0))
+    where = condition_of(question)
+    if share < 1 or weight is not None:
+        where = f"({where}) AND {question.secret.order(key)} < {share * 2**BITS!r} * {part}"
+    points = min(SyntheticResiduals().points, int(_POINTS * seen) // 50 * 50)
+    return where, question.secret.draws.child("residuals", key.hex()), points
+
+
+def _unit(ready: Prepared, layout: Layout) -> tuple[float, float]:
+    """Return the zero and the scale of the outcome as it is read, in the units of the formula."""
+    zero, scale = float(layout.centre[-1]), float(layout.scale[-1])
+    if isinstance(layout.outcome, Number) and layout.outcome.standardised:
+        mean, spread = float(ready.moments.means[-1]), float(ready.moments.spreads[-1])
+        return (zero - mean) / spread, scale / spread
+    return zero, scale
+
+
+def _linear_grid(ready: Prepared, fit: LeastSquares, axis: Axis) -> Grid:
+    """Return fine cells for the axis of a linear model, from sums that are there already."""
+    moments = ready.moments
+    if axis.kind == "category":
+        return Grid("levels", len(fit.layout.design.categories[axis.place].levels))
+    if axis.kind == "number":
+        return Grid.about(float(moments.means[axis.place]), float(moments.spreads[axis.place]), moments.n, AXIS)
+    zero, scale = _unit(ready, fit.layout)
+    mean, products = 0.0, fit.products[: fit.k, : fit.k]
+    if fit.layout.design.intercept:
+        factor = 1.0 if fit.layout.turn is None else float(fit.layout.turn[0, 0])
+        mean = float(fit.beta @ products[:, 0]) / factor / moments.weight
+    variance = float(fit.beta @ products @ fit.beta) / moments.weight - mean**2
+    spread = np.sqrt(max(variance, 1e-16 * (mean**2 + 1)))
+    return Grid.about(zero + scale * mean, abs(scale) * float(spread), moments.n, AXIS)
+
+
+def _tally(grid: Grid, counts: Labels) -> Tally:
+    return Tally.of(grid.middles, counts, whole=False)
+
+
+def _wide(middles: Numbers, edges: list[float]) -> Labels:
+    return np.searchsorted(np.asarray(edges), middles, side="left").astype(np.int64)
+
+
+def _cells(layout: Layout, axis: Axis, grid: Grid, fine: Labels, guard: int) -> tuple[Labels, tuple[str, ...] | None]:
+    """Return the wide cell of each fine one, with at least `guard` records each; of levels those that have a coefficient."""
+    if axis.kind == "category":
+        category = layout.design.categories[axis.place]
+        cells = np.full(grid.size, -1, np.int64)
+        cells[list(category.shown)] = np.arange(len(category.shown))
+        return cells, tuple(category.levels[i] for i in category.shown)
+    need = max(guard, -(-int(fine.sum()) // _CELLS))
+    return _wide(grid.middles, list(Minimum(d=need, rounding=False).edges(_tally(grid, fine)))), None
+
+
+def _paired(places: Numbers, fine: Labels, values: Numbers, table: Labels, draws: Draws) -> tuple[Numbers, Numbers]:
+    """Return places and residuals, one for each record; within a wide cell they are put together at random.
+
+    `fine` (cells,) counts records at places, ascending with their wide cells; `table` (wide cells, values) counts residuals.
+    """
+    x = np.repeat(places, fine)
+    t = np.concatenate([np.repeat(values, row) for row in table])
+    cell = np.repeat(np.arange(len(table)), table.sum(axis=1))
+    return x, t[np.lexsort((draws.uniforms(np.arange(len(t)), "order"), cell))]
+
+
+def _size(t: Numbers, guard: int) -> float:
+    """Return the standard deviation of residuals, the outermost ones drawn in; 1 if they do not vary."""
+    low, high = np.partition(t, (guard, -guard - 1))[[guard, -guard - 1]] if len(t) > 2 * guard else (t.min(), t.max())
+    return float(np.clip(t, low, high).std()) or 1.0
+
+
+def _findings(
+    ready: Prepared, axis: Axis, pictures: list[ResidualPicture | BinnedPicture], numbers: int, size: float
+) -> Findings:
+    """Return the pictures as tables with what they say in words; `numbers` are given about sets of `size` records."""
+    tables, facts = {}, {"axis": axis.name, "n": None if np.isnan(ready.shown_n) else ready.shown_n}
+    notes: list[str] = []
+    for picture in pictures:
+        points = picture.points
+        if isinstance(picture, ResidualPicture):
+            order = points["x"].map(picture.levels.index) if picture.levels else points["x"]
+            points = points.iloc[np.lexsort((points["residual"], order))]
+            name = "synthetic residuals"
+            facts |= {f"p of {what}": p for what, p in _rounded(picture.tests()).items()}
+        else:
+            name = picture.outcome
+            facts |= _rounded({f"p of {name}": picture.test()})
+        tables[name] = [{str(k): v for k, v in row.items()} for row in points.to_dict("records")]
+        notes += str(picture).splitlines()
+    question = ready.question
+    key = key_of(question, "answer", question.wording)
+    sets = Sets(question.selection.plain, (), (key,), np.array(size), 1, (size,) * numbers)
+    return Findings(tables, facts, (*notes, *_kept_notes(ready)), (ready.counted, sets))
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float | None]:
+    return dict(zip(values, plain_numbers(np.array([float(f"{v:.2g}") for v in values.values()])), strict=True))
+
+
+def _kept_notes(ready: Prepared) -> list[str]:
+    """Return the notes of the model, without those on coefficients, and what was done to its residuals."""
+    notes = [n for n in ready.notes if not n.startswith(("Standard errors", "Coefficients"))]
+    if ready.layout.weighted:
+        notes.append("Residuals are those of records that were drawn in proportion to their weights.")
+    return notes

@@ -1,0 +1,115 @@
+"""What is done to numbers before they leave: noise that hangs on the set, rounding, and the least that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract import Parametric, param
+from sfumato.mas.cutpoints.round_numbers import steps
+from sfumato.mas.secrets import Secret
+from sfumato.mas.variable import Variable
+
+Numbers = NDArray[np.float64]
+
+
+class Perturbation(Parametric, family="perturbation", abstract=True):
+    """Settings for one kind of number."""
+
+
+class Counts(Perturbation):
+    """Counts of records: noise, rounding, and the least that is shown."""
+
+    sd: float = param(default=0.0, doc="standard deviation of the noise on each count", low=0)
+    base: int = param(default=1, doc="counts are rounded to multiples of this", low=1, integer=True)
+    least: int = param(default=0, doc="smaller counts are not shown", low=0, integer=True)
+    beyond: int = param(
+        default=20,
+        low=0,
+        integer=True,
+        doc="fewest observations beyond a quantile, and beyond each edge of a histogram",
+    )
+
+    @property
+    def loss(self) -> float:
+        """Zero-concentrated loss of a record by one count: 1 / (2 sd²); 0 where there is no noise, and no such bound."""
+        return 1 / (2 * self.sd**2) if self.sd else 0.0
+
+    def noisy(self, counts: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str = "count") -> Numbers:
+        """Return counts with the noise of their sets; no noise of another set is the same."""
+        return self._added(counts, keys, secret, purpose, 1.0)
+
+    def weighted(self, sums: Numbers, keys: Sequence[bytes], secret: Secret, large: float) -> Numbers:
+        """Return weighted counts with noise to the scale of the weights; it is not that of the counts of the same sets."""
+        return self._added(sums, keys, secret, "weighted count", large)
+
+    def _added(self, values: Numbers, keys: Sequence[bytes], secret: Secret, purpose: str, unit: float) -> Numbers:
+        if not self.sd:
+            return np.asarray(values, np.float64)
+        return values + self.sd * unit * secret.normals(list(keys), purpose_of(purpose, self.sd))
+
+    def shown_weighted(self, noisy: Numbers, mean: float) -> Numbers:
+        """Return noisy weighted counts as they are published: rounded to a round number of about `base` mean weights."""
+        if self.base == 1:
+            return np.asarray(noisy, np.float64)
+        step = next(steps(self.base * mean, self.base * mean / 10, whole=False))
+        return np.array([max(step.times(round(v / step.size)), 0.0) if np.isfinite(v) else np.nan for v in noisy])
+
+    def shown(self, noisy: Numbers) -> Numbers:
+        """Return noisy counts as they are published: rounded, NaN where they are too small."""
+        rounded = np.round(noisy / self.base) * self.base
+        return np.where(noisy >= self.least, np.maximum(rounded, 0), np.nan)
+
+
+def purpose_of(purpose: str, sd: float) -> str:
+    """Return what normal numbers are drawn for. Another standard deviation draws others: the same ones twice would cancel."""
+    return f"{purpose}, standard deviation {sd:g}"
+
+
+class Amounts(Perturbation):
+    """Sums and means: top-coding, noise, and significant digits."""
+
+    top_coded: bool = param(default=False, doc="whether the largest half percent of values are replaced by their mean")
+    sd: float = param(default=0.0, doc="standard deviation of the noise on a sum, as a multiple of the top code", low=0)
+    digits: int = param(default=15, doc="significant digits that are published", low=1, high=17, integer=True)
+    error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
+
+    def coded(self, variable: Variable) -> tuple[str, float]:
+        """Return SQL for the numbers of a variable with its tails replaced, and what none exceeds in size."""
+        x = variable.numbers
+        ends = [end for end in (variable.top, variable.bottom) if end is not None]
+        if not self.top_coded or not ends:
+            return x, variable.scale
+        cases = [
+            f"WHEN {x} {sign} {end[0]!r} THEN {end[1]!r}"
+            for sign, end in ((">=", variable.top), ("<=", variable.bottom)) if end is not None
+        ]  # fmt: skip
+        return f"CASE {' '.join(cases)} ELSE {x} END", max(abs(mean) for _, mean in ends)
+
+    def noise(self, variable: Variable) -> float:
+        """Return the standard deviation of the noise on a sum."""
+        ends = [abs(end[1]) for end in (variable.top, variable.bottom) if end is not None]
+        return self.sd * max(ends, default=0.0)
+
+
+class Models(Perturbation):
+    """Coefficients of models: noise on the cross-products with the outcome, and significant digits."""
+
+    sd: float = param(
+        default=0.0, doc="standard deviation of the noise on X'y, in largest |x| times half the range of y", low=0
+    )
+    digits: int = param(default=15, doc="significant digits of coefficients", low=1, high=17, integer=True)
+    error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
+
+
+def significant(values: Numbers, digits: int) -> Numbers:
+    """Return numbers rounded to significant digits.
+
+    >>> significant(np.array([0.0123456, -98765.4, 0.0, np.nan]), 3)
+    array([ 1.23e-02, -9.88e+04,  0.00e+00,       nan])
+    """
+    return np.array([float(f"{v:.{digits - 1}e}") if np.isfinite(v) else np.nan for v in np.ravel(values)]).reshape(
+        np.shape(values)
+    )

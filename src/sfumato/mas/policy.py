@@ -1,0 +1,147 @@
+"""The custodian's settings: which rules hold, what is dropped, what is perturbed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+from sfumato.contract import Parametric, param
+from sfumato.errors import ParameterError, unknown_name
+from sfumato.files import write_text
+from sfumato.mas.accounts import Accounts
+from sfumato.mas.evaluation.drops import Drop, DropQ, DropShare
+from sfumato.mas.explaining import explain
+from sfumato.mas.perturbation import Amounts, Counts, Models
+from sfumato.mas.rule import ConfidentialityRule
+from sfumato.toml import dump
+
+BUILT_IN = ("census2009", "hardened", "strict")
+
+
+class Policy(Parametric, family="policy"):
+    """Rules, drops and perturbation; a plain TOML file that a custodian edits a copy of.
+
+    Examples
+    --------
+    >>> Policy.named("census2009").drop.q
+    2
+    """
+
+    title: str = param(default="custom", doc="name of the policy")
+    version: int = param(default=1, doc="raised with every change: each answer records it", low=1, integer=True)
+    keyed: str = param(
+        default="known", choices=("known", "records"),
+        doc="what drops and noise hang on: the records that known variables select, or the set of records itself",
+    )  # fmt: skip
+    drop: Drop = param(default=DropQ(q=0), doc="which records are dropped before computing")
+    counts: Counts = param(default=Counts(), doc="noise and rounding of counts")
+    amounts: Amounts = param(default=Amounts(), doc="top-coding, noise and rounding of sums and means")
+    models: Models = param(default=Models(), doc="noise and rounding of models")
+    accounts: Accounts | None = param(default=None, doc="what may be spent on a record")
+    per_minute: int | None = param(default=None, doc="most questions of a user in a minute", low=1, integer=True)
+    rules: tuple[ConfidentialityRule, ...] = param(
+        default=(), doc="the confidentiality rules, in the order they are checked"
+    )
+
+    def validate(self) -> None:
+        """Refuse parts that are not what they should be: a policy that only looks like one would protect nobody."""
+        parts = {"drop": Drop, "counts": Counts, "amounts": Amounts, "models": Models, "accounts": Accounts}
+        for name, kind in parts.items():
+            given = getattr(self, name)
+            if not isinstance(given, kind) and not (given is None and name == "accounts"):
+                usual = {"drop": 'drop = "drop_share"', "accounts": 'accounts = "accounts"'}
+                first = usual.get(name, f'perturbation = "{name}"')
+                raise ParameterError(
+                    f"{name} of a policy is a table that says what it is: {name} = {{ {first}, ... }}."
+                )
+        if not isinstance(self.rules, tuple) or not all(isinstance(rule, ConfidentialityRule) for rule in self.rules):
+            raise ParameterError("the rules of a policy are [[rule]] tables, each with the name of a rule.")
+
+    @property
+    def scaled(self) -> bool:
+        """Whether results are scaled back to all records, so that they do not reveal the drop."""
+        return isinstance(self.drop, DropShare)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.title} {self.version}"
+
+    def explain(self) -> str:
+        """Return what the policy demands and what it does to answers, in sentences for users."""
+        return explain(self)
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return one of the policies that come with sfumato, or the one in a TOML file."""
+        if name in BUILT_IN:
+            return cls.parse(resources.files("sfumato.mas.policies").joinpath(f"{name}.toml").read_text("utf-8"), name)
+        if Path(name).suffix == ".toml":
+            return cls.read(name)
+        problem = unknown_name("policy", name, BUILT_IN, "the list of policies")
+        raise ParameterError(f"{problem} A file of your own ends in .toml.")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a policy from a TOML file."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except OSError:
+            raise ParameterError(f"there is no policy at {path} that can be read.") from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str = "the policy") -> Self:
+        """Read a policy from TOML."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ParameterError(f"{where} is not TOML: {error}.") from None
+        rules = table.pop("rule", [])
+        if not isinstance(rules, list) or "rules" in table:
+            raise ParameterError(f"the rules of {where} are [[rule]] tables, each with the name of a rule.")
+        return cls.from_dict({**table, "rules": [_rule(rule, where) for rule in rules]})
+
+    def to_toml(self) -> str:
+        """Return the policy as TOML; `parse` reads it back."""
+        header = {k: v for k, v in self.to_dict().items() if k != "rules"}
+        return dump(header, "rule", ({"name": rule.name, **rule.to_dict()} for rule in self.rules))
+
+    def write(self, path: str | Path) -> None:
+        """Write the policy to a TOML file."""
+        write_text(path, self.to_toml())
+
+    def rule(self, name: str) -> ConfidentialityRule | None:
+        """Return the rule of a name, if the policy has it."""
+        return next((rule for rule in self.rules if rule.name == name), None)
+
+    def set(self, settings: Mapping[str, Any]) -> Policy:
+        """Return the policy with settings changed by dotted names.
+
+        The part stands before the point: ``drop``, ``counts``, ``amounts``, ``models``, ``accounts``, or the name of a rule. A
+        parameter of another kind of drop puts that kind in the place of the policy's own; accounts are opened where there are
+        none.
+
+        Examples
+        --------
+        >>> policy = Policy.named("census2009").set({"drop.share": 0.2, "universe_size.gamma": 100, "counts.sd": 5})
+        >>> policy.drop.label(), policy.rule("universe_size").gamma, policy.counts.sd
+        ('20 % of the records', 100, 5.0)
+        """
+        from sfumato.mas.settings import with_settings
+
+        return with_settings(self, settings)
+
+    def without(self, *names: str) -> Self:
+        """Return the policy without some rules, for the study of what they are good for."""
+        return self.with_(rules=tuple(rule for rule in self.rules if rule.name not in names))
+
+
+def _rule(table: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise ParameterError(f"every [[rule]] of {where} needs a name.")
+    fields = {k: v for k, v in table.items() if k != "name"}
+    return {"confidentiality rule": table["name"], **fields}

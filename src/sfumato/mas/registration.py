@@ -1,0 +1,246 @@
+"""A data set that was brought into the vault and is not yet frozen: what the custodian looks at and decides."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sfumato.engines import Kind
+from sfumato.errors import DataError, ParameterError, listing, unknown_name
+from sfumato.files import whole_folder, write_text
+from sfumato.mas.cutpoints.cutpoints import Cutpoints
+from sfumato.mas.cutpoints.preview import Preview, preview
+from sfumato.mas.ddi import read_ddi
+from sfumato.mas.dependence import Dependence, find_dependent, find_rare
+from sfumato.mas.freezing import Plan
+from sfumato.mas.prepare import check_weights, find_variables, schema_marks
+from sfumato.mas.recode import Recode, check_names
+from sfumato.mas.tallying import count_values, decile_edges
+from sfumato.microdata import Microdata
+from sfumato.schema import Role, Scale, Schema
+from sfumato.toml import dump
+
+_FILE = "registration.toml"
+
+
+@dataclass(frozen=True, eq=False)
+class Registration:
+    """A data set on its way into the vault; confidential. It changes with every choice, until it is frozen."""
+
+    folder: Path
+    name: str
+    data: Microdata
+    """The records as they came, in a file that only the owner of the vault may read, or in Spark."""
+    title: str = ""
+    identity: str | None = None
+    """The column that tells records apart in every version."""
+    recodes: tuple[Recode, ...] = ()
+    cutpoints: Mapping[str, Cutpoints] = field(default_factory=dict)
+    dependent: tuple[Dependence, ...] = ()
+    """Variables of which one nearly determines another."""
+    rare: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Levels that very few records have, by variable."""
+
+    # -- made, kept and removed
+
+    @classmethod
+    def make(cls, folder: Path, plan: Plan, spark: Any = None) -> Registration:
+        """Look at a data set, and keep a private copy of it; what was registered before and not frozen is replaced."""
+        data = plan.data
+        if not len(data):
+            raise DataError("the data set has no records.")
+        if plan.identity is not None:
+            data.kind(plan.identity)  # refuses an unknown name
+        elif data.engine.name == "Spark":
+            raise ParameterError(
+                "records in Spark need a column that tells them apart in every version: name it as identity."
+            )
+        check_weights(data)
+        counted = {v.name: count_values(data, v.name) for v in find_variables(data, {}) if v.numeric and not v.levels}
+        deciles = {name: Cutpoints(edges) for name, found in counted.items() if (edges := decile_edges(found.tally))}
+        variables = find_variables(data, deciles)
+        check_names(plan.recodes, [v.name for v in variables])
+        kept_cuts = {
+            name: cut for name, cut in plan.cutpoints.items()
+            if name in counted and counted[name].tally.bins(cut.edges).min() >= cut.d
+        }  # fmt: skip
+        dependent, rare = find_dependent(data, variables), find_rare(data, variables)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.chmod(folder.parent, 0o700)
+        with whole_folder(folder, replace=True) as temporary:
+            os.chmod(temporary, 0o700)
+            _write_raw(data, temporary)
+            kept = cls(
+                temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare
+            )
+            kept._write()
+        return cls.load(folder, spark)
+
+    @classmethod
+    def load(cls, folder: Path, spark: Any = None) -> Registration:
+        """Open what `make` kept."""
+        try:
+            table = tomllib.loads((folder / _FILE).read_text("utf-8"))
+            schema = Schema.from_dict({"attribute": table["attribute"]})
+            return cls(
+                folder, table["name"], _open_raw(folder, schema, spark), table["title"], table.get("identity"),
+                tuple(map(Recode.from_dict, table["recodes"])),
+                {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()},
+                tuple(map(Dependence.from_dict, table["dependent"])),
+                {name: tuple(levels) for name, levels in table["rare"].items()},
+            )  # fmt: skip
+        except (OSError, KeyError, TypeError, ValueError):
+            raise DataError(f"{folder} does not hold a registration. Add the data set again.") from None
+
+    def _write(self) -> None:
+        header: dict[str, Any] = {"name": self.name, "title": self.title}
+        header |= {"identity": self.identity} if self.identity is not None else {}
+        header |= {
+            "recodes": [recode.to_dict() for recode in self.recodes],
+            "cutpoints": {name: cut.to_dict() for name, cut in self.cutpoints.items()},
+            "dependent": [pair.to_dict() for pair in self.dependent],
+            "rare": {name: list(levels) for name, levels in self.rare.items()},
+        }
+        text = dump(header, "attribute", (a.to_dict() for a in self.data.schema))
+        write_text(self.folder / _FILE, text, confidential=True)
+
+    def remove(self) -> None:
+        """Remove it, with the copy of the records."""
+        shutil.rmtree(self.folder)
+
+    # -- choices
+
+    def preview(self, variable: str, d: int = 75) -> Preview:
+        """Return what every strategy makes of a variable of numbers; at least d records in each bin."""
+        names = [a.name for a in self.data.schema if self._offered(a.name)]
+        if variable not in names:
+            raise DataError(unknown_name("variable", variable, names, "the list of those that take cutpoints"))
+        attribute = self.data.schema[variable]
+        counted = count_values(self.data, variable)
+        tally, (low, high) = counted.tally, attribute.bounds
+        shown = preview(
+            tally.values, tally.counts, d, variable=variable, unit=attribute.unit, whole=tally.whole, low=low, high=high
+        )
+        return replace(shown, tally=tally, cutpoints={k: counted.settled(c) for k, c in shown.cutpoints.items()})
+
+    def _offered(self, name: str) -> bool:
+        """Whether a column is a variable that takes cutpoints."""
+        attribute = self.data.schema[name]
+        numbers = self.data.kind(name) is Kind.NUMBER and attribute.scale is Scale.ORDERED
+        return self.marks[name] in ("known to others", "confidential") and numbers
+
+    def choose(self, variable: str, cutpoints: Cutpoints) -> Registration:
+        """Keep the custodian's choice of cutpoints."""
+        chosen = replace(self, cutpoints={**self.cutpoints, variable: cutpoints})
+        chosen._write()
+        return chosen
+
+    # -- what the custodian reads
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """How each column is taken, in words."""
+        return schema_marks(self.data.schema)
+
+    @property
+    def plan(self) -> Plan:
+        """What is frozen."""
+        return Plan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes)
+
+    @property
+    def without_levels(self) -> tuple[str, ...]:
+        """Variables of numbers that no cutpoints are chosen for: they take part in analyses, not in universes."""
+        return tuple(n for n in self.marks if self._offered(n) and n not in self.cutpoints)
+
+    def confirmed(self, confirm: bool) -> Registration:
+        """Return it, if nothing is left to decide about, or the custodian confirms what is asked."""
+        if self.questions() and not confirm:
+            raise DataError(
+                f"there are questions about '{self.name}'. {' '.join(self.questions())} Change the schema and add the data set "
+                "again, or confirm that it stays so (confirm=True)."
+            )
+        return self
+
+    def questions(self) -> list[str]:
+        """Return what the custodian has to decide about, in sentences."""
+        rare = [
+            f"Very few records have some levels of '{name}' ({listing(levels, 5)}), and users see the names of levels: group "
+            "them before the data set is added."
+            for name, levels in self.rare.items()
+        ]
+        found = {(pair.one, pair.other) for pair in self.dependent}
+        pairs = [
+            pair
+            for pair in self.dependent  # of two that determine each other the worse direction, from known to confidential
+            if (pair.other, pair.one) not in found or (pair.marks[::-1], pair.one) < (pair.marks, pair.other)
+        ]
+        return [*map(str, pairs), *rare]
+
+    def __str__(self) -> str:
+        wide = max(map(len, self.marks))
+        lines = [f"{self.name}: {len(self.data):,} records. CONFIDENTIAL: for the custodian.", ""]
+        lines += [f"{name:<{wide}}  {mark}" for name, mark in self.marks.items()]
+        if names := self.without_levels:
+            lines += ["", f"No cutpoints yet, so not for universes: {listing(names)}."]
+        return "\n".join([*lines, *([""] if self.questions() else []), *self.questions()])
+
+    def __repr__(self) -> str:
+        return f"Registration({self.name}, {len(self.data.schema)} columns, in {self.data.engine.name})"
+
+
+def _write_raw(data: Microdata, folder: Path) -> None:
+    if data.engine.name == "Spark":
+        data.engine.write(str(folder / "data"), "parquet")
+        return
+    path = folder / "data.parquet"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    data.engine.write(str(path), "parquet")
+    os.chmod(path, 0o600)
+
+
+def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
+    if (path := folder / "data.parquet").is_file():
+        return Microdata.read(path, schema, engine="duckdb")
+    if spark is None:
+        raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
+    return Microdata(spark.read.parquet(str(folder / "data")), schema)
+
+
+def check_name(name: str) -> None:
+    """Refuse names of data sets that are no plain words: they are names of folders, too."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ParameterError("the name of a data set is a plain word, such as cps or survey_2024.")
+
+
+def described_by(schema: Schema | str | Path | None) -> tuple[Schema | None, str]:
+    """Return the schema that is meant, and the title of the study, where a DDI-Codebook says it."""
+    if schema is None or isinstance(schema, Schema):
+        return schema, ""
+    return read_ddi(schema) if Path(schema).suffix.lower() == ".xml" else (Schema.read(schema), "")
+
+
+def opened_as(data: Any, schema: Schema | None, identity: str | None, known: Sequence[str] | None) -> Microdata:
+    """Return data with what is known of them: a column that only tells records apart is an identifier."""
+    if isinstance(data, str | Path):
+        data = Microdata.read(data, schema)
+    opened = data if isinstance(data, Microdata) else Microdata(data, schema)
+    found = opened.schema if schema is None else schema
+    if identity is not None and identity in found and found[identity].role is Role.OTHER:
+        found = found.change(identity, role="identifier")
+    return opened.with_schema(found if known is None else known_as(found, known))
+
+
+def known_as(schema: Schema, known: Sequence[str]) -> Schema:
+    """Return a schema in which the named columns are known to others, and no others are."""
+    for name in known:
+        if schema[name].is_design:  # and refuses an unknown name
+            raise ParameterError(f"column '{name}' is the {schema[name].role} of the survey's design, and no variable.")
+    roles = {
+        a.name: Role.KEY if a.name in known else Role.CONFIDENTIAL if a.role is Role.KEY else a.role for a in schema
+    }
+    return Schema(tuple(a.with_(role=roles[a.name]) for a in schema))

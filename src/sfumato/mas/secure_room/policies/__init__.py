@@ -1,0 +1,1 @@
+"""The output-checking policies that come with sfumato, as TOML files."""

@@ -1,0 +1,175 @@
+"""What the analysis system knows of one variable of a data set."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import DataError, brief, listing, unknown_name
+from sfumato.mas.cutpoints.cutpoints import Cutpoints
+
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
+MISSING = "missing"
+"""The level of records without a value."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable as users see it: levels for universes and tables, numbers for analyses.
+
+    The prepared records hold its level numbers in a column `codes` and its numbers in a column `numbers`; one of the two may be
+    absent. A variable of numbers has levels once the custodian has frozen cutpoints for it.
+    """
+
+    name: str
+    place: int
+    """Its number among the variables of the data set, from which the names of its columns come."""
+    known: bool
+    """Whether others may know it of a person (age, region); all others are confidential."""
+    levels: tuple[str, ...] = ()
+    """In order; the last one is "missing", where records without a value exist."""
+    cutpoints: Cutpoints | None = None
+    """Where the levels of a variable of numbers begin and end, once the custodian has frozen them."""
+    numeric: bool = False
+    integer: bool = False
+    label: str = ""
+    unit: str = ""
+    level: str = "person"
+    """Whom it describes: person or household."""
+    scale: float = 1.0
+    """A power of two that no number of it exceeds in size; sums are exact in this unit. Confidential."""
+    top: tuple[float, float] | None = None
+    """A value that few reach, and the mean of those; confidential. None if there are no values."""
+    bottom: tuple[float, float] | None = None
+    """The same for the other end, where values may be negative; confidential."""
+    gaps: bool = False
+    """Whether records without a number exist."""
+    grid: tuple[float, ...] = ()
+    """Round edges of many bins, for quantiles and histograms; as cutpoints, but finer, and for no universe."""
+    words: tuple[str, ...] = ()
+    """What each level means, where the levels are codes."""
+    base: Variable | None = None
+    """The variable whose levels this one groups, if it is a recode."""
+    groups: tuple[int, ...] = ()
+    """For each level of that variable, the number of the level here."""
+
+    @property
+    def codes(self) -> str:
+        """Column of the prepared records that holds level numbers."""
+        return f"k{self.place}"
+
+    @property
+    def numbers(self) -> str:
+        """Column of the prepared records that holds numbers."""
+        return f"x{self.place}"
+
+    @property
+    def title(self) -> str:
+        """Words for people."""
+        return self.label or self.name
+
+    def need_levels(self) -> None:
+        """Refuse a variable of numbers whose cutpoints are not frozen."""
+        if not self.levels:
+            raise DataError(
+                f"variable '{self.name}' has no levels to choose from: the custodian has not set cutpoints for it. Use it in an "
+                "analysis, or another variable in the universe."
+            )
+
+    def pick(self, texts: Iterable[str]) -> tuple[int, ...]:
+        """Return the numbers of the levels that some texts name, in order; a text may be a range of numbers, "60-89"."""
+        self.need_levels()
+        picked: set[int] = set()
+        for text in texts:
+            if text in self.levels:
+                picked.add(self.levels.index(text))
+            elif text in self.words:
+                picked.add(self.words.index(text))
+            else:
+                picked.update(self._range(text))
+        return tuple(sorted(picked))
+
+    def _range(self, text: str) -> range:
+        ends = parse_range(text) if self.cutpoints is not None else None
+        if ends is None or self.cutpoints is None:
+            named = dict.fromkeys((*self.levels, *self.words))
+            raise DataError(unknown_name("level", text, named, f"variable '{self.name}'"))
+        low, above, high, through = ends
+        step = 1 if self.cutpoints.whole else 0  # a level ends with its edge, and the next one begins a step later
+        edges = (-math.inf, *self.cutpoints.edges, math.inf)
+        before, last = low if above else low - step, high if through else high - step
+        if self.cutpoints.low is not None and low == self.cutpoints.low and not above:
+            before = -math.inf
+        if self.cutpoints.high is not None and last == self.cutpoints.high:
+            last = math.inf
+        if before not in edges[:-1] or last not in edges[1:] or edges.index(last) <= edges.index(before):
+            raise DataError(
+                f"'{brief(text)}' does not begin and end at cutpoints of '{self.name}'. "
+                f"Its levels are: {listing(self.levels, 20)}."
+            )
+        return range(edges.index(before), edges.index(last))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the data set's confidential file keeps: what differs from the defaults."""
+        out: dict[str, Any] = {"name": self.name, "place": self.place, "known": self.known}
+        for field in ("levels", "top", "bottom", "grid", "words", "groups"):
+            if value := getattr(self, field):
+                out[field] = list(value)
+        for field in ("numeric", "integer", "label", "unit", "gaps"):
+            if value := getattr(self, field):
+                out[field] = value
+        if self.cutpoints is not None:
+            out["cutpoints"] = self.cutpoints.to_dict()
+        if self.scale != 1.0:
+            out["scale"] = self.scale
+        if self.level != "person":
+            out["level"] = self.level
+        if self.base is not None:
+            out["base"] = self.base.name
+        return out
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], others: Mapping[str, Variable] | None = None) -> Variable:
+        """Read what `to_dict` gave; a recode needs the variable that it groups among the others."""
+        lists = {k: tuple(v) for k, v in table.items() if isinstance(v, list)}
+        fields = {**table, **lists}
+        if "cutpoints" in fields:
+            fields["cutpoints"] = Cutpoints.from_dict(fields["cutpoints"])
+        if "base" in fields:
+            fields["base"] = (others or {})[fields["base"]]
+        return cls(**fields)
+
+
+def level_text(value: object) -> str:
+    """Return how a value is called as a level: whole numbers without a point."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def need_variable(name: str, known: Mapping[str, Variable]) -> Variable:
+    """Return a variable of a data set; the nearest name is offered where there is none."""
+    if name not in known:
+        raise DataError(unknown_name("variable", name, known, "this data set"))
+    return known[name]
+
+
+def parse_range(text: str) -> tuple[float, bool, float, bool] | None:
+    """Return the lower end of a range and whether the range lies above it, the upper end and whether it belongs to it.
+
+    None if it is no range.
+
+    >>> parse_range("60-89"), parse_range("-5 to 10"), parse_range(">= 60"), parse_range("under 20"), parse_range("F")
+    ((60.0, False, 89.0, True), (-5.0, False, 10.0, True), (60.0, False, inf, False), (-inf, False, 20.0, False), None)
+    """
+    plain = text.replace(",", "").strip().lower()
+    if found := re.fullmatch(rf"{_NUMBER}\s*(?:-|–|to|\.\.)\s*{_NUMBER}", plain):
+        return float(found[1]), False, float(found[2]), True
+    if found := re.fullmatch(rf"(>|over|above)\s*{_NUMBER}", plain):
+        return float(found[2]), True, math.inf, False
+    if found := re.fullmatch(rf"(?:>=\s*{_NUMBER}|{_NUMBER}\s*(?:or more|or over|\+))", plain):
+        return float(found[1] or found[2]), False, math.inf, False
+    if found := re.fullmatch(rf"(<=|<|under|below|up to)\s*{_NUMBER}", plain):
+        return -math.inf, False, float(found[2]), found[1] in ("<=", "up to")
+    return None

@@ -1,0 +1,51 @@
+"""The file of the contract and a release of it, on every engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from contract_cases import DRAWS, RECIPE, SCHEMA, local, table
+
+from sfumato.contract import Release
+from sfumato.microdata import Microdata
+
+
+@pytest.fixture(scope="module")
+def data() -> Microdata:
+    return local()
+
+
+@pytest.fixture(scope="module")
+def release(data: Microdata) -> Release:
+    return RECIPE.apply(data, DRAWS)
+
+
+@pytest.fixture(scope="module")
+def on_duckdb() -> Microdata:
+    connection = duckdb.connect()
+    connection.from_arrow(table()).create("people")
+    return Microdata(connection.table("people"), SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def on_spark(spark: Any) -> Microdata:
+    return Microdata(spark.createDataFrame(table()), SCHEMA)
+
+
+@pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
+def elsewhere(request: pytest.FixtureRequest) -> Microdata:
+    """The same records on another engine."""
+    data: Microdata = request.getfixturevalue(request.param)
+    return data
+
+
+@pytest.fixture(scope="module")
+def release_on_duckdb(on_duckdb: Microdata) -> Release:
+    return RECIPE.apply(on_duckdb, DRAWS)
+
+
+@pytest.fixture(scope="module")
+def release_on_spark(on_spark: Microdata) -> Release:
+    return RECIPE.apply(on_spark, DRAWS)

@@ -1,0 +1,60 @@
+"""A command that is told to stop is left, even if the first exception is lost in a library."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from sfumato.cli import stopping
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> object:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def loses_the_first(number: signal.Signals) -> None:
+    with stopping.stoppable():
+        try:
+            signal.raise_signal(number)
+        except BaseException:  # as in a finaliser, where Python only prints it
+            time.sleep(0.01)
+        time.sleep(5)
+        raise AssertionError("nothing stopped it")
+
+
+def tidies_up(done: list[str]) -> None:
+    with stopping.stoppable():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            stopping.leaving()
+            time.sleep(0.2)
+            done.append("tidied")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_exception_that_was_lost_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    monkeypatch.setattr(stopping, "_AGAIN", 0.05)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(SystemExit) as left:
+        loses_the_first(number)
+    assert left.value.code == code
+
+
+def test_nothing_is_raised_again_once_the_command_is_being_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_AGAIN", 0.05)
+    done: list[str] = []
+    with pytest.raises(SystemExit):
+        tidies_up(done)
+    assert done == ["tidied"]

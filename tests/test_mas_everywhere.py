@@ -1,0 +1,197 @@
+"""What holds for every analysis: the same answers in every process and on every engine, and what leaves the engines is cells."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import mas_everything
+import pytest
+from mas_everything import ANALYSES, EXACT, HARDENED, asked, digests, filled, people
+from mas_survey import microdata
+
+from sfumato.contract import registered
+from sfumato.engines.duckdb_warehouse import DuckDBWarehouse
+from sfumato.mas.analyses import OLS, CrossTab, Quantiles, Residuals
+from sfumato.mas.answer import Answer
+from sfumato.mas.dry_run import DryRun
+from sfumato.mas.evaluation.drops import DropShare
+from sfumato.mas.rules import Dominance, PPercent
+from sfumato.mas.vault import Vault
+
+N = 1_500
+PARTS = 2_048
+"""Most bins that an exact quantile is looked for in."""
+PICTURE = 400 * 600
+"""Counts that a picture of residuals is made from: cells along its axis × cells of residuals, which grow with log n."""
+
+
+def test_every_analysis_is_among_the_questions() -> None:
+    built_in = {kind for kind in registered("analysis").values() if kind.__module__.startswith("sfumato.")}
+    assert {type(one) for one, _ in ANALYSES} == built_in - {DryRun}
+
+
+def test_another_process_user_and_wording_get_the_same_bytes(tmp_path: Path) -> None:
+    vault = filled(Vault.create(tmp_path / "v"), N)
+    here = digests(vault, reworded=False, user="custodian")
+    command = [sys.executable, mas_everything.__file__, str(vault.folder)]
+    there = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert json.loads(there) == here
+    assert len(set(here)) == 2 * len(ANALYSES)
+
+
+# -- what crosses
+
+
+class Watch:
+    """Counts what leaves the engine: the most rows of an aggregate, and the most numbers of a sum over pieces."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows = self.numbers = self.times = 0
+        run, reduce = DuckDBWarehouse._run, DuckDBWarehouse.reduce
+
+        def watched_run(warehouse: DuckDBWarehouse, *given: Any) -> Any:
+            found = run(warehouse, *given)
+            self.rows, self.times = max(self.rows, found.num_rows), self.times + 1
+            return found
+
+        def watched_reduce(warehouse: DuckDBWarehouse, *given: Any) -> Any:
+            found = reduce(warehouse, *given)
+            self.numbers, self.times = max(self.numbers, found.size), self.times + 1
+            return found
+
+        monkeypatch.setattr(DuckDBWarehouse, "_run", watched_run)
+        monkeypatch.setattr(DuckDBWarehouse, "reduce", watched_reduce)
+
+    def of(self, work: Callable[[], object]) -> tuple[int, int]:
+        """Return the most rows and numbers while something is done; something must cross."""
+        self.rows = self.numbers = self.times = 0
+        work()
+        assert self.times
+        return self.rows, self.numbers
+
+
+def test_what_leaves_the_engine_is_cells_whatever_the_number_of_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(monkeypatch)
+    found: list[dict[str, tuple[int, int]]] = []
+    for n in (2 * N, 8 * N):  # enough that grids have all their bins
+        vault = Vault.create(tmp_path / str(n))
+        frame = people(n)
+        crossed = {}
+
+        def register(vault: Vault = vault, frame: Any = frame) -> None:
+            vault.add("survey", microdata(frame), identity="person")
+            vault.cutpoints("survey", "age", "minimum", d=len(frame) // 6)
+            vault.freeze("survey", confirm=True)
+
+        rows, _ = watch.of(register)
+        assert rows <= 2 * PARTS  # bins of fine histograms
+        for policy in (HARDENED, EXACT):
+            for one, _ in ANALYSES:
+                got = watch.of(lambda vault=vault, one=one, policy=policy: asked(vault, one, policy))
+                if isinstance(one, Quantiles) and policy is EXACT:
+                    assert got[0] <= PARTS
+                elif isinstance(one, Residuals):
+                    assert got[0] <= 1
+                    assert got[1] <= PICTURE
+                else:
+                    crossed[f"{policy.title} {one}"] = got
+        found.append(crossed)
+    assert found[0] == found[1]  # four times the records, and not a row more
+    assert max(rows for rows, _ in found[0].values()) <= 65 * 3  # cells: at most a grid of 64 bins and missing, by sex
+
+
+def test_nothing_of_a_record_is_written_or_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    for folder in (here, temporary):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    caplog.set_level(logging.DEBUG)
+    frame = people(N)
+    value = 98_765_432.125
+    frame.loc[[0, 1], "income"] = value, 2 * value  # neither the largest, nor where a tail begins
+    vault = Vault.create(tmp_path / "v")
+    vault.freeze("survey", microdata(frame), identity="person")
+    before = set(vault.folder.rglob("*"))
+    for policy in (HARDENED, EXACT):
+        for one, _ in ANALYSES:
+            if "age" not in str(getattr(one, "by", "")) and not (isinstance(one, Quantiles) and policy is EXACT):
+                asked(vault, one, policy)
+    gc.collect()
+    assert set(vault.folder.rglob("*")) == before
+    assert list(here.iterdir()) == list(temporary.iterdir()) == []
+    written = [p.read_bytes() for p in vault.folder.rglob("*") if p.is_file() and p.suffix != ".parquet"]
+    assert written
+    for mark in (b"98765432", struct.pack("<d", value), struct.pack(">d", value)):
+        assert not any(mark in content for content in written)
+    said = caplog.text + "".join(capfd.readouterr())
+    assert "98765432" not in said
+
+
+# -- engines
+
+
+def test_spark_gives_the_numbers_of_duckdb_and_lets_only_cells_out(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    for folder in ("duckdb", "spark"):
+        Vault.create(tmp_path / folder)
+    shutil.copy(tmp_path / "duckdb" / "secret.toml", tmp_path / "spark")
+    here = filled(Vault.open(tmp_path / "duckdb"), N)
+    there = filled(Vault.open(tmp_path / "spark", spark=spark), N, spark)
+    assert [v.dataset("survey").warehouse.name for v in (here, there)] == ["DuckDB", "Spark"]
+    taken: list[int] = []
+
+    def watched(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def way_out(*given: Any, **named: Any) -> Any:
+            found = plain(*given, **named)
+            taken.append(len(found))
+            return found
+
+        return way_out
+
+    for way in ("collect", "toArrow", "toPandas", "toLocalIterator"):
+        monkeypatch.setattr(DataFrame, way, watched(getattr(DataFrame, way)))
+    dropped = EXACT.with_(drop=DropShare(share=0.1), keyed="known")  # drops, counts and moments before rounding
+    for one, _ in ANALYSES:
+        policy = HARDENED if isinstance(one, Quantiles | Residuals) else dropped
+        same(asked(here, one, policy), asked(there, one, policy))
+    table, model = CrossTab(("sex", "sick"), of="income", weighted=True), OLS("log(income) ~ age + sex", weighted=True)
+    contributions = HARDENED.with_(rules=(Dominance(k=20.0), PPercent(p=2_000.0)))  # looks at the largest of many cells
+    for loud, policy in ((table, HARDENED), (table, contributions), (model, HARDENED)):
+        assert asked(here, loud, policy).to_bytes() == asked(there, loud, policy).to_bytes()
+    assert taken
+    assert max(taken) <= 65 * 3
+
+
+def same(one: Answer, other: Answer) -> None:
+    """Texts and counts are equal, moments to 1e-9."""
+    assert (one.notes, one.citation, list(one.tables)) == (other.notes, other.citation, list(other.tables))
+    rows = [(a, b) for name in one.tables for a, b in zip(one.tables[name], other.tables[name], strict=True)]
+    for a, b in [*rows, (one.facts, other.facts)]:
+        assert list(a) == list(b)
+        for name, value in a.items():
+            equal(name, value, b)
+
+
+def equal(name: str, value: Any, row: Mapping[str, Any]) -> None:
+    if isinstance(value, float) and name not in ("count", "n"):
+        assert row[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+    else:
+        assert row[name] == value, name

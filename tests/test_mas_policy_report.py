@@ -1,0 +1,159 @@
+"""The report on a policy: its sections say what the policy, the bench and the ledger say, and name no user."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import document, run
+
+from sfumato import Microdata
+from sfumato.contract.attack import Success
+from sfumato.mas.analyses import CrossTab
+from sfumato.mas.attacks.honest import Honest
+from sfumato.mas.attacks.recipe import Outcome
+from sfumato.mas.policy import Policy
+from sfumato.mas.policy_sections import OPEN_STATEMENT
+from sfumato.mas.vault import Vault
+from sfumato.reports import policy_report
+from sfumato.schema import Attribute, Schema
+
+HARDENED = Policy.named("hardened")
+HELD = Outcome(
+    "differencing", "differencing, counts", Success(400, 0.51, (0.46, 0.56), 0.5), 0.55, 0.97, {"left_out": 9}
+)
+BROKEN = Outcome("padded_pairs", "padded pairs", Success(400, 0.81, (0.77, 0.85), 0.5), 0.55, 0.0, {})
+SERVED = Honest(200, {"no_marginal": 9}, {"20 to 50": 0.107}, {"20 to 50": 0.9}, 0.91)
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    rng = np.random.default_rng(1)
+    n = 3_000
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], n), "state": rng.choice(["A", "B", "C"], n)})
+    schema = Schema(tuple(Attribute(name, role="key", scale="unordered") for name in frame))
+    made = Vault.create(tmp_path / "vault")
+    made.freeze("survey", Microdata(frame, schema))
+    return made
+
+
+def test_every_rule_and_every_change_of_the_policy_is_in_the_report() -> None:
+    section = policy_report(HARDENED).sections[0]
+    rules, done = section.content
+    assert [row[0] for row in rules.rows] == [rule.title for rule in HARDENED.rules]  # type: ignore[union-attr]
+    explained = HARDENED.explain()
+    for table in (rules, done):
+        assert all(row[-1] in explained for row in table.rows)  # type: ignore[union-attr]
+
+
+def test_the_report_always_says_what_is_not_promised() -> None:
+    last = policy_report(Policy(title="mine")).sections[-1]
+    assert last.sentences == OPEN_STATEMENT
+    assert last.sentences[0] == "This is not differential privacy."
+
+
+def test_attacks_stand_against_their_bar_and_the_broken_ones_are_named() -> None:
+    report = policy_report(
+        HARDENED, attacks={"hardened": [HELD], "hardened, universe rules off": [HELD, BROKEN]}, served=SERVED
+    )
+    attacks, cost = report.sections[1:3]
+    assert attacks.sentences[2:] == (
+        "Hardened withstood all 1 attack.", "Hardened, universe rules off did not withstand padded pairs.",
+    )  # fmt: skip
+    assert [row[-1] for row in attacks.content[1].rows] == ["withstood", "BROKEN"]  # type: ignore[union-attr]
+    assert cost.sentences[0] == "200 ordinary questions: 95.5 % were answered."
+    assert cost.content[0].rows == (("20 to 50", "90 %", "10.7 %"),)  # type: ignore[union-attr]
+    assert report.to_dict()["data"]["attacks"]["hardened"][0]["held"] is True
+
+
+def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None:
+    # one table of sex in everybody: each record is in its cell and in the total, at 1 / (2 sd²) each, with sd 5
+    vault.ask("survey", None, CrossTab(("sex",)), user="ann")
+    text = " ".join(policy_report(HARDENED, standing=vault.standing("survey")).sections[1].sentences)
+    rho = 2 / (2 * 5.0**2)
+    assert vault.ledger.loss("survey", vault.dataset("survey").variables) == pytest.approx(rho)
+    epsilon = rho + 2 * math.sqrt(rho * math.log(1e6))
+    assert f"loss of {rho:.3g} (as much as ε = {epsilon:.3g} at δ = 1e-06)" in text
+    assert "1 user asked 1 question" in text
+
+
+def test_without_noise_on_counts_there_is_no_bound(vault: Vault) -> None:
+    text = " ".join(policy_report(Policy(title="open"), standing=vault.standing("survey")).sections[1].sentences)
+    assert "there is no bound" in text
+
+
+def test_alerts_are_shown_by_line_and_users_are_not_named(vault: Vault) -> None:
+    open_ = Policy(title="open")
+    frame = pd.DataFrame({"sex": ["F"] * 200 + ["M"] * 5, "state": ["A", "B"] * 102 + ["A"]})
+    schema = Schema(tuple(Attribute(name, role="key", scale="unordered") for name in frame))
+    vault.freeze("small", Microdata(frame, schema))
+    vault.ask("small", None, CrossTab(("state",)), open_, user="ann-the-first")
+    vault.ask("small", {"sex": "F"}, CrossTab(("state",)), open_, user="ann-the-first")  # all but five men
+    report = policy_report(HARDENED, standing=vault.standing("small"))
+    assert report.sections[1].content[0].rows == (("2", "1", True),)  # type: ignore[union-attr]
+    assert "1 question came within 20 records of others" in " ".join(report.sections[1].sentences)
+    assert "ann-the-first" not in report.to_json()
+    assert "ann-the-first" not in report.html()
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    """Data of one's own, as the command takes them."""
+    folder = tmp_path_factory.mktemp("own")
+    rng = np.random.default_rng(2)
+    n = 2_500
+    frame = pd.DataFrame({
+        "job": rng.choice(["clerk", "nurse"], n), "state": rng.choice(list("ABCDEFGHIJ"), n), "age": rng.integers(18, 90, n),
+    })  # fmt: skip
+    frame.loc[frame.groupby("state").head(1).index, "job"] = "judge"  # alone in every state
+    frame.to_csv(folder / "people.csv", index=False)
+    keys = [Attribute(name, role="key", scale="unordered") for name in ("job", "state")]
+    Schema((*keys, Attribute("age", role="key", integer=True))).write(folder / "schema.toml")
+    return "--data", folder / "people.csv", "--schema", folder / "schema.toml", "--targets", 10
+
+
+def test_the_command_writes_the_report_and_the_same_for_machines(
+    vault: Vault, own: tuple[object, ...], tmp_path: Path
+) -> None:
+    out, where = tmp_path / "report.html", vault.folder / "survey"
+    told = ("--recipe", "probes", "--rules-on", "--vault", where, "--out", out, "--json")
+    found = document(run("attack", "hardened", *own, *told))
+    assert found["report"] == str(out)
+    assert list(found["attacks"]) == ["hardened"]
+    assert found["workload"]["asked"] == 6  # three variables: three tables of one, three of two
+    assert "This is not differential privacy." in out.read_text("utf-8")
+    titles = [section["title"] for section in json.loads(out.with_suffix(".json").read_text("utf-8"))["sections"]]
+    assert titles == [
+        "The policy hardened 1", "What it withstands", "What it costs honest users", "What was asked of survey 1",
+        "What is not promised",
+    ]  # fmt: skip
+
+
+def test_the_command_draws_a_map_of_settings_and_says_when_nothing_is_safe_enough(
+    own: tuple[object, ...], tmp_path: Path
+) -> None:
+    chart = tmp_path / "map.svg"
+    told = ("--recipe", "differencing", "--map", "drop.q=0,2", "--max-risk", 0, "--chart", chart, "--json")
+    found = document(run("attack", "census2009", *own, *told), 3)
+    assert [row["drop.q"] for row in found["points"] if row["measure"] == "strongest attack"] == [0, 2]
+    assert found["choice"]["feasible"] is False
+    assert "strongest attack" in chart.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--map", "counts.sdd=2"), "counts.sd"),
+        (("--map", "drop.q=2,3", "--map", "drop.q=5"), "twice"),
+        (("--max-risk", "0.1"), "--map"),
+        (("--vault", "somewhere/survey"), "--out"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_attacked(args: tuple[str, ...], words: str) -> None:
+    done = run("attack", "hardened", *args)
+    assert done.exit_code != 0
+    assert words in done.output

@@ -1,0 +1,148 @@
+"""Metadata from DDI, and variables that are counted where the data live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sfumato.mas.tallying as tallying
+from sfumato import Microdata
+from sfumato.errors import DataError, SchemaError
+from sfumato.mas.analyses import CrossTab
+from sfumato.mas.ddi import read_ddi
+from sfumato.mas.policy import Policy
+from sfumato.mas.tallying import count_values, decile_edges
+from sfumato.mas.vault import Vault
+from sfumato.schema import Attribute, Role, Scale, Schema
+
+DDI = """<?xml version="1.0" encoding="UTF-8"?>
+<codeBook xmlns="ddi:codebook:2_5" version="2.5">
+  <stdyDscr><citation><titlStmt><titl>Survey of
+     Households 2019</titl></titlStmt></citation></stdyDscr>
+  <dataDscr>
+    <var ID="V1" name="caseid"><labl>Case number</labl><varFormat type="numeric"/></var>
+    <var ID="V2" name="sex" intrvl="discrete"><labl>Sex of respondent</labl>
+      <catgry><catValu>1</catValu><labl>male</labl></catgry>
+      <catgry><catValu>2</catValu><labl>female</labl></catgry>
+      <catgry missing="Y"><catValu>9</catValu><labl>no answer</labl></catgry>
+      <varFormat type="numeric"/></var>
+    <var ID="V3" name="age" intrvl="contin" dcml="0"><labl>Age</labl>
+      <valrng><range min="0" max="110"/></valrng><invalrng><item VALUE="-1"/></invalrng></var>
+    <var ID="V4" name="region" intrvl="discrete"><labl>Region</labl><varFormat type="character"/></var>
+    <var ID="V5" name="wt" wgt="wgt" intrvl="contin"><labl>Weight</labl></var>
+  </dataDscr>
+</codeBook>
+"""
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    (tmp_path / "study.xml").write_text(DDI)
+    return tmp_path / "study.xml"
+
+
+def test_a_codebook_becomes_a_schema(book: Path) -> None:
+    schema, title = read_ddi(book)
+    assert title == "Survey of Households 2019"
+    assert schema.names() == ("caseid", "sex", "age", "region", "wt")
+    sex, age = schema["sex"], schema["age"]
+    assert (sex.scale, sex.labels["2"], 9 in sex.missing) == (Scale.UNORDERED, "female", True)
+    assert (age.scale, age.integer, age.bounds, -1 in age.missing) == (Scale.ORDERED, True, (0, 110), True)
+    assert schema["wt"].role is Role.WEIGHT
+    assert schema["region"].scale is Scale.UNORDERED
+    assert not schema.names(role="key")
+
+
+def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    n = 1_500
+    frame = pd.DataFrame({
+        "caseid": np.arange(n), "sex": rng.choice([1, 2, 9], n, p=[0.45, 0.45, 0.1]), "age": rng.integers(18, 90, n),
+        "region": rng.choice(["N", "S"], n), "wt": rng.uniform(0.5, 2, n),
+    })  # fmt: skip
+    frame.loc[:9, "age"] = -1
+    vault = Vault.create(tmp_path / "v")
+    added = vault.add("hs", frame, book, identity="caseid", known=["sex", "age", "region"])
+    assert added.title == "Survey of Households 2019"
+    assert added.marks == {
+        "caseid": "left out", "sex": "known to others", "age": "known to others", "region": "known to others",
+        "wt": "the weight",
+    }  # fmt: skip
+    vault.cutpoints("hs", "age", "fixed", d=75)
+    frozen = vault.freeze("hs", confirm=True)
+    assert frozen.variables["sex"].levels == ("1", "2", "missing")
+    assert frozen.variables["age"].levels[-1] == "missing"
+    assert frozen.weighted
+    counts = vault.ask("hs", None, CrossTab(("sex",)), Policy(title="exact")).frame().set_index("sex")["count"]
+    assert counts["missing"] == (frame["sex"] == 9).sum()
+    same = [vault.ask("hs", {"sex": level}, CrossTab(("region",))).to_bytes() for level in ("female", 2)]
+    assert same[0] == same[1]
+
+
+def test_a_codebook_cannot_bring_in_other_files_or_grow(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("swordfish")
+    outside = f'<!DOCTYPE x [<!ENTITY e SYSTEM "file://{secret}">]>'
+    bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+    for kind, entity in ((outside, "&e;"), (bomb, "&b;"), ('<!DOCTYPE x SYSTEM "http://127.0.0.1:9/x.dtd">', "")):
+        path = tmp_path / "bad.xml"
+        path.write_text(DDI.replace("<codeBook", f"{kind}<codeBook", 1).replace("Age<", f"Age{entity}<"))
+        with pytest.raises(SchemaError, match="document type") as told:
+            read_ddi(path)
+        assert "swordfish" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["", "not xml", "<codeBook><var name=", "<a/>", DDI[:900]])
+def test_what_is_no_codebook_is_refused_in_words(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.xml"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=r"XML that can be read|describes no variables"):
+        read_ddi(path)
+
+
+# -- counting where the data live
+
+
+def variable(kind: str, n: int = 20_000) -> np.ndarray:
+    rng = np.random.default_rng(11)
+    return {
+        "ages": rng.integers(0, 100, n).astype(float), "incomes": rng.lognormal(10, 1.5, n).round(2),
+        "both signs": rng.normal(0, 1e-3, n), "large whole": rng.integers(-10**9, 10**9, n).astype(float),
+        "one value": np.full(n, 7.25), "with zeros": np.where(rng.random(n) < 0.7, 0, rng.exponential(1e6, n)),
+        "an outlier": np.r_[rng.normal(50, 5, n - 1), 1e12],
+    }[kind]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", ["ages", "incomes", "both signs", "large whole", "one value", "with zeros", "an outlier"]
+)
+def test_counts_on_a_grid_give_bins_that_hold_what_they_say(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    x = variable(kind)
+    x[:50] = np.nan
+    data = Microdata(pd.DataFrame({"x": x}), Schema((Attribute("x"),)))
+    monkeypatch.setattr(tallying, "_EXACT", 0)
+    counted = count_values(data, "x")
+    assert counted.tally.total == np.isfinite(x).sum()
+    assert counted.tally.missing == 50
+    from sfumato.mas.cutpoints import preview
+
+    shown = preview(counted.tally.values, counted.tally.counts, 200, whole=counted.tally.whole)
+    for cut in shown.cutpoints.values():
+        settled = counted.settled(cut)
+        codes = settled.codes(x)
+        assert np.bincount(codes[codes >= 0], minlength=len(settled)).min() >= 200
+    exact = np.nanquantile(x, np.arange(1, 10) / 10, method="inverted_cdf")
+    near = decile_edges(counted.tally)
+    width = np.nanquantile(x, 0.995) - np.nanquantile(x, 0.005)
+    assert all(min(abs(edge - exact)) <= 1e-3 * width for edge in near)
+
+
+def test_a_variable_without_values_is_refused_however_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Microdata(pd.DataFrame({"x": [np.nan, np.nan]}), Schema((Attribute("x"),)))
+    for limit in (10, 0):
+        monkeypatch.setattr(tallying, "_EXACT", limit)
+        with pytest.raises(DataError, match="no values"):
+            count_values(data, "x")
