@@ -31,6 +31,23 @@ def loses_the_first(number: signal.Signals) -> None:
         raise AssertionError("nothing stopped it")
 
 
+class Finalised:
+    """Its end is where the signal arrives: an exception raised there never reaches the command."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
+def loses_it_in_a_finaliser(number: signal.Signals) -> None:
+    with stopping.stoppable():
+        Finalised(number)
+        time.sleep(4)  # less than until a swallowed one comes again
+        raise AssertionError("nothing stopped it")
+
+
 def tidies_up(done: list[str]) -> None:
     with stopping.stoppable():
         try:
@@ -50,6 +67,27 @@ def test_an_exception_that_was_lost_is_raised_again(
     with pytest.raises(SystemExit) as left:
         loses_the_first(number)
     assert left.value.code == code
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_exception_lost_in_a_finaliser_is_raised_again_at_once_and_not_printed(
+    capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(SystemExit) as left:
+        loses_it_in_a_finaliser(number)
+    assert left.value.code == code
+    assert capfd.readouterr().err == ""
+
+
+def test_any_other_exception_that_python_ignores_is_told_as_ever(capfd: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("a fault of a library")
+
+    with stopping.stoppable():
+        Broken()
+    assert "a fault of a library" in capfd.readouterr().err
 
 
 def test_nothing_is_raised_again_once_the_command_is_being_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Ctrl-C and a polite kill: the command is left by an exception, so that half-written folders are removed on the way.
 
-An exception that a signal raises can be lost: inside a finaliser or a callback of a library Python only prints it. So it is
-raised again, every few seconds, until the command is being left.
+An exception that a signal raises can be lost. Inside a finaliser or a weak reference's callback Python prints it and goes on
+(it is not printed here, and raised again at once); a library may swallow it (it is raised again every few seconds, until
+the command is being left).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 _AGAIN = 5.0
-"""Seconds until it is raised again; tidying up takes less."""
+"""Seconds until it is raised again where a library swallowed it; tidying up takes less."""
+
+_AT_ONCE = 0.01
+"""Seconds until it is raised again where Python itself says that it was lost."""
 
 
 @contextmanager
@@ -22,25 +26,40 @@ def stoppable() -> Iterator[None]:
     signal.signal(signal.SIGTERM, _handler(lambda: SystemExit(128 + signal.SIGTERM)))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is ignored where the shell says so
         signal.signal(signal.SIGINT, _handler(KeyboardInterrupt))
+    told, sys.unraisablehook = sys.unraisablehook, _lost
     try:
         yield
     except KeyboardInterrupt:  # raised where no command was running any more
         sys.exit(128 + signal.SIGINT)
     finally:
         leaving()
+        sys.unraisablehook = told
 
 
 def leaving() -> None:
     """Say that the command is being left: nothing is raised again."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    _raise_again(0)
 
 
 def _handler(error: Callable[[], BaseException]) -> Callable[[int, Any], None]:
     def stop(_number: int, _frame: Any) -> None:
-        if hasattr(signal, "setitimer"):
+        if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, stop)
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        _raise_again(_AGAIN)
         raise error()
 
     return stop
+
+
+def _lost(unraisable: Any) -> None:
+    """Python's word that an exception came to nothing; ours comes again, and the person at the screen need not know."""
+    stopped = hasattr(signal, "SIGALRM") and callable(signal.getsignal(signal.SIGALRM))  # without a handler it would kill
+    if stopped and isinstance(unraisable.exc_value, SystemExit | KeyboardInterrupt):
+        _raise_again(_AT_ONCE)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _raise_again(seconds: float) -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
