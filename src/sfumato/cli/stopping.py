@@ -53,7 +53,9 @@ def _handler(error: Callable[[], BaseException]) -> Callable[[int, Any], None]:
 
 def _lost(unraisable: Any) -> None:
     """Python's word that an exception came to nothing; ours comes again, and the person at the screen need not know."""
-    stopped = hasattr(signal, "SIGALRM") and callable(signal.getsignal(signal.SIGALRM))  # without a handler it would kill
+    stopped = hasattr(signal, "SIGALRM") and callable(
+        signal.getsignal(signal.SIGALRM)
+    )  # without a handler it would kill
     if stopped and isinstance(unraisable.exc_value, SystemExit | KeyboardInterrupt):
         _raise_again(_AT_ONCE)
     else:
