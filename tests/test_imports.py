@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import sfumato
+from sfumato.datasets.survey20k import coarse_cutpoints, survey20k
+from sfumato.mas import Vault
 from sfumato.version import VERSION
 
 HEAVY = (
@@ -65,6 +67,19 @@ def test_utilities_and_the_decision_model_do_not_wait_for_the_compiler_either(tm
     loaded = loaded_after("import sfumato.decision, sfumato.utility; sfumato.utility.PMSE().label()", tmp_path)
     assert loaded.isdisjoint(
         {"numba", "altair", "vl_convert", "pyspark", "formulaic", "typer", "rich", "fastapi", "duckdb", "pandas"}
+    )
+
+
+def test_a_question_to_a_vault_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "vault")
+    vault.freeze("survey", survey20k(5_000), coarse_cutpoints())
+    loaded = loaded_after(
+        "from sfumato.mas import CrossTab, Vault; "
+        "assert Vault.open('vault').ask('survey', {'sex': 'F'}, CrossTab(('race',)))",
+        tmp_path,
+    )
+    assert loaded.isdisjoint(
+        {"numba", "altair", "vl_convert", "pyspark", "formulaic", "typer", "rich", "fastapi", "pandas"}
     )
 
 

@@ -11,72 +11,17 @@ counters are cheap and any single one can be had alone.
 
 from __future__ import annotations
 
-import numba
+from importlib import import_module
+
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDS = 12
+from sfumato.kernels.warming import Warming
 
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _rotate(x, k):  # type: ignore[no-untyped-def]
-    return np.uint32((x << np.uint32(k)) | (x >> np.uint32(32 - k)))
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
-    # numba adds 32-bit words as 64-bit ones: every sum is cut back, or its carry would enter the rotation
-    a = np.uint32(a + b)
-    d = _rotate(np.uint32(d ^ a), 16)
-    c = np.uint32(c + d)
-    b = _rotate(np.uint32(b ^ c), 12)
-    a = np.uint32(a + b)
-    d = _rotate(np.uint32(d ^ a), 8)
-    c = np.uint32(c + d)
-    b = _rotate(np.uint32(b ^ c), 7)
-    return a, b, c, d
-
-
-@numba.njit(cache=True, nogil=True)
-def _block(key, block, work, out):  # type: ignore[no-untyped-def]
-    """Write the eight 64-bit words of one cipher block into `out`."""
-    start = (
-        np.uint32(0x61707865), np.uint32(0x3320646E), np.uint32(0x79622D32), np.uint32(0x6B206574),
-        key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7],
-        np.uint32(block & np.uint64(0xFFFFFFFF)), np.uint32(block >> np.uint64(32)), np.uint32(0), np.uint32(0),
-    )  # fmt: skip
-    a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3 = start
-    for _ in range(_ROUNDS // 2):
-        a0, b0, c0, d0 = _quarter(a0, b0, c0, d0)
-        a1, b1, c1, d1 = _quarter(a1, b1, c1, d1)
-        a2, b2, c2, d2 = _quarter(a2, b2, c2, d2)
-        a3, b3, c3, d3 = _quarter(a3, b3, c3, d3)
-        a0, b1, c2, d3 = _quarter(a0, b1, c2, d3)
-        a1, b2, c3, d0 = _quarter(a1, b2, c3, d0)
-        a2, b3, c0, d1 = _quarter(a2, b3, c0, d1)
-        a3, b0, c1, d2 = _quarter(a3, b0, c1, d2)
-    work[0], work[1], work[2], work[3] = a0, a1, a2, a3
-    work[4], work[5], work[6], work[7] = b0, b1, b2, b3
-    work[8], work[9], work[10], work[11] = c0, c1, c2, c3
-    work[12], work[13], work[14], work[15] = d0, d1, d2, d3
-    for i in range(8):
-        low = np.uint64(np.uint32(work[2 * i] + start[2 * i]))
-        high = np.uint64(np.uint32(work[2 * i + 1] + start[2 * i + 1]))
-        out[i] = low | (high << np.uint64(32))
-
-
-@numba.njit(cache=True, nogil=True)
-def _words(key, counters, result):  # type: ignore[no-untyped-def]
-    work = np.empty(16, np.uint32)
-    out = np.empty(8, np.uint64)
-    current = np.uint64(0)
-    fresh = False
-    for i in range(counters.size):
-        block = counters[i] >> np.uint64(3)
-        if not fresh or block != current:
-            _block(key, block, work, out)
-            current, fresh = block, True
-        result[i] = out[counters[i] & np.uint64(7)]
+ROUNDS = 12
+_START = np.frombuffer(b"expand 32-byte k", "<u4").astype(np.uint32)
+_Row = NDArray[np.uint32]
+_compiled = Warming(lambda: import_module("sfumato.kernels.chacha_compiled"))
 
 
 def words(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -84,8 +29,11 @@ def words(key: bytes, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if len(key) != 32:
         raise ValueError("a ChaCha key has 32 bytes.")
     counters = np.asarray(counters, np.uint64, order="C")
+    keyed = np.frombuffer(key, "<u4").astype(np.uint32)
+    if (compiled := _compiled.for_size(counters.size)) is None:
+        return _few_words(keyed, counters.ravel()).reshape(counters.shape)
     result = np.empty(counters.shape, np.uint64)
-    _words(np.frombuffer(key, "<u4").astype(np.uint32), counters.ravel(), result.ravel())
+    compiled.fill_words(keyed, counters.ravel(), result.ravel())
     return result
 
 
@@ -101,11 +49,40 @@ def midpoints(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def _midpoints(words: NDArray[np.uint64], out: NDArray[np.float64]) -> NDArray[np.float64]:
-    _cells(words.ravel(), out.ravel())
+    if (compiled := _compiled.for_size(words.size)) is None:
+        out[...] = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    else:
+        compiled.fill_midpoints(words.ravel(), out.ravel())
     return out
 
 
-@numba.njit(cache=True, nogil=True)
-def _cells(words, out):  # type: ignore[no-untyped-def]
-    for i in range(words.size):
-        out[i] = (np.float64(words[i] >> np.uint64(12)) + 0.5) * 2.0**-52
+def _few_words(key: NDArray[np.uint32], counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the words of counters of shape (n,): all blocks at once, four columns or diagonals of the state at a time."""
+    blocks = counters >> np.uint64(3)
+    state = np.zeros((4, 4, counters.size), np.uint32)
+    state[:3] = np.concatenate([_START, key]).reshape(3, 4, 1)
+    state[3, 0], state[3, 1] = blocks.astype(np.uint32), blocks >> np.uint64(32)
+    a, b, c, d = state.copy()
+    for _ in range(ROUNDS // 2):
+        a, b, c, d = _quarters(a, b, c, d)
+        a, b, c, d = _quarters(a, b[[1, 2, 3, 0]], c[[2, 3, 0, 1]], d[[3, 0, 1, 2]])
+        b, c, d = b[[3, 0, 1, 2]], c[[2, 3, 0, 1]], d[[1, 2, 3, 0]]
+    made = (np.stack([a, b, c, d]) + state).reshape(8, 2, -1).astype(np.uint64)
+    every = made[:, 0] | (made[:, 1] << np.uint64(32))
+    return np.asarray(every[(counters & np.uint64(7)).astype(np.intp), np.arange(counters.size)])
+
+
+def _quarters(a: _Row, b: _Row, c: _Row, d: _Row) -> tuple[_Row, _Row, _Row, _Row]:
+    a = a + b
+    d = _rotated(d ^ a, 16)
+    c = c + d
+    b = _rotated(b ^ c, 12)
+    a = a + b
+    d = _rotated(d ^ a, 8)
+    c = c + d
+    b = _rotated(b ^ c, 7)
+    return a, b, c, d
+
+
+def _rotated(x: _Row, k: int) -> _Row:
+    return (x << np.uint32(k)) | (x >> np.uint32(32 - k))

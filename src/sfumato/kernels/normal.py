@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-import numba
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.kernels.warming import Warming
 
-@numba.njit(cache=True, nogil=True)
+
+def _compile() -> Callable[[Any, Any], None]:
+    import numba
+
+    made: Callable[[Any, Any], None] = numba.njit(cache=True, nogil=True)(_ppf)
+    return made
+
+
+_compiled = Warming(_compile)
+
+
 def _ppf(p, out):  # type: ignore[no-untyped-def]
-    for i in range(p.size):
+    """Fill in the quantiles. It is run as it is, too: both ways the logarithm is the C library's, so the bits are the same."""
+    for i in range(len(p)):
         q = p[i] - 0.5
         if abs(q) <= 0.425:
             r = 0.180625 - q * q
@@ -59,7 +74,7 @@ def _ppf(p, out):  # type: ignore[no-untyped-def]
             )
             continue
         r = p[i] if q < 0.0 else 1.0 - p[i]
-        r = np.sqrt(-np.log(r))
+        r = math.sqrt(-math.log(r))
         if r <= 5.0:
             r -= 1.6
             x = (
@@ -161,6 +176,10 @@ def _ppf(p, out):  # type: ignore[no-untyped-def]
 def normals_from(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the standard normal quantile of each number in (0, 1); shape as given."""
     uniforms = np.ascontiguousarray(uniforms, np.float64)
+    if (compiled := _compiled.for_size(uniforms.size)) is None:
+        few = uniforms.ravel().tolist()
+        _ppf(few, few)
+        return np.array(few).reshape(uniforms.shape)
     out = np.empty(uniforms.shape)
-    _ppf(uniforms.ravel(), out.ravel())
+    compiled(uniforms.ravel(), out.ravel())
     return out

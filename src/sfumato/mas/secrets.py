@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from sfumato.contract import Draws
 from sfumato.mas.prepare import BITS
 
 _RANGE = 2**BITS
+_REMEMBERED = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +20,20 @@ class Secret:
     """Keyed randomness of a family of data sets."""
 
     draws: Draws
+    _drawn: dict[tuple[str, bytes], float] = field(default_factory=dict, repr=False)
+    """Noise that was drawn before: rules and tables ask for that of the same sets again and again."""
 
     def normals(self, keys: list[bytes], purpose: str) -> NDArray[np.float64]:
         """Return a standard normal number for each key and purpose, shape (len(keys),)."""
-        return self.draws.child("noise").normals(_numbers(keys), purpose)
+        named = [(purpose, key) for key in keys]
+        found = {name: self._drawn[name] for name in named if name in self._drawn}
+        if new := [name for name in dict.fromkeys(named) if name not in found]:
+            made = self.draws.child("noise").normals(_numbers([key for _, key in new]), purpose)
+            found |= zip(new, made.tolist(), strict=True)
+            if len(self._drawn) > _REMEMBERED:
+                self._drawn.clear()
+            self._drawn.update((name, found[name]) for name in new)
+        return np.array([found[name] for name in named])
 
     def uniforms(self, keys: list[bytes], purpose: str) -> NDArray[np.float64]:
         """Return a number in (0, 1) for each key and purpose, shape (len(keys),)."""

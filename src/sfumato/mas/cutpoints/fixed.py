@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sfumato.kernels.equal_bins import most_equal_bins
 from sfumato.mas.cutpoints.round_numbers import Step, steps
 from sfumato.mas.cutpoints.strategy import CutpointStrategy, Edges
 from sfumato.mas.cutpoints.tally import Tally
@@ -24,12 +23,12 @@ class Fixed(CutpointStrategy):
 
     def exact(self, tally: Tally) -> Edges:
         """Return the inner edges of k equal bins on [min, max], k as large as possible."""
-        k = most_equal_bins(tally.values, tally.cumulative, self.d)
+        k = _most_bins(tally, self.d)
         return [tally.low + tally.span * i / k for i in range(1, k)]
 
     def rounded(self, tally: Tally) -> Edges:
         """Return equal bins with a round width and a round start: the narrowest that hold d."""
-        k = most_equal_bins(tally.values, tally.cumulative, self.d)
+        k = _most_bins(tally, self.d)
         if k == 1:
             return []
         for step, wide in _widths(tally.span / k, 2 * tally.span, tally.whole):
@@ -37,6 +36,12 @@ class Fixed(CutpointStrategy):
             if edges and self.enough(tally, edges):
                 return edges
         return []
+
+
+def _most_bins(tally: Tally, d: int) -> int:
+    from sfumato.kernels.equal_bins import most_equal_bins  # numba: only where cutpoints are chosen
+
+    return most_equal_bins(tally.values, tally.cumulative, d)
 
 
 def _widths(least: float, most: float, whole: bool) -> list[tuple[Step, int]]:
