@@ -131,7 +131,7 @@ def test_the_exact_pattern_is_the_cheapest_of_all(seed: int) -> None:
     assert hidden is not None
     least = brute_force(problem, table, of_cell, found, nothing)
     assert float(problem.cost[hidden].sum()) == pytest.approx(least)
-    rough, _ = mend(problem, first_pattern(problem), Clock())
+    rough = mend(problem, first_pattern(problem), Clock()).hidden
     assert float(problem.cost[rough].sum()) >= least * (1 - 1e-9)
     exact = Suppression(rules=PPercent(15), method="exact").protect(table, Draws(1))
     assert_safe(table, exact, PPercent(15))

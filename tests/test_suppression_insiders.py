@@ -83,13 +83,13 @@ def attack_alone(
                 continue
             tried += 1
             known = np.vstack([rows[~hidden], np.eye(rows.shape[1])[leaves]])
-            ends = [
-                sign
-                * linprog(
+            ends = []
+            for sign in (1, -1):
+                solved = linprog(
                     sign * rows[cell], A_eq=known, b_eq=known @ table.totals, bounds=(0, None), method="highs"
-                ).fun
-                for sign in (1, -1)
-            ]
+                )
+                assert solved.status in (0, 3), solved.message
+                ends.append(sign * solved.fun if solved.status == 0 else -sign * np.inf)
             need = level * share * np.array([found.upper[cell], found.lower[cell]])
             if (np.array([ends[1] - value, value - ends[0]]) < need - 1e-6 * value).any():
                 bad.append((table.cells.name(int(cell)), share))
@@ -119,7 +119,8 @@ def test_a_dominant_contributor_who_is_alone_in_a_leaf_does_not_learn_the_little
 def test_what_was_not_looked_at_is_not_promised() -> None:
     frame = firms(9, 60, 4, 4, owners=50)
     table = Table.of(microdata(frame, "owner"), "region * sector", "turnover")
-    late = Suppression(rules="p% 10", time_limit=0).protect(table, SEED)
+    late = Suppression(rules="p% 10", time_limit=0, bounds=50).protect(table, SEED)
+    assert hidden_of(late).all()
     assert not any("alone in a leaf" in g.says for g in late.guarantees)
     largest = table.largest(2)
     given = table.frame(first=largest.values[:, 0], second=largest.values[:, 1], contributors=largest.contributors)

@@ -202,3 +202,21 @@ def test_a_label_that_is_a_group_and_a_value_is_refused(hierarchy: TreeHierarchy
     data = Microdata(frame, Schema((Attribute("region", "key", "partially ordered", hierarchy), Attribute("v"))))
     with pytest.raises(DataError, match="1 label of 'region' is a group of others and a value of its own: A"):
         Table.of(data, "region", "v")
+
+
+def test_sums_are_the_same_to_the_last_bit_whatever_the_order_of_the_records() -> None:
+    g = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "region": g.choice(list("abc"), 400), "owner": g.integers(0, 50, 400), "x": g.lognormal(0, 3, 400),
+        "w": 1 + g.exponential(3, 400),
+    })  # fmt: skip
+    schema = Schema((
+        Attribute("region", scale="unordered"), Attribute("owner", role="contributor", scale="unordered"),
+        Attribute("x", scale="ordered"), Attribute("w", role="weight", scale="ordered"),
+    ))  # fmt: skip
+    tables = [Table.of(Microdata(frame.sample(frac=1, random_state=s), schema), "region", "x") for s in range(5)]
+    for table in tables:
+        assert np.array_equal(table.value, tables[0].value)
+        assert table.contributions is not None
+        assert tables[0].contributions is not None
+        assert np.array_equal(table.contributions.grossed.data, tables[0].contributions.grossed.data)

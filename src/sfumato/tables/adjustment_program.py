@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.cells import Cells
 from sfumato.tables.equations import Equations
+from sfumato.tables.rounding.two_values import Choice
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -85,6 +87,33 @@ def adjust(
     change = np.abs(z - wanted.value)
     cost = float((wanted.cost * (change**2 if squared else change)).sum())
     return Adjusted(z, model.directions(x), cost, best)
+
+
+def directions(cells: Cells, wanted: Wanted, uniforms: Numbers) -> Flags:
+    """Return which unsafe quantities go up: so that what they add to the cells around them nearly cancels."""
+    e = wanted.equations
+    shown = e.cell[e.cell >= 0]
+    rows = sparse.csr_array(cells.incidence[shown])
+    inside = sparse.csr_array(rows[wanted.unsafe])
+    common = sparse.coo_array(rows @ inside.T)
+    cell, unsafe = common.coords
+    within = common.data == np.diff(inside.indptr)[unsafe]
+    sums: Any = sparse.csr_array(
+        (np.ones(int(within.sum())), (cell[within], unsafe[within])), shape=(len(shown), len(wanted.unsafe))
+    )
+    true = wanted.value[wanted.unsafe]
+    can_go_up, can_go_down = np.isfinite(wanted.up), np.isfinite(wanted.down)
+    free = np.flatnonzero(can_go_up & can_go_down)
+    forced = np.where(can_go_up, wanted.up - true, wanted.down - true)
+    forced[free] = 0.0
+    choice = Choice(
+        sparse.csr_array(sums[:, free]), wanted.down[free] - true[free], wanted.up[free] - true[free], uniforms[free]
+    )
+    choice.error += sums @ forced
+    choice.improve(wanted.cost[: len(shown)])
+    up: Flags = can_go_up.copy()
+    up[free] = choice.up
+    return up
 
 
 def least_change(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sfumato.contract import Draws, Guarantee, param
 from sfumato.errors import DataError, ParameterError, SfumatoError, listing, some
-from sfumato.tables.adjustment_program import Adjusted, Flags, Wanted, adjust, least_change
+from sfumato.tables.adjustment_program import Adjusted, Flags, Wanted, Whole, adjust, directions, least_change
+from sfumato.tables.canonical import significant, table_in_order
 from sfumato.tables.equations import Equations
 from sfumato.tables.protection import Protection
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rounding.cell_ids import cell_ids
-from sfumato.tables.rounding.two_values import Choice
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules import rules_of
 from sfumato.tables.table import Table
@@ -83,15 +82,16 @@ class ControlledAdjustment(Protection):
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table."""
         sensitivity = self.rules.assess(table)
-        unit = _unit(table)
-        wanted = self._wanted(table, sensitivity, unit)
+        # of several tables that are equally good, the same whatever the order of the input
+        canonical, order = table_in_order(table)
+        wanted = self._wanted(canonical, _of(sensitivity, order))
         if not len(wanted.unsafe):
             return self._published(table, table.value, sensitivity, "no cell is unsafe, and none was changed")
-        ids = cell_ids(table.cells)[wanted.equations.cell[wanted.unsafe]]
+        ids = cell_ids(canonical.cells)[wanted.equations.cell[wanted.unsafe]]
         uniforms = draws.child(self.name, table.variable).uniforms(ids, "order")
-        found = self._found(table, wanted, uniforms)
-        leaves = found.values[wanted.leaves] * (unit or 1.0)
-        values = table.cells.sums(leaves)
+        found = self._found(canonical, _of(sensitivity, order), wanted, uniforms)
+        unit, values = _unit(table), np.empty(len(table))
+        values[order] = canonical.cells.sums(found.values[wanted.leaves] * (unit or 1.0))
         if unit is not None:
             values = np.round(values / unit) * unit if table.decimals is None else np.round(values, table.decimals)
         how = (
@@ -101,9 +101,9 @@ class ControlledAdjustment(Protection):
         )
         return self._published(table, values, sensitivity, f"the total cost of all changes is {how}")
 
-    def _wanted(self, table: Table, sensitivity: Sensitivity, unit: float | None) -> Wanted:
-        equations = Equations.of(table.cells)
-        e, scale = equations, unit or 1.0
+    def _wanted(self, table: Table, sensitivity: Sensitivity) -> Wanted:
+        e, unit = Equations.of(table.cells), _unit(table)
+        scale = unit or 1.0
         count, shown = len(e.cell), e.cell >= 0
         value = np.empty(count)
         value[e.of_leaf] = table.totals / scale
@@ -162,16 +162,16 @@ class ControlledAdjustment(Protection):
         up, down = np.where(ups > 0, up, np.inf), np.where(reachable, np.maximum(down, low), -np.inf)
         return Wanted(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
 
-    def _found(self, table: Table, wanted: Wanted, uniforms: Numbers) -> Adjusted:
+    def _found(self, table: Table, sensitivity: Sensitivity, wanted: Wanted, uniforms: Numbers) -> Adjusted:
         clock = _Clock(self.time_limit)
-        signs = _directions(table, wanted, uniforms)
+        signs = directions(table.cells, wanted, uniforms)
         few = len(wanted.unsafe) <= self.exact
         small = wanted.whole and len(wanted.leaves) <= _WHOLE
         first = adjust(wanted, None if few else signs, whole=small, seconds=clock.left)
         if first is None and not few:
             first = adjust(wanted, None, whole=small, seconds=clock.left)  # the directions were in the way
         if first is None:
-            raise self._infeasible(table, wanted, None if few else signs, clock)
+            raise self._infeasible(table, sensitivity, wanted, None if few else signs, clock)
         found = first if few else Adjusted(first.values, first.up, first.cost, False)
         if self.distance == "squared":
             squared = adjust(wanted, found.up, squared=True, seconds=clock.left)
@@ -198,11 +198,13 @@ class ControlledAdjustment(Protection):
             "or fix fewer cells."
         )
 
-    def _infeasible(self, table: Table, wanted: Wanted, signs: Flags | None, clock: _Clock) -> SfumatoError:
+    def _infeasible(
+        self, table: Table, sensitivity: Sensitivity, wanted: Wanted, signs: Flags | None, clock: _Clock
+    ) -> SfumatoError:
         """Return the error that says what is in the way, and the smallest relaxation that works."""
         names, e = table.cells.name, wanted.equations
         first = f"no table with the {some(len(wanted.unsafe), 'unsafe cell')} at safe values satisfies all bounds."
-        loose = self.with_(max_change=None)._wanted(table, self.rules.assess(table), _unit(table))
+        loose = self.with_(max_change=None)._wanted(table, sensitivity)
         elastic = (e.cell >= 0) & (loose.low < loose.high)
         elastic[wanted.unsafe] = False
         if self.max_change is not None:
@@ -211,9 +213,7 @@ class ControlledAdjustment(Protection):
                 least = "the smallest that works" if signs is None else "what works"
                 up = np.ceil(1000 * found[0] + 1e-6) / 1000
                 return DataError(f"{first} max_change is too small: {up:g} is {least}.")
-        bare = self.with_(max_change=None, fixed=(), zeros="adjust")._wanted(
-            table, self.rules.assess(table), _unit(table)
-        )
+        bare = self.with_(max_change=None, fixed=(), zeros="adjust")._wanted(table, sensitivity)
         elastic = (e.cell >= 0) & (loose.low == loose.high)
         found = least_change(bare, signs, elastic, np.maximum(np.abs(bare.value), 1.0), clock.left)
         if found is not None:
@@ -269,33 +269,14 @@ class _Clock:
         return max(self._end - time.monotonic(), 1.0)
 
 
+def _of(found: Sensitivity, order: Whole) -> Sensitivity:
+    """Return what a rule found, for cells in an order."""
+    return Sensitivity(
+        found.unsafe[order], significant(found.upper[order]), significant(found.lower[order]),
+        significant(found.width[order]), found.reasons[order],
+    )  # fmt: skip
+
+
 def _unit(table: Table) -> float | None:
     """Return the last digit that is published; None where values are published as they are."""
     return 1.0 if table.integer else None if table.decimals is None else 10.0**-table.decimals
-
-
-def _directions(table: Table, wanted: Wanted, uniforms: Numbers) -> Flags:
-    """Return which unsafe quantities go up: so that what they add to the cells around them nearly cancels."""
-    e = wanted.equations
-    shown = e.cell[e.cell >= 0]
-    rows = sparse.csr_array(table.cells.incidence[shown])
-    inside = sparse.csr_array(rows[wanted.unsafe])
-    common = sparse.coo_array(rows @ inside.T)
-    cell, unsafe = common.coords
-    within = common.data == np.diff(inside.indptr)[unsafe]
-    sums: Any = sparse.csr_array(
-        (np.ones(int(within.sum())), (cell[within], unsafe[within])), shape=(len(shown), len(wanted.unsafe))
-    )
-    true = wanted.value[wanted.unsafe]
-    can_go_up, can_go_down = np.isfinite(wanted.up), np.isfinite(wanted.down)
-    free = np.flatnonzero(can_go_up & can_go_down)
-    forced = np.where(can_go_up, wanted.up - true, wanted.down - true)
-    forced[free] = 0.0
-    choice = Choice(
-        sparse.csr_array(sums[:, free]), wanted.down[free] - true[free], wanted.up[free] - true[free], uniforms[free]
-    )
-    choice.error += sums @ forced
-    choice.improve(wanted.cost[: len(shown)])
-    up: Flags = can_go_up.copy()
-    up[free] = choice.up
-    return up

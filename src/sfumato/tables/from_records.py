@@ -75,26 +75,28 @@ def from_records(
     cells, leaf_of = make_cells(dimensions, with_empty(distinct) if empty else distinct, wanted)
     leaf = leaf_of[row.ravel()]
     weights = _weights(batch, weight)
+    order = _summing_order(leaf, values, weights)
     records = records_of(batch, leaf, identifier, marks.record_key)
     if count is not None:
         if (values < 0).any() or (values != np.round(values)).any():
             raise DataError(f"column '{count}' holds counts, so it must hold whole numbers of at least 0.")
         counts = _by_leaf(leaf, values, cells.leaves)
         return Table(
-            cells, _by_leaf(leaf, values * weights, cells.leaves), counts, integer=weight is None, decimals=decimals,
-            records=records,
+            cells, _by_leaf(leaf[order], (values * weights)[order], cells.leaves), counts, integer=weight is None,
+            decimals=decimals, records=records,
         )  # fmt: skip
     who, known_as = _contributors(batch, contributor)
     shape = (cells.leaves, int(who.max()) + 1)
-    own = sparse.csr_array((values, (leaf, who)), shape=shape)
-    grossed = own if weight is None else sparse.csr_array((values * weights, (leaf, who)), shape=shape)
+    at = leaf[order], who[order]
+    own = sparse.csr_array((values[order], at), shape=shape)
+    grossed = own if weight is None else sparse.csr_array(((values * weights)[order], at), shape=shape)
     for matrix in (own, grossed):
         matrix.sum_duplicates()
         matrix.sort_indices()
     attribute = None if variable is None else data.schema[variable]
     return Table(
         cells,
-        _by_leaf(leaf, values * weights, cells.leaves),
+        _by_leaf(leaf[order], (values * weights)[order], cells.leaves),
         _by_leaf(leaf, np.ones(len(leaf)), cells.leaves),
         variable or "",
         Contributions(
@@ -115,6 +117,13 @@ def from_records(
 
 def _have(count: int) -> str:
     return "has" if count == 1 else "have"
+
+
+def _summing_order(leaf: Whole, values: Numbers, weights: Numbers) -> Whole | slice:
+    """Return an order in which to add up: the last bits of a sum hang on it, and must not hang on the order of the records."""
+    if all((part == np.rint(part)).all() for part in (values, weights)):
+        return slice(None)  # whole numbers add up exactly
+    return np.lexsort((weights, values, leaf))
 
 
 def _by_leaf(leaf: Whole, values: Numbers, leaves: int) -> Numbers:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.schema.hierarchy.base import label_of
+from sfumato.tables.canonical import significant
 from sfumato.tables.rta.drawing import leaf_ids
 from sfumato.tables.rta.knowledge import Knowledge
 from sfumato.tables.table import Table
@@ -57,15 +58,3 @@ def _order(table: Table, known: Knowledge, place: Whole) -> Whole:
     entry[inside] = by.data[by.indptr[:-1][inside]]
     keys = [significant(a) for a in (entry, known.required, known.given_variance)]
     return np.lexsort((*keys, named, first))
-
-
-def significant(values: Numbers, digits: int = 12) -> Numbers:
-    """Return numbers with so many digits: those after them are what adding up on a computer leaves.
-
-    >>> significant(np.array([0.1 + 0.2, 1 / 3, np.inf, 0.0])).tolist()
-    [0.3, 0.333333333333, inf, 0.0]
-    """
-    usual = np.isfinite(values) & (values != 0)
-    places = digits - 1 - np.floor(np.log10(np.abs(np.where(usual, values, 1.0))))
-    up, down = 10.0 ** np.clip(places, 0, 300), 10.0 ** np.clip(-places, 0, 300)
-    return np.where(usual, np.rint(np.where(usual, values, 1.0) * up / down) * down / up, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,30 @@ TOLERANCE = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """How far an attacker's intervals of the secrets reach, at least; shapes (targets,)."""
+    """How far an attacker's intervals of the secrets of a problem reach under a pattern, at least; shapes (targets,)."""
 
+    problem: Problem
+    hidden: Flags
+    """The pattern, shape (quantities,)."""
     up: Numbers
     down: Numbers
-    failing: Whole
-    """Positions in `problem.targets` of those that do not reach as far as they must."""
     solved: Flags
     """Which secrets needed linear programs."""
-    freedom: Freedom | SparseFreedom
 
-    def margin(self, problem: Problem) -> float:
-        """Return the smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
-        t = problem.targets
+    @cached_property
+    def failing(self) -> Whole:
+        """Positions in `problem.targets` of those that do not reach as far as they must."""
+        return np.flatnonzero(short(self.problem, self.problem.targets, self.up, self.down))
+
+    @cached_property
+    def freedom(self) -> Freedom | SparseFreedom:
+        """The ways in which hidden leaves can move."""
+        return freedom_of(self.problem, self.hidden)
+
+    @property
+    def margin(self) -> float:
+        """The smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
+        problem, t = self.problem, self.problem.targets
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = [np.where(need > 0, got / need, np.inf) for got, need in (
                 (self.up, problem.upper[t]), (self.down, problem.lower[t]), (self.up + self.down, problem.width[t]),
@@ -48,14 +60,16 @@ def check(problem: Problem, hidden: Flags, sure: Check | None = None, solve: boo
     Without linear programs (`solve`), what takes them to be proved fails.
     """
     targets = problem.targets
-    freedom = freedom_of(problem, hidden)
     up, down, solved = np.zeros(len(targets)), np.zeros(len(targets)), np.zeros(len(targets), bool)
     if sure is not None:
         known = slice(len(sure.up))
         up[known], down[known], solved[known] = sure.up, sure.down, sure.solved
     todo = np.flatnonzero(short(problem, targets, up, down))
-    rise, fall = whole(problem, targets[todo], *freedom.reach(targets[todo], hidden, enough=enough(problem)[todo]))
-    up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
+    found = Check(problem, hidden, up, down, solved)
+    if len(todo):
+        reach = found.freedom.reach(targets[todo], hidden, enough=enough(problem)[todo])
+        rise, fall = whole(problem, targets[todo], *reach)
+        up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
     open_ = np.flatnonzero(short(problem, targets, up, down))
     solved[open_] = True
     if solve and len(open_):
@@ -66,8 +80,7 @@ def check(problem: Problem, hidden: Flags, sure: Check | None = None, solve: boo
         low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[asked]), (-far[0], far[1]))
         rise, fall = whole(problem, asked, high, -low)
         up[open_], down[open_] = np.maximum(up[open_], rise), np.maximum(down[open_], fall)
-    failing = open_[short(problem, targets[open_], up[open_], down[open_])]
-    return Check(up, down, failing, solved, freedom)
+    return found
 
 
 def enough(problem: Problem) -> Numbers:

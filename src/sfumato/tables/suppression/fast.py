@@ -75,45 +75,45 @@ class Mending:
         self._repair = Repair(problem)
         self._wide = 16
 
-    def mend(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, Check]:
+    def mend(self, found: Check, clock: Clock) -> Check:
         """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
-        problem, before = self.problem, int(hidden.sum())
+        problem, before = self.problem, int(found.hidden.sum())
         targets = problem.targets[found.failing]
-        hidden, sure = self.widen(hidden, found, clock)
-        if int(hidden.sum()) == before:
+        wider = self.widen(found, clock)
+        if int(wider.hidden.sum()) == before:
             near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
-            hidden[near[~problem.fixed[near]]] = True
-            if int(hidden.sum()) == before and self._wide >= len(problem):
+            wider.hidden[near[~problem.fixed[near]]] = True
+            if int(wider.hidden.sum()) == before and self._wide >= len(problem):
                 raise Impossible(problem, int(targets[0]))
             self._wide *= 4
-        return hidden, sure
+        return wider
 
-    def widen(self, hidden: Flags, found: Check, clock: Clock) -> tuple[Flags, Check]:
+    def widen(self, found: Check, clock: Clock) -> Check:
         """Return a pattern with the cheapest further cells hidden that let secrets move, and how far they then reach."""
         problem = self.problem
-        hidden, up, down = hidden.copy(), found.up.copy(), found.down.copy()
+        hidden, up, down = found.hidden.copy(), found.up.copy(), found.down.copy()
         targets = problem.targets[found.failing]
         need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
         for place in found.failing[np.argsort(-need, kind="stable")]:
             clock.look()
             _widen(problem, self._repair, int(place), up, down, hidden)
-        return hidden, replace(found, up=up, down=down)
+        return replace(found, hidden=hidden, up=up, down=down)
 
 
-def mend(problem: Problem, hidden: Flags, clock: Clock, sure: Check | None = None) -> tuple[Flags, Check]:
+def mend(problem: Problem, hidden: Flags, clock: Clock, sure: Check | None = None) -> Check:
     """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
     mending = Mending(problem)
     found = check(problem, hidden, sure, solve=False)
     if not len(found.failing):
-        return hidden, found
+        return found
     # a way that a secret can move shows what to hide, or that nothing need be
-    hidden, sure = mending.widen(hidden, found, clock)
+    sure = mending.widen(found, clock)
     while True:
         clock.look()
-        found = check(problem, hidden, sure)
+        found = check(problem, sure.hidden, sure)
         if not len(found.failing):
-            return hidden, found
-        hidden, sure = mending.mend(hidden, found, clock)
+            return found
+        sure = mending.mend(found, clock)
 
 
 def _widen(problem: Problem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.suppression.checking import Check
 from sfumato.tables.suppression.exact import Demand
 from sfumato.tables.suppression.fast import Clock
 from sfumato.tables.suppression.problem import Problem
 from sfumato.tables.suppression.repair import Repair
-from sfumato.tables.suppression.sparse_witness import SparseFreedom
-from sfumato.tables.suppression.witness import Freedom, Pull, bounded_sums
+from sfumato.tables.suppression.witness import Pull, bounded_sums, room_of
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+NOTHING = 1e-9
+"""A share of a secret below which others have no part in it: rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,22 +47,34 @@ class Insiders:
     _ways: dict[tuple[int, int], list[tuple[float, Whole]]] = field(default_factory=dict)
     """The ways that were found for a secret, up or down: how far they go, and what moves."""
 
-    def close(
-        self, problem: Problem, hidden: Flags, freedom: Freedom | SparseFreedom, since: int = 0
-    ) -> tuple[list[Insider], int]:
-        """Return the contributors that the freedom of a pattern does not prove to stay away from secrets, and how many are alone.
+    @cached_property
+    def alone(self) -> Whole:
+        """The contributor of each leaf that has only one, -1 for the others; shape (leaves,)."""
+        single = np.flatnonzero(np.diff(self.grossed.indptr) == 1)
+        found = np.full(self.grossed.shape[0], -1, np.int64)
+        found[single] = self.grossed.indices[self.grossed.indptr[single]]
+        return found
+
+    def count(self, found: Check) -> int:
+        """Return how many contributors are alone in leaves that a pattern hides."""
+        room, _ = room_of(found.problem, found.hidden)
+        return len(np.unique(self.alone[(self.alone >= 0) & (room > 0)]))
+
+    def close(self, found: Check, since: int = 0) -> list[Insider]:
+        """Return the contributors that the freedom of a pattern does not prove to stay away from secrets.
 
         A contributor that is alone in leaves knows them: directions in which they move are no freedom to it. Only secrets from
         position `since` on are looked at.
         """
+        problem, hidden, freedom = found.problem, found.hidden, found.freedom
         targets = problem.targets[since:]
-        single = np.flatnonzero(np.diff(self.grossed.indptr)[freedom.free] == 1)
-        person = self.grossed.indices[self.grossed.indptr[freedom.free[single]]]
+        single = np.flatnonzero(self.alone[freedom.free] >= 0)
+        person = self.alone[freedom.free[single]]
         order = np.argsort(person, kind="stable")
         people, first = np.unique(person[order], return_index=True)
         if not len(single) or not len(targets):
-            return [], len(people)
-        pull, need = freedom.pull(targets, single), self._level(problem, targets)
+            return []
+        pull, need = freedom.pull(targets, single), self.level_of(problem, targets)
         weak = ~(pull.gain >= 1.001 * need * pull.longest) | (pull.gain == 0)
         tied = np.abs(pull.dots) > 1e-9 * np.sqrt(pull.gain)[:, None]
         tied[weak] = self._touched(problem, hidden, targets[weak], freedom.free[single])
@@ -70,25 +86,25 @@ class Insiders:
             others = total.copy()
             mine = slice(held.indptr[one], held.indptr[one + 1])
             others[held.indices[mine]] -= held.data[mine]
-            at = np.flatnonzero(tied[:, own].any(axis=1) & (others > 1e-9 * total))
+            at = np.flatnonzero(tied[:, own].any(axis=1) & (others > NOTHING * total))
             if not len(at):
                 continue
             share = others[at] / total[at]
-            asked = _whole(problem, need[at] * share)
+            asked = whole_need(problem, need[at] * share)
             if straight:
                 kept = weak[at] | ~_far_enough(pull, single[own], own, at, asked)
                 at, share, asked = at[kept], share[kept], asked[kept]
             if len(at):
                 doubtful.append((own, at, share, asked))
         up, down = freedom.reach_apart([(targets[at], single[own]) for own, at, _, _ in doubtful], hidden)
-        found, start = [], 0
+        blocked_ones, start = [], 0
         for own, at, share, asked in doubtful:
             part = slice(start, start + len(at))
             blocked = ~(np.minimum(up[part], down[part]) >= asked)
             start += len(at)
             if blocked.any():
-                found.append(Insider(freedom.free[single[own]], since + at[blocked], share[blocked]))
-        return found, len(people)
+                blocked_ones.append(Insider(freedom.free[single[own]], since + at[blocked], share[blocked]))
+        return blocked_ones
 
     def _touched(self, problem: Problem, hidden: Flags, weak: Whole, leaves: Whole) -> Flags:
         """Return which leaves move when secrets whose freedom is small are moved by linear programs, shape (weak, leaves)."""
@@ -102,9 +118,9 @@ class Insiders:
                     found[i] |= way[problem.alone[leaves]] != 0
         return found
 
-    def widen(self, problem: Problem, hidden: Flags, close: list[Insider], clock: Clock) -> tuple[Flags, int]:
+    def widen(self, found: Check, close: list[Insider], clock: Clock) -> tuple[Flags, int]:
         """Return a pattern in which secrets can move although contributors know leaves, and how many pairs no pattern helps."""
-        hidden, helpless = hidden.copy(), 0
+        problem, hidden, helpless = found.problem, found.hidden.copy(), 0
         repair = Repair(problem)
         for insider in close:
             clock.look()
@@ -130,8 +146,9 @@ class Insiders:
                 return True
         return False
 
-    def demands(self, problem: Problem, hidden: Flags, close: list[Insider]) -> tuple[list[Demand], int]:
+    def demands(self, audited: Check, close: list[Insider]) -> tuple[list[Demand], int]:
         """Return what must hold against contributors that are close, and does not, and how many pairs no pattern helps."""
+        problem, hidden = audited.problem, audited.hidden
         repair, found, helpless = Repair(problem), [], 0
         everything = ~problem.fixed
         for insider in close:
@@ -149,7 +166,7 @@ class Insiders:
                 helpless += not met
         return found, helpless
 
-    def _level(self, problem: Problem, quantities: Whole) -> Numbers:
+    def level_of(self, problem: Problem, quantities: Whole) -> Numbers:
         """Return how far up and down secrets must move against contributors who know leaves, at most."""
         need = self.level * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
         return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
@@ -163,7 +180,7 @@ class Insiders:
                 1e-6 * abs(float(problem.value[target])),
             )
             if need > 0:
-                found.append((side, float(_whole(problem, np.array([need * share]))[0])))
+                found.append((side, float(whole_need(problem, np.array([need * share]))[0])))
         return found
 
 
@@ -184,5 +201,6 @@ def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers)
     return np.asarray(far)
 
 
-def _whole(problem: Problem, need: Numbers) -> Numbers:
+def whole_need(problem: Problem, need: Numbers) -> Numbers:
+    """Return how far secrets must move in whole numbers, where everybody knows that values are."""
     return np.maximum(np.ceil(need - 1e-9), 1.0) if problem.integer else need

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.tables.canonical import in_order, significant
 from sfumato.tables.cells import Cells
 from sfumato.tables.equations import Equations
 from sfumato.tables.rule import Sensitivity
@@ -15,18 +16,6 @@ from sfumato.tables.table import Table
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-def in_order(cells: Cells) -> tuple[Whole, Whole]:
-    """Return cells and leaves in an order that depends on nothing but labels, so that results do not either."""
-    order = np.lexsort(tuple(cells.labels[:, i].astype(str) for i in reversed(range(cells.labels.shape[1]))))
-    by_leaf = sparse.csc_array(cells.incidence[order])
-    by_leaf.sort_indices()
-    size = np.diff(by_leaf.indptr)
-    members = np.full((cells.leaves, int(size.max(initial=1))), -1, np.int64)
-    leaf = np.repeat(np.arange(cells.leaves), size)
-    members[leaf, np.arange(len(leaf)) - by_leaf.indptr[leaf]] = by_leaf.indices
-    return order, np.lexsort(members.T[::-1])
 
 
 def make_problem(
@@ -49,7 +38,7 @@ def make_problem(
         incidence[equations.cell[shown]], sparse.csr_array(single, shape=(len(unshown), cells.leaves)),
     ]))  # fmt: skip
     # the last bits of a sum depend on the order of the records; decisions must not
-    leaves = _rounded(table.totals)[leaf_order]
+    leaves = significant(table.totals)[leaf_order]
     of_cell = np.empty(len(cells), np.int64)
     of_cell[order] = equations.of_cell
 
@@ -76,12 +65,3 @@ def make_problem(
         lambda q: table.cells.name(names[q]) if q in names else "cells together",
     )  # fmt: skip
     return problem, of_cell, leaf_order
-
-
-def _rounded(values: Numbers) -> Numbers:
-    """Return values with twelve digits."""
-    with np.errstate(divide="ignore"):
-        size = np.where(values == 0, 0, np.floor(np.log10(np.abs(values)))).astype(int)
-    shift = 11 - size
-    large, small = 10.0 ** np.maximum(shift, 0), 10.0 ** np.maximum(-shift, 0)  # powers above 1, which are exact
-    return np.asarray(np.round(values * large / small) * small / large)

@@ -14,9 +14,10 @@ from sfumato.contract.score import digits
 from sfumato.errors import DataError, some
 from sfumato.tables.cells import Cells
 from sfumato.tables.leaf_sets import set_codes
-from sfumato.tables.rule import SensitivityRule
+from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.suppression.checking import Check, check
 from sfumato.tables.suppression.exact import Demand, Exact, demands_of
+from sfumato.tables.suppression.exchange import exchange_pattern
 from sfumato.tables.suppression.fast import Clock, Impossible, OutOfTime, first_pattern, mend
 from sfumato.tables.suppression.insiders import Insiders
 from sfumato.tables.suppression.making import make_problem
@@ -62,25 +63,24 @@ def find_pattern(
     search = _Search(table, rule, problem, of_cell, leaf_order, Clock(ends), people)
     cheapest = False
     try:
-        problem, hidden, found, late = search.run()
+        found, late = search.run()
         if method == "exact" and not late:
-            problem, hidden, found, cheapest, late = search.improve(problem, hidden, found)
+            found, cheapest, late = search.improve(found)
     except Impossible as failed:
         must = [np.flatnonzero(wishes.fixed & (of_cell == q)) for q in range(len(problem))]
         raise refuse(failed, search.without, lambda which: [
             table.cells.name(int(c)) for q in np.flatnonzero(which) for c in must[q]
         ]) from None  # fmt: skip
-    margin = found.margin(problem)
+    secrets = len(found.problem.targets)
     verified = (
-        f"an attacker's interval of {some(len(problem.targets), 'secret')} audited: {int(found.solved.sum()):,} by linear "
-        f"programs, the others by tables that could be the true one; the shortest is at least {digits(margin)} times as long as "
-        "demanded"
+        f"an attacker's interval of {some(secrets, 'secret')} audited: {int(found.solved.sum()):,} by linear programs, the "
+        f"others by tables that could be the true one; the shortest is at least {digits(found.margin)} times as long as demanded"
     )
-    if not len(problem.targets):
+    if not secrets:
         verified = "no cell is unsafe, so nothing is hidden"
     if late:
         verified += "; the time limit was reached, so more may be hidden than need be"
-    return Pattern(hidden[of_cell], verified, tuple(search.more(cheapest)))
+    return Pattern(found.hidden[of_cell], verified, tuple(search.more(cheapest)))
 
 
 @dataclass(eq=False)
@@ -99,33 +99,32 @@ class _Search:
     unions: bool = True
     """Whether sums of hidden cells could be assessed."""
 
-    def run(self) -> tuple[Problem, Flags, Check, bool]:
-        """Return the problem with what was added to it, a safe pattern and its audit, and whether time was short."""
-        problem, tidy, settled, alone = self.problem, len(self.problem) > _TIDY, 0, -1
+    def run(self) -> tuple[Check, bool]:
+        """Return a safe pattern with its audit, in the problem with what was added to it, and whether time was short."""
+        problem, tidy, settled, helpless = self.problem, len(self.problem) > _TIDY, 0, 0
         try:
             self.clock.look()
             hidden, sure = first_pattern(problem), None
             while True:
-                hidden, found = mend(problem, hidden, self.clock, sure)
+                found = mend(problem, hidden, self.clock, sure)
                 if not tidy:
-                    tidy, before, sure = True, hidden, None
-                    hidden = show_superfluous(problem, hidden, found, self.clock)
-                    if (hidden != before).any():
+                    tidy, hidden, sure = True, show_superfluous(found, self.clock), None
+                    if (hidden != found.hidden).any():
                         continue
-                wider = hidden
+                wider = found.hidden
                 if self.insiders is not None:  # from here on more and more is hidden: what was proved stays so
-                    close, alone = self.insiders.close(problem, hidden, found.freedom, settled)
-                    wider, helpless = self.insiders.widen(problem, hidden, close, self.clock)
-                    settled, self.helpless = len(problem.targets), self.helpless + helpless
+                    close = self.insiders.close(found, settled)
+                    wider, left = self.insiders.widen(found, close, self.clock)
+                    settled, helpless = len(problem.targets), helpless + left
                 more = self._unions(problem, wider)
-                if more is None and (wider == hidden).all():
-                    self.alone = alone
-                    return problem, hidden, found, False
+                if more is None and (wider == found.hidden).all():
+                    self._looked(found, helpless)
+                    return found, False
                 sure = found
                 problem = problem if more is None else more
                 hidden = np.concatenate([wider, np.ones(len(problem) - len(wider), bool)])
         except OutOfTime:
-            return self._everything()
+            return self._at_once(), True
 
     def without(self, release: Flags, clock: Clock) -> Impossible | None:
         """Return what cannot be protected if some quantities need not be shown; None if everything can."""
@@ -137,32 +136,32 @@ class _Search:
             return failed
         return None
 
-    def improve(self, problem: Problem, hidden: Flags, found: Check) -> tuple[Problem, Flags, Check, bool, bool]:
-        """Return a cheaper pattern if there is one, its audit, whether it is the cheapest, and whether time was short."""
-        safe, demands = (problem, hidden, found), demands_of(problem)
-        cost = problem.cost[hidden].sum()
+    def improve(self, safe: Check) -> tuple[Check, bool, bool]:
+        """Return a cheaper pattern with its audit if there is one, whether it is the cheapest, and whether time was short."""
+        problem, demands = safe.problem, demands_of(safe.problem)
+        cost = problem.cost[safe.hidden].sum()
         try:
             while True:
                 other = Exact(problem, self.clock).solve(demands)
                 if other is None or problem.cost[other].sum() > cost * (1 + 1e-9):
-                    return *safe, False, False
-                audit = check(problem, other)
-                more, helpless, alone = self._unions(problem, other), 0, -1
+                    return safe, False, False
+                found = check(problem, other)
+                more, helpless = self._unions(problem, other), 0
                 new: list[Demand] = []
                 if self.insiders is not None:
-                    close, alone = self.insiders.close(problem, other, audit.freedom)
-                    new, helpless = self.insiders.demands(problem, other, close)
+                    close = self.insiders.close(found)
+                    new, helpless = self.insiders.demands(found, close)
                 if more is None and not new:
-                    if len(audit.failing):
-                        return *safe, False, False
-                    self.alone, self.helpless = alone, helpless
-                    return problem, other, audit, True, False
+                    if len(found.failing):
+                        return safe, False, False
+                    self._looked(found, helpless)
+                    return found, True, False
                 if more is not None:
                     demands += demands_of(more)[len(demands_of(problem)) :]
                     problem = more
                 demands += new
         except OutOfTime:
-            return *safe, False, True
+            return safe, False, True
 
     def more(self, cheapest: bool) -> list[Guarantee]:
         """Return what else holds, and what could not be looked at."""
@@ -199,16 +198,8 @@ class _Search:
     def _unions(self, problem: Problem, hidden: Flags) -> Problem | None:
         """Return the problem with sums that no cell shows, can be worked out and break the rule; None if there are none."""
         rows = self.breakdowns.left_over(hidden[self.of_cell])
-        if not rows.shape[0]:
-            return None
-        back = np.argsort(self.leaf_order)
-        labels = np.empty((rows.shape[0], 1), object)
-        labels[:, 0] = [f"union {i}" for i in range(rows.shape[0])]
-        unions = Cells(("union",), labels, sparse.csr_array(rows[:, back]))
-        try:
-            found = self.rule.assess(self.table.with_(cells=unions, given=None))
-        except DataError:
-            self.unions = False  # nobody knows who contributes to a union
+        found = self._assess(rows) if rows.shape[0] else None
+        if found is None:
             return None
         new = np.flatnonzero(found.unsafe)
         secret = set_codes(sparse.csr_array(problem.rows[problem.targets]))[:, 0]
@@ -217,12 +208,38 @@ class _Search:
             return None
         return problem.with_unions(sparse.csr_array(rows[new]), found.upper[new], found.lower[new], found.width[new])
 
-    def _everything(self) -> tuple[Problem, Flags, Check, bool]:
-        """Return the pattern with all hidden that may be hidden: what is safe, if anything is."""
-        problem, hidden = self.problem, ~self.problem.fixed
+    def _assess(self, rows: sparse.csr_array) -> Sensitivity | None:
+        """Return what the rule says of sums of leaves, as if they were cells; None where nobody knows who contributes to them."""
+        labels = np.empty((rows.shape[0], 1), object)
+        labels[:, 0] = [f"union {i}" for i in range(rows.shape[0])]
+        unions = Cells(("union",), labels, sparse.csr_array(rows[:, np.argsort(self.leaf_order)]))
+        try:
+            return self.rule.assess(self.table.with_(cells=unions, given=None))
+        except DataError:
+            self.unions = False
+            return None
+
+    def _looked(self, found: Check, helpless: int) -> None:
+        """Note that contributors were looked at."""
+        if self.insiders is not None:
+            self.alone, self.helpless = self.insiders.count(found), helpless
+
+    def _at_once(self) -> Check:
+        """Return a safe pattern that takes little time: of blocks, or all hidden that may be, which is safe if anything is."""
+
+        def unsafe(rows: sparse.csr_array) -> Flags:
+            found = self._assess(rows)
+            return np.zeros(rows.shape[0], bool) if found is None else found.unsafe
+
+        problem = self.problem
+        quick = exchange_pattern(problem, unsafe, self.insiders)
+        if quick is not None and self._unions(problem, quick.hidden) is None:
+            self._looked(quick, 0)
+            return quick
+        hidden = ~problem.fixed
         if (more := self._unions(problem, hidden)) is not None:
             problem, hidden = more, np.concatenate([hidden, np.ones(len(more) - len(problem), bool)])
         found = check(problem, hidden)
         if len(found.failing):
             raise Impossible(problem, int(problem.targets[found.failing[0]]))
-        return problem, hidden, found, True
+        return found

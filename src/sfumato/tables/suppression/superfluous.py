@@ -25,14 +25,14 @@ _LITTLE = 1e-2
 """A secret whose freedom shrinks by less than this share is taken to stay safe until the pattern is checked again."""
 
 
-def show_superfluous(problem: Problem, hidden: Flags, found: Check, clock: Clock) -> Flags:
+def show_superfluous(found: Check, clock: Clock) -> Flags:
     """Return the pattern without cells that the proofs of `Freedom` do not need, the dearest first.
 
     Showing a cell takes the direction in which it moves out of the freedom: a projection, for all secrets at once. Secrets
     that linear programs proved are not looked at, so the pattern must be checked again.
     """
-    hidden = hidden.copy()
-    freedom, targets = found.freedom, problem.targets
+    problem, hidden, freedom = found.problem, found.hidden.copy(), found.freedom
+    targets = problem.targets
     if not isinstance(freedom, Freedom):
         return hidden
     up, down = whole(problem, targets, *freedom.reach(targets, hidden, enough=enough(problem)))
