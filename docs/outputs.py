@@ -1,6 +1,6 @@
 """Run the code of the documentation pages; check what it prints, or write it into the pages.
 
-A block marked ``python`` or ``bash`` is run, all blocks of a page in order, in one process and one empty folder. A block
+A block marked ``python`` or ``bash`` is run, all blocks of a page in order, in a process of its own and an empty folder. A block
 marked ``text`` that follows directly is what was printed. After a change, run ``python docs/outputs.py`` and read the diff.
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -25,6 +26,10 @@ _FENCE = re.compile(
     r"^```(?P<kind>python|bash)(?P<note>[^\n]*)\n(?P<code>.*?)^```\n(?:\n?^```text\n(?P<printed>.*?)^```\n)?",
     re.M | re.S,
 )
+_FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+_PROCESSES = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+# What most pages wait for, loaded once: a page is a fork of it. Nothing of sfumato, so that a page imports what it uses.
+_PROCESSES.set_forkserver_preload(["altair", "duckdb", "numba", "pandas", "pyarrow.dataset", "scipy.stats"])
 
 
 @dataclass(frozen=True)
@@ -54,19 +59,25 @@ def blocks(text: str) -> list[Block]:
 
 def run(page: Path) -> list[str]:
     """Return what each block of a page prints; raises RuntimeError with the traceback if one fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        answers = Path(folder) / ".printed.json"
-        bin_folder = str(Path(sys.executable).parent)
-        env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100", "NO_COLOR": "1"}
-        env["PYTHONWARNINGS"] = ""
-        command = [sys.executable, __file__, "--inside", str(page), str(answers)]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            raise RuntimeError(f"{page.relative_to(ROOT)}: {done.stdout[-1500:]}{done.stderr[-3000:]}")
-        return list(json.loads(answers.read_text("utf-8")))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "here").mkdir()
+        process = _PROCESSES.Process(target=_inside, args=(page, folder))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise RuntimeError(f"{page.relative_to(ROOT)}: {(folder / 'said').read_text('utf-8', 'replace')[-4500:]}")
+        return list(json.loads((folder / "printed.json").read_text("utf-8")))
 
 
-def _inside(page: Path, answers: Path) -> None:
+def _inside(page: Path, folder: Path) -> None:
+    os.chdir(folder / "here")
+    said = os.open(folder / "said", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    bin_folder = str(Path(sys.executable).parent)
+    os.environ |= {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100", "NO_COLOR": "1"}
+    os.environ["PYTHONWARNINGS"] = ""
     namespace: dict[str, object] = {"__name__": "__main__"}
     printed = []
     for block in blocks(page.read_text("utf-8")):
@@ -88,7 +99,7 @@ def _inside(page: Path, answers: Path) -> None:
             except Exception:
                 sys.exit(f"{where}:\n{traceback.format_exc()}")
         printed.append(out.getvalue())
-    answers.write_text(json.dumps(printed), "utf-8")
+    (folder / "printed.json").write_text(json.dumps(printed), "utf-8")
 
 
 def same(said: str, printed: str) -> bool:
@@ -120,8 +131,5 @@ def refresh(page: Path) -> bool:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--inside"]:
-        _inside(Path(sys.argv[2]), Path(sys.argv[3]))
-    else:
-        for each in [Path(a).resolve() for a in sys.argv[1:]] or pages():
-            print(f"{'changed' if refresh(each) else 'as it was':<12}{each.relative_to(ROOT)}", flush=True)
+    for each in [Path(a).resolve() for a in sys.argv[1:]] or pages():
+        print(f"{'changed' if refresh(each) else 'as it was':<12}{each.relative_to(ROOT)}", flush=True)

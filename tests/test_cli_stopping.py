@@ -48,14 +48,15 @@ def loses_it_in_a_finaliser(number: signal.Signals) -> None:
         raise AssertionError("nothing stopped it")
 
 
-def tidies_up(done: list[str]) -> None:
+def tidies_up(waiting: list[float]) -> None:
+    """Note how many seconds it would be until it is raised again: before the command says that it is left, and after."""
     with stopping.stoppable():
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
+            waiting.append(signal.getitimer(signal.ITIMER_REAL)[0])
             stopping.leaving()
-            time.sleep(0.2)
-            done.append("tidied")
+            waiting.append(signal.getitimer(signal.ITIMER_REAL)[0])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -80,6 +81,26 @@ def test_an_exception_lost_in_a_finaliser_is_raised_again_at_once_and_not_printe
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_exception_that_comes_again_while_python_is_still_telling_of_its_loss_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    wait, early = stopping._raise_again, iter([signal.SIGALRM])
+
+    def overtaken(seconds: float) -> None:
+        wait(seconds)
+        if seconds == stopping._AT_ONCE:
+            for alarm in early:
+                signal.raise_signal(alarm)
+
+    monkeypatch.setattr(stopping, "_raise_again", overtaken)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(SystemExit) as left:
+        loses_it_in_a_finaliser(number)
+    assert left.value.code == code
+    assert capfd.readouterr().err == ""
+
+
 def test_any_other_exception_that_python_ignores_is_told_as_ever(capfd: pytest.CaptureFixture[str]) -> None:
     class Broken:
         def __del__(self) -> None:
@@ -90,9 +111,9 @@ def test_any_other_exception_that_python_ignores_is_told_as_ever(capfd: pytest.C
     assert "a fault of a library" in capfd.readouterr().err
 
 
-def test_nothing_is_raised_again_once_the_command_is_being_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "_AGAIN", 0.05)
-    done: list[str] = []
+def test_nothing_is_raised_again_once_the_command_is_being_left() -> None:
+    waiting: list[float] = []
     with pytest.raises(SystemExit):
-        tidies_up(done)
-    assert done == ["tidied"]
+        tidies_up(waiting)
+    assert waiting[0] > 0
+    assert waiting[1] == 0

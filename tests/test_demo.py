@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -222,7 +223,16 @@ def test_the_command_prints_a_summary_and_says_that_the_seed_is_fixed(
     assert seed not in own.stdout
 
 
+@pytest.fixture
+def as_at_a_terminal() -> Iterator[None]:
+    """Where tests run in the background, Ctrl-C is ignored, and so it would be by what they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.usefixtures("as_at_a_terminal")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_demo_that_is_stopped_leaves_nothing(tmp_path: Path, number: int, code: int) -> None:
     command = [sys.executable, "-m", "sfumato", "demo", "--replications", "5000"]
@@ -233,6 +243,6 @@ def test_a_demo_that_is_stopped_leaves_nothing(tmp_path: Path, number: int, code
                 break
         time.sleep(0.5)
         process.send_signal(number)
-        assert process.wait(timeout=30) == code
+        assert process.wait(timeout=300) == code
         assert "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import secrets
 import stat
 from pathlib import Path
 
@@ -187,7 +188,8 @@ def test_what_is_remembered_for_one_array_is_not_used_for_an_equal_one() -> None
 # A secret
 
 
-def test_a_secret_is_never_the_same_twice() -> None:
+def test_a_secret_is_never_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.contract.draws.secrets", secrets)  # the real ones
     assert not np.isin(Draws.secret().uniforms(IDS, "x"), Draws.secret().uniforms(IDS, "x")).any()
 
 

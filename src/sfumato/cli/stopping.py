@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 _AGAIN = 5.0
@@ -42,20 +43,29 @@ def leaving() -> None:
 
 
 def _handler(error: Callable[[], BaseException]) -> Callable[[int, Any], None]:
-    def stop(_number: int, _frame: Any) -> None:
+    def stop(_number: int, frame: FrameType | None) -> None:
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, stop)
+            if _inside(frame, _lost):  # a busy machine is not through with it yet: raised there, it would be printed
+                _raise_again(_AT_ONCE)
+                return
         _raise_again(_AGAIN)
         raise error()
 
     return stop
 
 
+def _inside(frame: FrameType | None, function: Callable[..., None]) -> bool:
+    code = function.__code__
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
 def _lost(unraisable: Any) -> None:
     """Python's word that an exception came to nothing; ours comes again, and the person at the screen need not know."""
-    stopped = hasattr(signal, "SIGALRM") and callable(
-        signal.getsignal(signal.SIGALRM)
-    )  # without a handler it would kill
+    # without a handler the alarm would kill
+    stopped = hasattr(signal, "SIGALRM") and callable(signal.getsignal(signal.SIGALRM))
     if stopped and isinstance(unraisable.exc_value, SystemExit | KeyboardInterrupt):
         _raise_again(_AT_ONCE)
     else:
