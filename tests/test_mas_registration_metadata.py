@@ -80,6 +80,8 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert counts["missing"] == (frame["sex"] == 9).sum()
     same = [vault.ask("hs", {"sex": level}, CrossTab(("region",))).to_bytes() for level in ("female", 2)]
     assert same[0] == same[1]
+    told = [vault.ask("hs", None, OLS(f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
+    assert told == ["Levels of sex: 1 = male, 2 = female."] * 2  # answers have codes, and say what they mean
 
 
 def test_a_codebook_cannot_bring_in_other_files_or_grow(tmp_path: Path) -> None:
