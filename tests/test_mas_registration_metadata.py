@@ -11,7 +11,7 @@ import pytest
 import sfumato.mas.tallying as tallying
 from sfumato import Microdata
 from sfumato.errors import DataError, SchemaError
-from sfumato.mas.analyses import OLS, CrossTab, Histogram, Quantiles
+from sfumato.mas.analyses import OLS, CrossTab, Histogram, Logistic, Quantiles
 from sfumato.mas.ddi import read_ddi
 from sfumato.mas.policy import Policy
 from sfumato.mas.tallying import count_values, decile_edges
@@ -82,6 +82,10 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert same[0] == same[1]
     told = [vault.ask("hs", None, OLS(f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
     assert told == ["Levels of sex: 1 = male, 2 = female."] * 2  # answers have codes, and say what they mean
+    models = [vault.ask("hs", None, Logistic("sex ~ age", event=e)).to_bytes() for e in ("male", "1")]
+    assert models[0] == models[1]
+    with pytest.raises(DataError, match="It has: 1, 2, male, female"):
+        vault.ask("hs", None, Logistic("sex ~ age", event="missing"))
 
 
 def test_a_codebook_cannot_bring_in_other_files_or_grow(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ class OLS(ModelAnalysis):
         """Return the fit, unless a rule, before it or after it, refuses the model."""
         function, name = self.terms(question.dataset.variables).outcome
         if function == "C":
-            raise ParameterError(f"the outcome '{name}' of ols is a number. For levels, use logistic or multinomial.")
+            raise ParameterError(
+                f"the outcome of ols must be a number, and '{name}' has levels. For these, use logistic or multinomial."
+            )
         outcome = Number.of(question.dataset.variables[name], function, question.policy.amounts.top_coded)
         ready = prepared(question, self, outcome, [])
         if isinstance(ready, Refusal):
