@@ -100,6 +100,9 @@ def test_cutpoints_are_shown_before_one_is_chosen(here: Path, tmp_path: Path) ->
         "hybrid",
     }
     assert min(row["smallest"] for row in told["strategies"]) >= 75
+    chosen = run("vault", "cutpoints", vault, "people", "income", "--strategy", "minimum").stdout
+    assert "The bins of minimum:" in chosen
+    assert told["bins"][1] in chosen  # what is chosen is shown, and not what the hybrid would have been
     assert told["bins"] == list(Vault.open(vault).registration("people").cutpoints["income"].labels)
 
 

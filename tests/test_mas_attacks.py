@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from sfumato import Microdata
 from sfumato.contract.attack import success, wilson
 from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
@@ -23,9 +27,11 @@ from sfumato.mas.attacks import (
 )  # fmt: skip
 from sfumato.mas.attacks.bench import HEADS, Bench, all_recipes, cost, cutpoints_of, recipe_named, rules_off, table
 from sfumato.mas.attacks.recipe import balanced, leaks, numbers, yes_or_no
-from sfumato.mas.attacks.world import HALF, RARE
+from sfumato.mas.attacks.target import Target
+from sfumato.mas.attacks.world import HALF, RARE, Ground
 from sfumato.mas.ordinary import ordinary_questions
 from sfumato.mas.policy import Policy
+from sfumato.schema import Attribute, Schema
 
 PRINTED, HARDENED = Policy.named("census2009"), Policy.named("hardened")
 
@@ -181,3 +187,47 @@ def test_cutpoints_for_data_of_ones_own_are_quantiles_of_known_numbers() -> None
     found = cutpoints_of(survey20k(1_000))
     assert list(found) == ["age"]
     assert len(found["age"]) == 10
+
+
+def _coded(n: int = 3_000, lone: bool = False) -> Microdata:
+    """A file as archives have it: categories as numbers, a code for "no answer", and a column without a value."""
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame({
+        "sex": rng.integers(1, 3, n), "region": rng.integers(1, 5, n).astype(float), "age": rng.integers(18, 80, n),
+        "group": rng.integers(1, 4, n), "gone": np.full(n, np.nan),
+    })  # fmt: skip
+    frame.loc[:99, "region"] = 9
+    frame.loc[100:149, "region"] = np.nan
+    if lone:  # one person in one cell of three variables; every cell of two of them has many
+        frame.loc[(frame["sex"] == 1) & (frame["region"] == 1) & (frame["group"] == 1), "group"] = 2
+        frame.loc[frame.index[(frame["sex"] == 1) & (frame["region"] == 1)][0], "group"] = 1
+    schema = Schema((
+        Attribute("sex", role="key", scale="unordered"),
+        Attribute("region", role="key", scale="unordered", missing=(9,)),
+        Attribute("age", role="other" if lone else "key"), Attribute("group", role="key", scale="unordered"),
+        Attribute("gone", role="other" if lone else "key"),
+    ))  # fmt: skip
+    return Microdata(frame, schema)
+
+
+def test_categories_that_are_coded_as_numbers_can_be_attacked(tmp_path: Path) -> None:
+    data = _coded()
+    found = cutpoints_of(data)
+    assert list(found) == ["age"]
+    ground = Ground(data, found)
+    world = ground.world(tmp_path, 0, [Target(0, {"sex": ("1",)}, {"sex": ("2",)}, ())])
+    counts = world.vault.ask(world.dataset, None, CrossTab(("region",)), Policy(title="exact")).frame()
+    told = counts.set_index("region")["count"].drop("Total")
+    levels = next(v.levels for v in ground.variables if v.name == "region")
+    assert told["missing"] == 150
+    assert [told[level] for level in levels] == np.bincount(ground.codes["region"]).tolist()
+
+
+def test_a_person_who_is_alone_in_a_cell_of_many_variables_is_attacked_where_no_two_tell_anybody_apart(
+    tmp_path: Path,
+) -> None:
+    data = _coded(lone=True)
+    bench = Bench(data, cutpoints_of(data), tmp_path, worlds=1, trials=10)
+    assert list(bench.targets) == [4]
+    assert [len(target.universe) for target in bench.targets[4]] == [3] * len(bench.targets[4])
+    assert [o.recipe for o in bench.all(HARDENED, [Differencing(), Differencing(conditions=4)])] == ["differencing"]

@@ -465,7 +465,7 @@ def test_formulas_that_are_not_allowed_are_refused_before_anything_is_read(vault
         ask(vault, OLS("income ~ log(race)"))
     with pytest.raises(DataError, match="has no levels"):
         ask(vault, OLS("income ~ C(age)"))
-    with pytest.raises(ParameterError, match="is a number"):
+    with pytest.raises(ParameterError, match="must be a number"):
         ask(vault, OLS("sick ~ age"))
     with pytest.raises(ParameterError, match="event="):
         ask(vault, Logistic("work ~ age"))

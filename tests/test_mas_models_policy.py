@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from mas_survey import microdata, survey
 
+from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.mas.analyses import OLS, Correlation, Logistic, Multinomial
 from sfumato.mas.analysis import Analysis
@@ -23,6 +24,7 @@ from sfumato.mas.rules import CloseFit, DummySize, HighCorrelation, Leverage, Mo
 from sfumato.mas.secrets import Secret
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault, answer
+from sfumato.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     pass
@@ -265,3 +267,37 @@ def test_one_noise_serves_both_events_of_a_binary_outcome(vault: Vault) -> None:
     assert [r["coefficient"] for r in no] == [-r["coefficient"] for r in yes]
     both = ask(vault, Multinomial("sick ~ age")).tables["coefficients"]
     assert [abs(r["coefficient"]) for r in both] == [abs(r["coefficient"]) for r in yes]
+
+
+def test_tests_allow_for_the_noise_so_that_they_reject_as_often_as_they_say_where_nothing_goes_with_anything(
+    tmp_path: Path,
+) -> None:
+    """Outcomes that have nothing to do with the predictors: of 60 tests at 5 %, more than 9 reject in 1 of 1,000 cases."""
+    rng = np.random.default_rng(5)
+    n, outcomes = 900, 60
+    made = pd.DataFrame(
+        {"x": rng.normal(0, 1, n), "g": rng.choice(list("abc"), n)}
+        | {f"y{i}": rng.normal(0, 1, n) for i in range(outcomes)}
+        | {f"z{i}": rng.choice(["no", "yes"], n) for i in range(outcomes)}
+    )
+    schema = Schema(tuple(
+        Attribute(c, role="key" if c in "xg" else "confidential", scale="ordered" if c[0] in "xy" else "unordered")
+        for c in made
+    ))  # fmt: skip
+    vault = Vault(tmp_path, Draws(3), HARDENED)
+    vault.freeze("d", Microdata(made, schema))
+    found: dict[str, list[float]] = {}
+    for i in range(outcomes):
+        linear, logistic = (
+            vault.ask("d", None, a) for a in (OLS(f"y{i} ~ g + x"), Logistic(f"z{i} ~ g + x", event="yes"))
+        )
+        assert isinstance(linear, Answer)
+        assert isinstance(logistic, Answer)
+        anova, coefficients = linear.frame("anova").set_index("source"), linear.frame().set_index("term")
+        assert anova.loc["x", "F"] == pytest.approx(coefficients.loc["x", "t"] ** 2, rel=0.1)  # t has two digits
+        for term in ("C(g)", "x", "Regression"):
+            found.setdefault(term, []).append(float(anova.loc[term, "p"]))
+        found.setdefault("likelihood ratio", []).append(float(logistic.facts["p"] or 0))
+    rejected = {test: int((np.array(p) < 0.05).sum()) for test, p in found.items()}
+    assert max(rejected.values()) <= 9, rejected
+    assert all(0.3 < np.median(p) < 0.7 for p in found.values())

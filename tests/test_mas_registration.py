@@ -159,7 +159,11 @@ def test_cutpoints_of_the_custodian_are_refused_if_a_bin_is_too_small(vault: Vau
     vault.add("people", frame, schema_of(frame))
     with pytest.raises(DataError, match="fewer than 75 records in a bin"):
         vault.cutpoints("people", "age", Cutpoints((1, 40), whole=True))
-    vault.cutpoints("people", "age", Cutpoints((39,), whole=True))
+    shown = vault.cutpoints("people", "age", Cutpoints((39,), whole=True))
+    assert "The bins of own:" in str(shown)
+    assert shown.bins("own")["bin"].tolist() == ["39 or less", "40 or more"]
+    with pytest.raises(ParameterError, match="Cutpoints"):
+        vault.cutpoints("people", "age", [39])  # type: ignore[arg-type]
     assert vault.freeze("people").variables["age"].levels == ("39 or less", "40 or more")
 
 

@@ -11,7 +11,7 @@ import pytest
 import sfumato.mas.tallying as tallying
 from sfumato import Microdata
 from sfumato.errors import DataError, SchemaError
-from sfumato.mas.analyses import CrossTab
+from sfumato.mas.analyses import OLS, CrossTab, Histogram, Logistic, Quantiles
 from sfumato.mas.ddi import read_ddi
 from sfumato.mas.policy import Policy
 from sfumato.mas.tallying import count_values, decile_edges
@@ -80,6 +80,12 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert counts["missing"] == (frame["sex"] == 9).sum()
     same = [vault.ask("hs", {"sex": level}, CrossTab(("region",))).to_bytes() for level in ("female", 2)]
     assert same[0] == same[1]
+    told = [vault.ask("hs", None, OLS(f)).notes[-1] for f in ("age ~ region + sex", "age ~ sex + region")]
+    assert told == ["Levels of sex: 1 = male, 2 = female."] * 2  # answers have codes, and say what they mean
+    models = [vault.ask("hs", None, Logistic("sex ~ age", event=e)).to_bytes() for e in ("male", "1")]
+    assert models[0] == models[1]
+    with pytest.raises(DataError, match="It has: 1, 2, male, female"):
+        vault.ask("hs", None, Logistic("sex ~ age", event="missing"))
 
 
 def test_a_codebook_cannot_bring_in_other_files_or_grow(tmp_path: Path) -> None:
@@ -140,9 +146,29 @@ def test_counts_on_a_grid_give_bins_that_hold_what_they_say(monkeypatch: pytest.
     assert all(min(abs(edge - exact)) <= 1e-3 * width for edge in near)
 
 
-def test_a_variable_without_values_is_refused_however_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_without_values_counts_as_none_however_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     data = Microdata(pd.DataFrame({"x": [np.nan, np.nan]}), Schema((Attribute("x"),)))
     for limit in (10, 0):
         monkeypatch.setattr(tallying, "_EXACT", limit)
-        with pytest.raises(DataError, match="no values"):
-            count_values(data, "x")
+        assert count_values(data, "x") is None
+
+
+def test_a_file_with_a_column_of_which_every_value_is_missing_is_added_and_asked(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    n = 1_500
+    frame = pd.DataFrame({"sex": rng.choice(["F", "M"], n), "age": rng.integers(18, 90, n), "gone": np.nan, "no": 99})
+    schema = Schema((
+        Attribute("sex", role="key", scale="unordered"), Attribute("age", role="key"),
+        Attribute("gone", role="confidential"), Attribute("no", role="key", missing=(99,)),
+    ))  # fmt: skip
+    vault = Vault.create(tmp_path / "v")
+    assert vault.add("people", frame, schema).without_levels == ("age", "gone", "no")
+    with pytest.raises(DataError, match="every value of variable 'gone' is missing"):
+        vault.cutpoints("people", "gone")
+    vault.freeze("people")
+    for name in ("gone", "no"):
+        refusals = [vault.ask("people", None, OLS(f)) for f in (f"{name} ~ age", f"age ~ {name}")]
+        assert [r.rule for r in refusals] == ["complete_records"] * 2
+        for analysis in (CrossTab(("sex",), of=name), Quantiles(name), Histogram(name)):
+            with pytest.raises(DataError, match=f"variable '{name}' has"):
+                vault.ask("people", None, analysis)

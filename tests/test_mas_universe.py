@@ -157,7 +157,8 @@ def test_numbers_and_yes_no_levels_may_be_given_as_such(people: tuple[Vault, pd.
 def test_ranges_are_the_levels_between_their_ends(census: Vault) -> None:
     forms = [
         {"income": "62,001-120,000"}, {"income": ["62,001-70,500", "70,501-120,000"]}, {"income": ">= 62001"},
-        "income >= 62001", "income > 62000", "not income <= 62000", {"income": {"not": ["0-62000"]}}, {"income": "62001 or more"},
+        "income >= 62001", "income > 62000", "income > '62,000'",
+        "not income <= 62000", {"income": {"not": ["0-62000"]}}, {"income": "62001 or more"},
     ]  # fmt: skip
     assert len({asked(census, form).selection.words() for form in forms}) == 1
 
@@ -185,6 +186,8 @@ def test_everybody_is_written_in_several_ways(people: tuple[Vault, pd.DataFrame]
         {"sex": ["F", "M"]},
         [{"sex": "F"}, {"sex": "M"}],
         "sex in ('F', 'M')",
+        "sex is not missing",
+        {"sex": {"not": ["missing"]}},
     ]
     assert {asked(vault, form).selection.words() for form in forms} == {"all"}
 
@@ -212,8 +215,12 @@ def test_everybody_is_written_in_several_ways(people: tuple[Vault, pd.DataFrame]
     ("x" * 2_000_000, ParameterError, "more than 1,000,000 signs"),
     ([{"sex": "F"}] * 1_001, ParameterError, "more than 1,000 pieces"),
     ({"sex": list(range(10_001))}, ParameterError, "more than 10,000 levels"),
-    ("sex > 3", DataError, "level '> 3'"),
-    ("sex ==", ParameterError, ""),
+    ("sex > 3", DataError, "variable 'sex', whose levels are no numbers"),
+    ("sex > 'F'", DataError, "Name levels with == or in; it has: F, M"),
+    ("sex ==", ParameterError, "expected after '=='"),
+    ("sex in ()", ParameterError, "expected after '('"),
+    ("sex == missing", ParameterError, "write 'is missing'"),
+    ("sex is F", ParameterError, "for a value write =="),
     ("__import__('os').system('x')", ParameterError, ""),
 ])  # fmt: skip
 def test_a_universe_that_makes_no_sense_is_refused_in_a_sentence(

@@ -316,7 +316,8 @@ class _Parser:
             raise self.error("a comparison begins with the name of a column")
         if self.take("is"):
             turned = self.take("not")
-            self.need("missing", "after 'is'")
+            if self.take("missing") is None:
+                raise self.error("'is' is followed by 'missing' or 'not missing'; for a value write ==")
             tree = Comparison(column, "is missing", None)
             return Joined("not", (tree,)) if turned else tree
         if sign := self.take(*_COMPARE):
@@ -351,7 +352,9 @@ class _Parser:
             return token[1:-1].replace(token[0] * 2, token[0])
         if flag := self.take("true", "false"):
             return flag == "true"
+        if self.take("missing"):
+            raise self.error("of records without a value write 'is missing'")
         column = self.column()
         if column is None:
-            raise self.error("a value or a column is expected after a sign")
+            raise self.error(f"a value or a column is expected after '{self.tokens[self.at - 1][1]}'")
         return _Name(column)

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 _HIGH, _ROW = 150, 26
 _MANY = 400
-_CHOSEN = "hybrid"
 
 
 def cutpoints_chart(
-    histogram: pd.DataFrame, strategies: pd.DataFrame, edges: Mapping[str, Sequence[float]], title: str
+    histogram: pd.DataFrame, strategies: pd.DataFrame, edges: Mapping[str, Sequence[float]], title: str, chosen: str
 ) -> alt.VConcatChart:
     """Draw the histogram (columns low, high, count) above one row of edges for each strategy.
 
-    `strategies` has a row for each strategy: strategy, bins, smallest. The edges of the hybrid also stand in the histogram. Edges
+    `strategies` has a row for each strategy: strategy, bins, smallest. Edges of the chosen one stand in the histogram, too. Those
     beyond the histogram are counted at its end; of more than 400 edges a row shows a band.
     """
     low, high = float(histogram["low"].min()), float(histogram["high"].max())
@@ -39,7 +38,7 @@ def cutpoints_chart(
     room = max(map(text_width, [*said.values(), "beyond: 999"])) + 14
     wide = int(WIDTH - left - room - 40)
     inside = {name: [float(e) for e in edges[name] if axis.shows(float(e))] for name in names}
-    top = _histogram(histogram, inside.get(_CHOSEN, []), axis, wide)
+    top = _histogram(histogram, inside.get(chosen, []), axis, wide)
     rows = [{"strategy": n, "x": e} for n in names for e in inside[n] if len(inside[n]) <= _MANY]
     bands = [{"strategy": n, "from": min(inside[n]), "to": max(inside[n])} for n in names if len(inside[n]) > _MANY]
     y = alt.Y(
@@ -57,7 +56,7 @@ def cutpoints_chart(
         )
     ]
     tick = {"thickness": 1.2, "height": 15}
-    colour = alt.condition(f"datum.strategy == '{_CHOSEN}'", alt.value(SERIES[1]), alt.value(SERIES[0]))
+    colour = alt.condition(f"datum.strategy == '{chosen}'", alt.value(SERIES[1]), alt.value(SERIES[0]))
     if bands:
         layers.append(
             marks.draw(

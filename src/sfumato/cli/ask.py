@@ -142,7 +142,10 @@ def _describe(screen: Screen, dataset: Dataset) -> None:
             v["name"],
             v["label"] or "–",
             "yes" if v["numbers"] else "no",
-            "; ".join(v.get("meanings", v["levels"])) or "–",
+            "; ".join(
+                a if a == b else f"{a} = {b}" for a, b in zip(v["levels"], v.get("meanings", v["levels"]), strict=True)
+            )
+            or "–",
         )
         for v in told["variables"]
     ]

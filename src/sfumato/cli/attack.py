@@ -113,6 +113,10 @@ def attack(
         for one in (chosen,) if rules_off is False else (chosen, benches.rules_off(chosen)):
             with screen.progress() as tell:
                 found = bench.all(one, every, tell)
+            if idle := [r.name for r in every if r.name not in {o.recipe for o in found}]:
+                screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
+            if not found:
+                continue
             screen.say(f"Attacks on {one.title}", strong=True)
             screen.table(benches.HEADS, benches.table(found), (1, 2, 4, 5, 6))
             screen.say()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +50,7 @@ def add(
             help="Variables that others may know of a person, with commas between; the schema's keys if not given.",
         ),
     ] = None,
-    recodes: Annotated[Path | None, typer.Option(help="Groups of levels: [[recode]] tables in TOML.")] = None,
+    recodes: Annotated[Path | None, typer.Option(help=r"Groups of levels: \[\[recode]] tables in TOML.")] = None,
     policy: Annotated[
         str, typer.Option(help="For a new vault: census2009, hardened, strict, or a TOML file.")
     ] = "hardened",
@@ -92,7 +93,7 @@ def add(
         screen.say(f"Asked: {question}")
     if made.without_levels:
         screen.say(f"Without cutpoints, and so not for universes: {', '.join(made.without_levels)}.")
-        screen.say(f"Next: sfumato vault cutpoints {vault} {name} {made.without_levels[0]}")
+        screen.say(f"Next: sfumato vault cutpoints {vault} {name} {shlex.quote(made.without_levels[0])}")
     confirm = " --confirm" if made.questions() else ""
     screen.say(f"{'Then' if made.without_levels else 'Next'}: sfumato vault freeze {vault} {name}{confirm}")
     screen.answer({
@@ -132,10 +133,10 @@ def cutpoints(
         screen.say(f"Wrote {chart}.")
     screen.say()
     if strategy is None:
-        screen.say(f"Choose one: sfumato vault cutpoints {vault} {name} {variable} --strategy hybrid")
+        screen.say(f"Choose one: sfumato vault cutpoints {vault} {name} {shlex.quote(variable)} --strategy hybrid")
     else:
         screen.say(f"Chosen: {strategy}. Next, when all are chosen: sfumato vault freeze {vault} {name}")
-    bins = len(shown.choose(strategy or "hybrid").labels)
+    bins = len(shown.choose(shown.chosen).labels)
     if (form := opened.policy_of(name).rule("universe_form")) is not None and bins > (
         most := getattr(form, "levels", bins)
     ):
@@ -146,7 +147,7 @@ def cutpoints(
     frame = shown.frame
     screen.answer({
         "variable": variable, "least": d, "chosen": strategy, "strategies": frame.to_dict("records"),
-        "bins": list(shown.choose(strategy or "hybrid").labels), "chart": chart,
+        "bins": list(shown.choose(shown.chosen).labels), "chart": chart,
     })  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def _asked(entry: Entry) -> str:
     }
     words = [
         str(entry.content["analysis"]),
-        *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in given.items()),
+        *(f"{k}={v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for k, v in given.items()),
     ]
     universe = json.dumps(entry.content["universe"], ensure_ascii=False)
     return " ".join(words) + ("" if universe == "[]" else f" of {universe}")

@@ -81,11 +81,25 @@ class Answer:
         for name in self.tables:
             table = self.frame(name)
             shown = table if len(table) <= _LONG else table.head(_HEAD)
-            parts += ["", name, shown.to_string(index=False, na_rep="–")]
+            parts += ["", name, shown.astype(object).map(_said).to_string(index=False)]
             parts += [f"… and {len(table) - _HEAD:,} more rows."] if len(table) > _LONG else []
         if self.facts:
-            parts += ["", *(f"{name}: {'–' if value is None else value}" for name, value in self.facts.items())]
+            parts += ["", *(f"{name}: {_said(value)}" for name, value in self.facts.items())]
         return "\n".join([*parts, "", *self.notes])
+
+
+def _said(value: _VALUES) -> str:
+    """Return a value for people: no digit that was not published, thousands apart, and – where there is none.
+
+    >>> _said(1005.0), _said(0.00074), _said(1.33e10), _said(3.94e-17), _said(None), _said("1 to 4")
+    ('1,005', '0.00074', '13,300,000,000', '3.94e-17', '–', '1 to 4')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, str | bool):
+        return str(value)
+    whole = abs(value) < 1e15 and (value == int(value) or abs(value) >= 1e6)
+    return f"{value:,.0f}" if whole else f"{value:,.6g}"
 
 
 def _plain(row: Mapping[str, _VALUES]) -> dict[str, _VALUES]:

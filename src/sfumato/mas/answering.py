@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sfumato.errors import ParameterError
+from collections.abc import Iterator
+
+from sfumato.errors import ParameterError, listing
 from sfumato.mas.accounts import Sets
 from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
@@ -12,6 +14,9 @@ from sfumato.mas.question import Question
 from sfumato.mas.rule import Stage
 from sfumato.mas.selection import Selection
 from sfumato.mas.universe import Spec, Universe
+
+_LISTED = 20
+"""Of more codes than these the first are explained in an answer; `Dataset.describe` has them all."""
 
 
 def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Analysis) -> Question:
@@ -37,5 +42,15 @@ def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
         return found, tuple(question.looked.values())
     dataset, policy = question.dataset.label, question.policy.label
     citation = question.secret.citation(dataset, policy, question.wording)
-    made = Answer(question.analysis.name, found.tables, found.notes, dataset, policy, citation, found.facts)
+    notes = (*found.notes, *_meanings(question))
+    made = Answer(question.analysis.name, found.tables, notes, dataset, policy, citation, found.facts)
     return made, (*question.looked.values(), *found.sets)
+
+
+def _meanings(question: Question) -> Iterator[str]:
+    """Yield what the levels in the answer mean, where they are codes: in one order, however the question was written."""
+    used = {v.name: v for v in question.analysis.variables(question.dataset.variables)}
+    for name, variable in sorted(used.items()):
+        told = [f"{a} = {b}" for a, b in zip(variable.levels, variable.words, strict=False) if a != b]
+        if told:
+            yield f"Levels of {name}: {listing(told, _LISTED)}."

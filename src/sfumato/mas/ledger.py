@@ -187,7 +187,7 @@ class Ledger:
         for payer, limit in ((user, accounts.user), (_EVERYBODY, accounts.everybody)):
             if balances[payer].after(bills[payer]).max(initial=0.0) > limit:
                 return Refusal(
-                    "accounts", "Too much has been asked about some of these records.",
+                    "accounts", "With this, too much would have been asked about some of these records.",
                     "Ask about a larger or another universe, or for fewer numbers.",
                 ), ""  # fmt: skip
         entry = last_line(connection)[0] + 1

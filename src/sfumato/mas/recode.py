@@ -51,7 +51,10 @@ class Recode:
 
     def made(self, variable: Variable, place: int) -> Variable:
         """Return the recode of a variable, as a variable; a recode of a recode groups the levels that are below both."""
-        variable.need_levels()
+        if not variable.levels:
+            raise DataError(
+                f"the recode '{self.name}' groups levels of '{variable.name}', which has none: choose cutpoints for it first."
+            )
         taken: dict[int, str] = {}
         for group, texts in self.groups.items():
             for level in variable.pick(texts):

@@ -20,7 +20,7 @@ from sfumato.mas.dependence import Dependence, find_dependent, find_rare
 from sfumato.mas.freezing import Plan
 from sfumato.mas.prepare import check_weights, find_variables, schema_marks
 from sfumato.mas.recode import Recode, check_names
-from sfumato.mas.tallying import count_values, decile_edges
+from sfumato.mas.tallying import count_numbers, count_values, deciles
 from sfumato.microdata import Microdata
 from sfumato.schema import Role, Scale, Schema
 from sfumato.toml import dump
@@ -61,9 +61,8 @@ class Registration:
                 "records in Spark need a column that tells them apart in every version: name it as identity."
             )
         check_weights(data)
-        counted = {v.name: count_values(data, v.name) for v in find_variables(data, {}) if v.numeric and not v.levels}
-        deciles = {name: Cutpoints(edges) for name, found in counted.items() if (edges := decile_edges(found.tally))}
-        variables = find_variables(data, deciles)
+        counted = count_numbers(data)
+        variables = find_variables(data, deciles(counted))
         check_names(plan.recodes, [v.name for v in variables])
         kept_cuts = {
             name: cut for name, cut in plan.cutpoints.items()
@@ -121,7 +120,8 @@ class Registration:
         if variable not in names:
             raise DataError(unknown_name("variable", variable, names, "the list of those that take cutpoints"))
         attribute = self.data.schema[variable]
-        counted = count_values(self.data, variable)
+        if (counted := count_values(self.data, variable)) is None:
+            raise DataError(f"every value of variable '{variable}' is missing, so it takes no cutpoints. Leave it out.")
         tally, (low, high) = counted.tally, attribute.bounds
         shown = preview(
             tally.values, tally.counts, d, variable=variable, unit=attribute.unit, whole=tally.whole, low=low, high=high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from sfumato.engines import Kind, Rows
 from sfumato.errors import DataError
 from sfumato.mas.cutpoints.cutpoints import Cutpoints
 from sfumato.mas.cutpoints.tally import Tally
+from sfumato.mas.prepare import find_variables
 from sfumato.microdata import Microdata, numbers_of
 
 Numbers = NDArray[np.float64]
@@ -40,8 +42,8 @@ class Counted:
         return replace(cut, edges=tuple(edges), counts=cut.counts, missing=cut.missing)
 
 
-def count_values(data: Microdata, name: str) -> Counted:
-    """Count the values of a variable of numbers where the data live.
+def count_values(data: Microdata, name: str) -> Counted | None:
+    """Count the values of a variable of numbers where the data live; None if every value is missing.
 
     Of data in Spark, or of very many records, only counts on a grid of round steps come back: not one value as it is.
     """
@@ -53,11 +55,18 @@ def count_values(data: Microdata, name: str) -> Counted:
     whole = True if attribute.integer else None
     if data.engine.name != "Spark" and len(data) <= _EXACT:
         found = data.engine.group([name])
-        return Counted(Tally.of(numbers_of(found.columns[name], attribute), found.counts, whole))
+        values = numbers_of(found.columns[name], attribute)
+        return None if np.isnan(values).all() else Counted(Tally.of(values, found.counts, whole))
     return _on_a_grid(data, name)
 
 
-def _on_a_grid(data: Microdata, name: str) -> Counted:
+def count_numbers(data: Microdata) -> dict[str, Counted]:
+    """Count the variables of numbers that have no levels of their own; those that have no values are left out."""
+    names = [v.name for v in find_variables(data, {}) if v.numeric and not v.levels]
+    return {name: found for name in names if (found := count_values(data, name)) is not None}
+
+
+def _on_a_grid(data: Microdata, name: str) -> Counted | None:
     attribute = data.schema[name]
 
     def sizes(rows: Rows) -> Numbers:
@@ -70,7 +79,7 @@ def _on_a_grid(data: Microdata, name: str) -> Counted:
 
     missing, broken, *octaves = data.engine.reduce(sizes, [name])
     if not sum(octaves):
-        raise DataError(f"variable '{name}' has no values that are numbers. Leave it out of universes.")
+        return None
     if attribute.integer and broken:
         raise DataError(f"variable '{name}' is said to hold whole numbers, and does not. Correct the schema.")
     low, high = _ends(np.array(octaves))
@@ -131,3 +140,12 @@ def decile_edges(tally: Tally) -> tuple[float, ...]:
     """Return the edges of ten bins of about as many records each; fewer, where values are frequent."""
     edges = {tally.quantile(share / 10) for share in range(1, 10)}
     return tuple(sorted(edges - {tally.high}))
+
+
+def deciles(counted: Mapping[str, Counted]) -> dict[str, Cutpoints]:
+    """Return cutpoints at the deciles of variables; a variable with one value has none."""
+    return {
+        name: Cutpoints(edges, whole=found.tally.whole)
+        for name, found in counted.items()
+        if (edges := decile_edges(found.tally))
+    }

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.condition import Comparison, Condition, Joined
 from sfumato.errors import ParameterError, brief
-from sfumato.mas.variable import Variable, level_text
+from sfumato.mas.variable import MISSING, Variable, level_text
 
 Spec = Any
 """What a universe can be made from: nothing, a text, a mapping of variables to levels, a list of such mappings, a Universe."""
@@ -71,7 +71,8 @@ class Choice:
 
     def among(self, variable: Variable) -> set[int]:
         """Return the numbers of the levels of a variable that are chosen."""
-        named = set(variable.pick(self.texts))
+        absent = self.others and MISSING not in variable.levels  # nobody has to be left out
+        named = set(variable.pick(t for t in self.texts if not (absent and t == MISSING)))
         found = set(range(len(variable.levels))) - named if self.others else named
         return found.intersection(*(choice.among(variable) for choice in self.also))
 
@@ -197,14 +198,10 @@ def _both(one: Piece, other: Piece) -> Piece:
 
 def _choice(part: Comparison, turned: bool) -> Choice:
     if part.sign == "is missing":
-        return Choice(("missing",), turned)
+        return Choice((MISSING,), turned)
     given = getattr(part.value, "name", part.value)  # sex = F, without quotes
     values = given if isinstance(given, tuple) else (given,)
     if part.sign in ("==", "in", "!="):
         choice = Choice.of(list(values), part.column)
         return Choice(choice.texts, turned != (part.sign == "!="))
-    if part.sign in (">=", ">", "<", "<=") and isinstance(part.value, int | float):
-        return Choice((f"{part.sign} {level_text(float(part.value))}",), turned)
-    raise ParameterError(
-        f"'{part.sign}' cannot be used in a universe. Use ==, !=, in, >=, >, < or <=, and levels or cutpoints."
-    )
+    return Choice((f"{part.sign} {given if isinstance(given, str) else level_text(given)}",), turned)

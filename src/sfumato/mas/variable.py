@@ -96,6 +96,12 @@ class Variable:
         ends = parse_range(text) if self.cutpoints is not None else None
         if ends is None or self.cutpoints is None:
             named = dict.fromkeys((*self.levels, *self.words))
+            if text[:1] in ("<", ">"):
+                why = "which is compared with numbers" if self.cutpoints is not None else "whose levels are no numbers"
+                raise DataError(
+                    f"'{brief(text)}' cannot be asked of variable '{self.name}', {why}. Name levels with == or in; "
+                    f"it has: {listing(named, 20)}."
+                )
             raise DataError(unknown_name("level", text, named, f"variable '{self.name}'"))
         low, above, high, through = ends
         step = 1 if self.cutpoints.whole else 0  # a level ends with its edge, and the next one begins a step later

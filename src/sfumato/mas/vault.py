@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -156,10 +157,18 @@ class Vault:
 
     def cutpoints(self, name: str, variable: str, strategy: str | Cutpoints | None = None, d: int = 75) -> Preview:
         """Show what each strategy makes of a variable of a registered data set; with a strategy, or cutpoints, choose them."""
+        if not isinstance(strategy, str | Cutpoints | None):
+            raise ParameterError(
+                "a strategy is one by name, such as 'hybrid', or edges of your own: Cutpoints((29, 39), whole=True)."
+            )
         registration = self.registration(name)
         shown = registration.preview(variable, d)
+        if isinstance(strategy, Cutpoints):
+            shown = replace(shown, cutpoints={**shown.cutpoints, "own": strategy}, chosen="own")
+        elif strategy is not None:
+            shown = replace(shown, chosen=strategy)
+        chosen = shown.choose(shown.chosen)
         if strategy is not None:
-            chosen = strategy if isinstance(strategy, Cutpoints) else shown.choose(strategy)
             if shown.tally.bins(chosen.edges).min() < d:
                 raise DataError(
                     f"these cutpoints of '{variable}' leave fewer than {d} records in a bin. Move them, or lower d."

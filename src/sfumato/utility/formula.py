@@ -27,6 +27,9 @@ TRANSFORMS = {
 _QUOTED = re.compile(r"(\w+)\(\s*`([^`]+)`\s*\)")
 
 
+_BACKTICKS = "A name that is no plain word stands in backticks, as in `2nd job`."
+
+
 @lru_cache(maxsize=256)
 def parse(
     formula: str, functions: tuple[str, ...] = tuple(TRANSFORMS)
@@ -49,7 +52,9 @@ def parse(
         or not formula.split("~")[-1].strip()
         or any(not hasattr(t, "factors") for t in (*left, *right))
     ):  # y ~ a | b has parts, not terms
-        raise ParameterError(f"'{brief(formula, 200)}' is not a formula. Write it like 'salary ~ age + C(region)'.")
+        raise ParameterError(
+            f"'{brief(formula, 200)}' is not a formula. Write it like 'salary ~ age + C(region)'. {_BACKTICKS}"
+        )
     if len(left) != 1 or len(left[0].factors) != 1:
         raise ParameterError(f"the formula '{formula}' must have one variable on the left, as in 'salary ~ age'.")
     terms = [tuple(_factor(f, formula, functions) for f in t.factors if not _is_one(f)) for t in right]
@@ -78,7 +83,7 @@ def _factor(factor: Any, formula: str, functions: tuple[str, ...]) -> tuple[str,
             return name, inner.id
     raise ParameterError(
         f"'{text}' in the formula '{formula}' is not allowed. A term is a column, C(column), or one of "
-        f"{listing(functions)} of a column; products are written a:b or a*b."
+        f"{listing(functions)} of a column; products are written a:b or a*b. {_BACKTICKS}"
     )
 
 

@@ -12,7 +12,7 @@ from sfumato.mas.models.levels_model import ONE_OUTCOME, LevelsAnalysis, Modelle
 from sfumato.mas.models.model import Levels, least_cell
 from sfumato.mas.models.numbers import Number
 from sfumato.mas.question import Question
-from sfumato.mas.variable import MISSING, level_text
+from sfumato.mas.variable import MISSING, Variable, level_text
 
 
 class Logistic(LevelsAnalysis):
@@ -38,7 +38,13 @@ class Logistic(LevelsAnalysis):
         function, name = self.terms(dataset.variables).outcome
         levels = [level for level in dataset.variables[name].levels if level != MISSING]
         usual_event = levels[-1] if function == "C" and len(levels) == 2 else "1" if not function else None
-        return f"{super().wording_for(dataset)}:{self.event or usual_event}"
+        return f"{super().wording_for(dataset)}:{self._level(dataset.variables[name]) or usual_event}"
+
+    def _level(self, variable: Variable) -> str | None:
+        """Return the level that the event names: by its code, or by what the code means."""
+        if self.event in variable.words:
+            return variable.levels[variable.words.index(self.event)]
+        return self.event
 
     def modelled(self, question: Question) -> Modelled | Refusal:
         """Return the event and the others."""
@@ -57,14 +63,16 @@ class Logistic(LevelsAnalysis):
         levels = Levels.of(question, variable)
         if len(levels.allowed) < 2:
             return ONE_OUTCOME
-        if self.event is None and len(levels.allowed) > 2:
+        given, outcomes = self._level(variable), [level for level in variable.levels if level != MISSING]
+        if given is None and len(levels.allowed) > 2:
             raise ParameterError(
                 f"'{name}' has more than two levels here. Say which one is modelled with event=, or use multinomial. "
-                f"Levels: {listing(variable.levels, 20)}."
+                f"Levels: {listing(outcomes, 20)}."
             )
-        if self.event is not None and self.event not in variable.levels:
-            raise DataError(unknown_name("level", self.event, variable.levels, f"variable '{name}'"))
-        event = levels.allowed[-1] if self.event is None else variable.levels.index(self.event)
+        if given is not None and given not in outcomes:
+            named = dict.fromkeys((*outcomes, *(word for word in variable.words if word != MISSING)))
+            raise DataError(unknown_name("level", given, named, f"the outcome '{name}'"))
+        event = levels.allowed[-1] if given is None else variable.levels.index(given)
         if event not in levels.allowed:
             return ONE_OUTCOME
         flip = len(levels.allowed) == 2 and event == levels.allowed[0]  # of two levels one is fitted, with one noise

@@ -56,7 +56,9 @@ class OLS(ModelAnalysis):
         """Return the fit, unless a rule, before it or after it, refuses the model."""
         function, name = self.terms(question.dataset.variables).outcome
         if function == "C":
-            raise ParameterError(f"the outcome '{name}' of ols is a number. For levels, use logistic or multinomial.")
+            raise ParameterError(
+                f"the outcome of ols must be a number, and '{name}' has levels. For these, use logistic or multinomial."
+            )
         outcome = Number.of(question.dataset.variables[name], function, question.policy.amounts.top_coded)
         ready = prepared(question, self, outcome, [])
         if isinstance(ready, Refusal):
@@ -116,10 +118,11 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
     unit /= spread**2
     n, lost = ready.stated_n, 1 if fit.constant else 0
     model_df, residual_df = fit.k - lost, n - fit.k
-    mean_square = residual / residual_df if residual_df > 0 else np.nan
+    mean_square = residual / (fit.n - fit.k)
+    noisy = bool(fit.noise.variance.any())
 
-    def row(source: str, squares: float, df: float, tested: bool) -> dict[str, Any]:
-        ratio = squares / df / mean_square if tested and df > 0 else np.nan
+    def row(source: str, squares: float, df: float, ratio: float = np.nan) -> dict[str, Any]:
+        squares = max(squares, 0.0) if noisy else squares
         values = {
             "sum of squares": squares * unit, "mean square": squares * unit / df if df > 0 and source != "Total" else np.nan,
             "F": ratio, "p": float(f.sf(ratio, df, residual_df)) if np.isfinite(ratio) else np.nan,
@@ -131,10 +134,14 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
     for place, term in enumerate(terms.terms):
         mine = [i for i, column in enumerate(design.columns) if column.term == place]
         if mine:
-            rows.append(row(title(term), float(sequential[mine].sum()), len(mine), True))
+            rows.append(row(title(term), float(sequential[mine].sum()), len(mine), fit.ratio(mine, mean_square)))
     explained = total - residual
-    regression = row("Regression", explained, model_df, True)
-    rows += [regression, row("Residual", residual, residual_df, False), row("Total", total, n - lost, False)]
+    if design.intercept and model_df:
+        ratio = fit.ratio(range(1, fit.k), mean_square)
+    else:
+        ratio = explained / model_df / mean_square if model_df else np.nan
+    regression = row("Regression", explained, model_df, ratio)
+    rows += [regression, row("Residual", residual, residual_df), row("Total", total, n - lost)]
     share = 1 - residual / total
     facts: dict[str, Any] = {"n": None if np.isnan(ready.shown_n) else ready.shown_n}
     facts |= rounded(
@@ -147,7 +154,7 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
         "df model": float(model_df),
         "df residual": float(residual_df),
     }
-    return rows, facts, residual / (fit.n - fit.k)
+    return rows, facts, mean_square
 
 
 def _variance(ready: Prepared, fit: LeastSquares, user: Numbers, mean_square: float) -> Numbers:

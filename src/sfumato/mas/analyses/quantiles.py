@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,9 +50,13 @@ class Quantiles(Analysis):
     def validate(self) -> None:
         """Refuse shares that are none, and a side that is named twice; put the shares in order."""
         given: Any = self.p if isinstance(self.p, tuple | list) else (self.p,)
-        if not given or not all(isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in given):
+        try:
+            shares = sorted({math.nan if isinstance(p, bool) else float(p) for p in given})  # "0.5" on the command line
+        except (TypeError, ValueError):
+            shares = []
+        if not shares or not all(0 < p < 1 for p in shares):
             raise ParameterError("p of quantiles must be numbers above 0 and below 1, such as 0.25, 0.5 and 0.75.")
-        object.__setattr__(self, "p", tuple(sorted({float(p) for p in given})))
+        object.__setattr__(self, "p", tuple(shares))
         if len(set(self.by)) < len(self.by):
             raise ParameterError("quantiles name a variable twice. Name each side once.")
 

@@ -9,10 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sfumato.contract import registered
-from sfumato.engines import Kind
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
 from sfumato.mas.attacks.honest import Honest
 from sfumato.mas.attacks.honest_users import HonestUsers
@@ -21,9 +18,11 @@ from sfumato.mas.attacks.target import Target, find_targets
 from sfumato.mas.attacks.world import Ground, World
 from sfumato.mas.cutpoints.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
+from sfumato.mas.tallying import count_numbers, deciles
 from sfumato.microdata import Microdata
 from sfumato.schema import Role
 
+_NOBODY = "no record of these data is alone in the difference of two universes: there is nobody to attack."
 HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "refused", "")
 
 
@@ -54,10 +53,19 @@ class Bench:
 
     @cached_property
     def targets(self) -> Mapping[int, Sequence[Target]]:
-        """Targets of universes of two and of four variables; of as many as there are, where there are fewer."""
+        """Targets of universes of two and of four variables (as many as there are, if fewer), where there are any."""
         ground = self.ground
         most = len(ground.variables)
-        return {k: find_targets(ground.variables, ground.codes, min(k, most), most=self.trials) for k in (2, 4)}
+        every = {k: find_targets(ground.variables, ground.codes, min(k, most), most=self.trials) for k in (2, 4)}
+        found = {k: some for k, some in every.items() if some}
+        if not found:
+            raise NotApplicable(_NOBODY)
+        return found
+
+    def _targets(self, conditions: int) -> Sequence[Target]:
+        if conditions not in self.targets:
+            raise NotApplicable(_NOBODY)
+        return self.targets[conditions]
 
     @cached_property
     def frozen(self) -> tuple[World, ...]:
@@ -69,7 +77,7 @@ class Bench:
 
     def run(self, recipe: Recipe, policy: Policy, trials: int | None = None) -> Outcome:
         """Run one recipe."""
-        return outcome(recipe, Field(self.frozen, self.targets.__getitem__, policy, trials or self.trials))
+        return outcome(recipe, Field(self.frozen, self._targets, policy, trials or self.trials))
 
     def all(
         self,
@@ -123,16 +131,10 @@ def recipe_named(name: str) -> type[Recipe]:
     return known[name]
 
 
-def cutpoints_of(data: Microdata, bins: int = 10) -> dict[str, Cutpoints]:
-    """Return cutpoints for the known variables of numbers: quantiles, before a custodian sets better ones."""
-    out = {}
-    for attribute in data.schema:
-        if attribute.role is Role.KEY and data.kind(attribute.name) is Kind.NUMBER:
-            values = data.numbers(attribute.name)
-            edges = np.unique(np.quantile(values[~np.isnan(values)], np.arange(1, bins) / bins))
-            whole = attribute.integer
-            out[attribute.name] = Cutpoints(tuple(np.unique(np.floor(edges)) if whole else edges), whole=whole)
-    return out
+def cutpoints_of(data: Microdata) -> dict[str, Cutpoints]:
+    """Return cutpoints for the known variables of numbers: deciles, before a custodian sets better ones."""
+    made = deciles(count_numbers(data))
+    return {name: cut for name, cut in made.items() if data.schema[name].role is Role.KEY}
 
 
 def cost(policy: Policy, folder: Path, data: Microdata, cutpoints: Mapping[str, Cutpoints]) -> Honest:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import NotApplicable
 from sfumato.mas.variable import Variable
 
 Piece = dict[str, tuple[str, ...]]
@@ -46,7 +45,8 @@ class Target:
 def find_targets(
     variables: Sequence[Variable], codes: Codes, conditions: int, smallest: int = 100, most: int = 400
 ) -> list[Target]:
-    """Return targets of universes that are formed with so many known variables (2 to 4), at most one for each record.
+    """Return targets of universes that are formed with so many known variables (2 to 4), at most one for each record;
+    none, if nobody is alone in the difference of two.
 
     A universe fixes a level of all but two of them; of one it takes up to eight levels, of the last it leaves out, or not,
     the level that the target alone has there: {F, S03, 60-89} against the same with race in {W, B, A}.
@@ -58,10 +58,6 @@ def find_targets(
                 found.setdefault(target.row, target)
         if len(found) >= 4 * most:
             break
-    if not found:
-        raise NotApplicable(
-            "no record of these data is alone in the difference of two universes: there is nobody to attack."
-        )
     rows = sorted(found)
     spaced = [rows[i * len(rows) // min(most, len(rows))] for i in range(min(most, len(rows)))]
     return [found[row] for row in spaced]

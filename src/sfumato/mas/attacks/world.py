@@ -20,11 +20,11 @@ from sfumato.mas.cutpoints.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy
-from sfumato.mas.prepare import find_variables
+from sfumato.mas.prepare import codes_of, find_variables
 from sfumato.mas.secrets import Secret
 from sfumato.mas.variable import Variable
 from sfumato.mas.vault import Vault
-from sfumato.microdata import Microdata, numbers_of
+from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Role, Scale, Schema
 
 HALF, THIRTY, RARE, AMOUNT = "planted_half", "planted_thirty", "planted_rare", "planted_amount"
@@ -78,18 +78,8 @@ class Ground:
     @cached_property
     def codes(self) -> dict[str, NDArray[np.int64]]:
         """Level numbers of the known variables, shape (n,) each."""
-        rows, out = self.data.batch().rows, {}
-        for variable in self.variables:
-            column, attribute = rows.columns[variable.name], self.data.schema[variable.name]
-            last = len(variable.levels) - 1
-            if variable.cutpoints is not None:
-                found = variable.cutpoints.codes(numbers_of(column, attribute))
-                out[variable.name] = np.where(found < 0, last, found)
-            else:
-                codes, values = column.codes
-                table = [variable.levels.index(str(v)) if str(v) in variable.levels else last for v in values]
-                out[variable.name] = np.array([*table, last])[codes]
-        return out
+        columns, schema = self.data.batch().rows.columns, self.data.schema
+        return {v.name: codes_of(columns[v.name], schema[v.name], v).astype(np.int64) for v in self.variables}
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[np.float64]]:

@@ -33,7 +33,9 @@ class Preview:
     variable: str
     tally: Tally
     cutpoints: Mapping[str, Cutpoints]
-    """By strategy; "hybrid" is what the shape suggests."""
+    """By strategy; "hybrid" is what the shape suggests, "own" what the custodian brought."""
+    chosen: str = "hybrid"
+    """The strategy whose bins are shown."""
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -72,22 +74,25 @@ class Preview:
         return pd.DataFrame({"bin": cut.labels, "count": self.tally.bins(cut.edges)})
 
     def __str__(self) -> str:
-        chosen = self.choose()
-        lines = [f"{self.variable}: at least {chosen.d} observations in each bin. CONFIDENTIAL: for the custodian.", ""]
+        chosen = self.choose(self.chosen)
+        lines = [
+            f"{self.variable}: at least {self.choose().d} observations in each bin. CONFIDENTIAL: for the custodian.",
+            "",
+        ]
         table = self.frame.assign(
             loss=lambda f: f["loss"].map("{:.1%}".format), alike=lambda f: f["alike"].map("{:.1%}".format)
         )
         lines += [table.to_string(index=False, float_format=lambda v: f"{v:,.6g}", na_rep="–"), ""]
-        lines.append(f"The hybrid: {chosen.why}.")
-        bins = self.bins()
+        lines.append(f"The bins of {self.chosen}: {chosen.why}." if chosen.why else f"The bins of {self.chosen}:")
+        bins = self.bins(self.chosen)
+        if self.tally.missing:
+            bins.loc[len(bins)] = ("missing", self.tally.missing)
         shown = bins if len(bins) <= _SHOWN else bins.iloc[[*range(_SHOWN // 2), *range(-_SHOWN // 2, 0)]]
         wide = max(len(label) for label in shown["bin"])
         for place, (label, count) in enumerate(zip(shown["bin"], shown["count"], strict=True)):
             if len(bins) > _SHOWN and place == _SHOWN // 2:
                 lines.append(f"  {'…':<{wide}}")
             lines.append(f"  {label:<{wide}}  {count:>9,}")
-        if 0 < self.tally.missing < chosen.d:
-            lines.append("Fewer than d values are missing: do not offer 'missing' as a level.")
         return "\n".join(lines)
 
     def chart(self) -> alt.VConcatChart:
@@ -95,7 +100,7 @@ class Preview:
         from sfumato.charts.cutpoints import cutpoints_chart
 
         return cutpoints_chart(
-            self.histogram(), self.frame, {k: c.edges for k, c in self.cutpoints.items()}, self.axis_title
+            self.histogram(), self.frame, {k: c.edges for k, c in self.cutpoints.items()}, self.axis_title, self.chosen
         )
 
     @property

@@ -47,7 +47,8 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
 
     def why(self, tally: Tally) -> str:
         """Return why the bins are as they are, without a number from the data."""
-        first = (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        line = (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        first = line[:1].lower() + line[1:]
         if tally.span == 0:
             return "the variable has one value only: one bin"
         return first if tally.total >= 2 * self.d else "there are too few observations for two bins: one bin"

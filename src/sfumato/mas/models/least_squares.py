@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -165,20 +166,45 @@ class LeastSquares:
     def sums_of_squares(self) -> tuple[Numbers, float, float]:
         """Sequential sums of squares of the columns, residual and total sum of squares, from noisy cross-products.
 
-        Where noise would make the residual sum unlikely, it is at least a twentieth of the total: a closer fit is not answered.
+        What noise adds to a sum on average is taken from it, so that a sum may be below 0. Where noise would make the residual
+        sum unlikely, it is at least a twentieth of the total: a closer fit is not answered.
         """
         sequential, residual, total = self._regression
         if not self.noise.variance.any():
             return sequential, residual, total
+        sequential = sequential - self._noise_parts
         if not total > 0:
             return sequential, np.nan, np.nan
         return sequential, float(np.clip(residual, 0.05 * total, total)), total
 
+    def ratio(self, columns: Sequence[int], mean_square: float) -> float:
+        """Return F of some columns, given those before them.
+
+        What they add to the regression, z, has the variance s² I + N if they explain nothing, N that of the noise:
+        F = z′(s² I + N)⁻¹z / df. Without noise this is the classical ratio; of one last column it is the square of its t.
+        """
+        z, own = self._added[list(columns)], np.ix_(columns, columns)
+        spread = mean_square * np.eye(len(z)) + self._noise_matrix[own]
+        return float(z @ np.linalg.solve(spread, z)) / len(z)
+
+    @cached_property
+    def _lower(self) -> Numbers:
+        return np.asarray(np.linalg.cholesky(self.products[: self.k, : self.k]))
+
+    @cached_property
+    def _added(self) -> Numbers:
+        """What each column adds to the regression, with noise: the roots of the sequential sums of squares."""
+        return np.asarray(np.linalg.solve(self._lower, self.products[: self.k, self.k] + self.noise.values))
+
+    @cached_property
+    def _noise_matrix(self) -> Numbers:
+        """Variance of the noise in what columns add."""
+        return np.asarray(np.linalg.solve(self._lower, np.linalg.solve(self._lower, self.noise.variance).T))
+
     @cached_property
     def _noise_parts(self) -> Numbers:
         """Variances of the noise in what each column adds to the regression; none in that of the intercept."""
-        lower = np.linalg.cholesky(self.products[: self.k, : self.k])
-        part = np.linalg.solve(lower, np.linalg.solve(lower, self.noise.variance).T).diagonal().copy()
+        part = self._noise_matrix.diagonal().copy()
         if self.layout.design.intercept:
             part[0] = 0.0
         return np.asarray(part)
@@ -186,9 +212,7 @@ class LeastSquares:
     @cached_property
     def _regression(self) -> tuple[Numbers, float, float]:
         """Return the same as they come."""
-        vector = self.products[: self.k, self.k] + self.noise.values
-        lower = np.linalg.cholesky(self.products[: self.k, : self.k])
-        sequential = np.square(np.linalg.solve(lower, vector))
+        sequential = np.square(self._added)
         if self.layout.design.intercept:
             sequential[0] = 0.0
         if not self.noise.variance.any():

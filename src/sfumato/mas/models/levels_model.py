@@ -128,8 +128,6 @@ def _null(outcomes: Numbers) -> float:
 
 
 def _facts(ready: Prepared, fitted: Likelihood, noises: list[Noise], constant: bool) -> dict[str, Any]:
-    from scipy.stats import chi2
-
     outcomes = _noisy(ready, noises)
     value, null = fitted.value * ready.back, _null(outcomes) * ready.back if (outcomes > 0).all() else np.nan
     equations, k = fitted.beta.shape
@@ -139,11 +137,40 @@ def _facts(ready: Prepared, fitted: Likelihood, noises: list[Noise], constant: b
     facts |= rounded(
         {
             "log-likelihood": value, "null log-likelihood": null, "pseudo-R²": 1 - value / null,
-            "likelihood ratio": ratio, "p": float(chi2.sf(ratio, df)) if df and np.isfinite(ratio) else np.nan,
+            "likelihood ratio": ratio, "p": _by_chance(fitted, noises, ratio / ready.back, df),
         },
         ready.question.policy.models.digits,
     )  # fmt: skip
     return facts | {"df model": float(df)}
+
+
+def _by_chance(fitted: Likelihood, noises: list[Noise], ratio: float, df: int) -> float:
+    """Return the chance of so large a likelihood ratio of the kept records, if no column but the intercept explains anything.
+
+    It is then s′As of a score s with the variance I + N, I the information and N that of the noise, and A = I⁻¹ less the part of
+    the intercepts. Its first two moments are those of a multiple of χ² (Satterthwaite); without noise it is χ² itself.
+    """
+    from scipy.stats import chi2
+
+    if not df or not np.isfinite(ratio):
+        return np.nan
+    spread = _spread(noises)
+    if not spread.any() or not fitted.layout.design.intercept:
+        return float(chi2.sf(ratio, df))
+    information = np.linalg.inv(fitted.bread)
+    first = np.arange(len(noises)) * (len(spread) // len(noises))  # the intercept of each equation
+    part = fitted.bread.copy()
+    part[np.ix_(first, first)] -= np.linalg.inv(information[np.ix_(first, first)])
+    weighed = part @ (information + spread)
+    mean, square = float(np.trace(weighed)), float(np.trace(weighed @ weighed))
+    return float(chi2.sf(ratio * mean / square, mean**2 / square))
+
+
+def _spread(noises: list[Noise]) -> Numbers:
+    """Return the variance of the noise on all scores, shape (equations × columns, equations × columns)."""
+    from scipy.linalg import block_diag
+
+    return np.asarray(block_diag(*(noise.variance for noise in noises)))
 
 
 def _variance(ready: Prepared, fitted: Likelihood, user: Numbers, noises: list[Noise]) -> Numbers:
@@ -164,8 +191,5 @@ def _variance(ready: Prepared, fitted: Likelihood, user: Numbers, noises: list[N
             fitted.bread, fitted.second[0]
         )  # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
         found = np.einsum("ij,jk,ik->i", wide, robust, wide)
-    spread = np.zeros((equations, k, equations, k))
-    for a, noise in enumerate(noises):
-        spread[a, :, a, :] = noise.variance
-    extra = sandwich(fitted.bread, spread.reshape(equations * k, equations * k))
+    extra = sandwich(fitted.bread, _spread(noises))
     return np.asarray(found + np.einsum("ij,jk,ik->i", wide, extra, wide)).reshape(equations, k)

@@ -277,5 +277,5 @@ def notes_of(question: Question, errors: str, gaps: bool, weighted: bool) -> lis
     if policy.amounts.top_coded:
         notes.append("The largest half percent of the values of each number are replaced by their mean.")
     if policy.models.sd:
-        notes.append("Coefficients have random noise, which the standard errors include.")
+        notes.append("Coefficients have random noise, which standard errors and tests allow for.")
     return notes
