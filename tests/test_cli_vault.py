@@ -12,6 +12,7 @@ from commands import document, run, shell
 from typer.testing import Result
 
 from sfumato.mas.analyses import CrossTab
+from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
@@ -240,6 +241,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     vault = tmp_path / "v"
     shutil.copytree(frozen, vault)
     (vault / "ledger.sqlite").unlink()
+    Ledger(vault / "ledger.sqlite")  # one without a line
     empty = run("vault", "log", vault)
     assert empty.exit_code == 0, empty.stderr
     assert "The log is whole: 0 lines." in empty.stdout

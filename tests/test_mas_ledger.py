@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sqlite3
 import threading
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,85 @@ def test_an_account_that_was_emptied_shows(survey: tuple[Vault, pd.DataFrame]) -
         list(vault.ledger.entries())
 
 
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "INSERT INTO answered SELECT family, user, x'00', 1 FROM answered LIMIT 1",  # free questions
+        "INSERT INTO answered SELECT family, user, x'00', 99 FROM answered LIMIT 1",
+        "INSERT INTO answered SELECT family, 'bob', key, 0 FROM answered WHERE user = 'ann'",
+        "DELETE FROM answered WHERE user = 'ann'",
+        "UPDATE charges SET family = 'other' WHERE user = 'ann'",
+        "UPDATE charges SET user = 'bob' WHERE user = 'ann'",
+        "DELETE FROM universes",  # no alerts
+        "UPDATE universes SET user = 'bob'",
+    ],
+)
+def test_what_is_free_what_was_paid_and_what_is_compared_cannot_be_changed_unseen(
+    survey: tuple[Vault, pd.DataFrame], tampering: str
+) -> None:
+    vault, _ = survey
+    for universe, by in QUESTIONS[:2]:
+        vault.ask("survey", universe, CrossTab(by), user="ann")
+    assert len(list(vault.ledger.entries())) == 2
+    with sqlite3.connect(vault.folder / "ledger.sqlite") as connection:
+        for table in ("answered", "charges", "universes"):
+            for act in ("UPDATE", "DELETE"):
+                connection.execute(f"DROP TRIGGER {table}_{act}")
+        connection.execute(tampering)
+    with pytest.raises(DataError, match="the accounts are not what was written"):
+        list(vault.ledger.entries())
+
+
+def test_what_was_answered_through_other_noise_is_not_free(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    variables, spent = vault.dataset("survey").variables, []
+    for sd in (5.0, 5.0, 6.0):  # another standard deviation draws other noise: two answers tell more than one
+        vault.ask("survey", {"sex": "F"}, CrossTab(("sick",)), FREE.with_(counts=Counts(sd=sd)), user="ann")
+        spent.append(vault.ledger.spent("ann", "survey", variables))
+    assert spent[0] == spent[1]
+    assert spent[2] == pytest.approx(2 * spent[0], rel=0.2)
+
+
+def test_a_vault_without_its_ledger_is_not_opened(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    ledger = vault.folder / "ledger.sqlite"
+    ledger.write_bytes(b"")
+    with pytest.raises(DataError, match=r"ledger .* is gone"):
+        Vault.open(vault.folder)
+    ledger.unlink()
+    with pytest.raises(DataError, match=r"ledger .* is gone"):
+        Vault.open(vault.folder)
+    assert not ledger.exists()
+
+
+def fill(vault: Vault) -> None:
+    """Ask until the file is full: it has some room in its last page."""
+    for i in range(99):
+        before = vault.ledger.head()[0]
+        vault.ask("survey", QUESTIONS[i % 5][0], CrossTab(QUESTIONS[i % 5][1]), user=f"user {i}")
+        assert vault.ledger.head()[0] == before + 1
+
+
+@pytest.mark.parametrize("pragma", ["query_only = 1", "max_page_count = 1"])
+def test_where_the_ledger_cannot_be_written_nothing_is_answered(
+    survey: tuple[Vault, pd.DataFrame], monkeypatch: pytest.MonkeyPatch, pragma: str
+) -> None:
+    vault, _ = survey
+    connect = sqlite3.connect
+
+    def full(*args: object, **settings: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **settings)  # type: ignore[call-overload]
+        connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", full)
+        with pytest.raises(DataError, match="cannot be read or written"):
+            fill(vault)
+    assert len(list(vault.ledger.entries())) == vault.ledger.head()[0]
+    assert isinstance(vault.ask("survey", None, CrossTab(("sex",)), user="ann"), Answer)
+
+
 def test_what_breaks_in_the_middle_leaves_neither_a_charge_nor_a_line(
     survey: tuple[Vault, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +302,22 @@ def test_a_mistake_that_shows_only_in_the_computation_is_logged_and_names_that_a
     monkeypatch.setattr(CrossTab, "run", mistaken)
     with pytest.raises(DataError, match="cannot be done"):
         vault.ask("survey", None, CrossTab(("sex",)), user="ann")
+    assert [e.content["outcome"] for e in vault.ledger.entries()] == ["error"]
+
+
+@pytest.mark.parametrize("kind", [ValueError, np.linalg.LinAlgError, MemoryError, AssertionError])
+def test_what_nobody_foresaw_is_logged_and_says_nothing_of_the_data(
+    survey: tuple[Vault, pd.DataFrame], monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    vault, _ = survey
+
+    def broken(*_: object) -> None:
+        raise kind("could not convert string 'Smith'")
+
+    monkeypatch.setattr(CrossTab, "run", broken)
+    with pytest.raises(DataError) as caught:
+        vault.ask("survey", {"sex": "F"}, CrossTab(("sex",)), user="ann")
+    assert "Smith" not in "".join(traceback.format_exception(caught.value))
     assert [e.content["outcome"] for e in vault.ledger.entries()] == ["error"]
 
 

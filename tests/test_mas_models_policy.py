@@ -144,6 +144,46 @@ def test_another_model_does_not_redraw_the_noise_of_a_column(vault: Vault, frame
     assert (np.abs(drawn[0]) > 1).all()
 
 
+def test_a_variable_that_some_lack_draws_other_noise_so_that_models_with_and_without_it_do_not_cancel(
+    vault: Vault, frame: pd.DataFrame
+) -> None:
+    """X'X b - X'y is the noise; of 60 secrets, that of all records has nothing to do with that of those who have z."""
+    middle, drawn = (frame["age"].max() + frame["age"].min()) / 2, []
+    for formula, rows in (("income ~ age", frame), ("income ~ age + z", frame.dropna(subset="z"))):
+        x = np.column_stack([np.ones(len(rows)), rows["age"] - middle, *([rows["z"]] if "z" in formula else [])])
+        to_centred = np.eye(x.shape[1])
+        to_centred[0, 1] = middle
+        fitted = np.array([under(vault, OLS(formula), NOISY, seed)["coefficient"] for seed in range(60)])
+        drawn.append((x.T @ (x @ to_centred @ fitted.T - rows["income"].to_numpy()[:, None]))[0])
+    assert abs(np.corrcoef(drawn)[0, 1]) < 0.5  # four standard errors
+    assert np.std(drawn[0] - drawn[1]) == pytest.approx(np.hypot(*np.std(drawn, axis=1)), rel=0.4)
+
+
+def test_a_standardised_outcome_tells_neither_the_mean_nor_the_noise_on_it(vault: Vault, frame: pd.DataFrame) -> None:
+    """With mean and deviation without noise, the intercept would be that noise over n deviations, to three digits."""
+    for seed in range(5):
+        plain, standard = (
+            under(vault, OLS(f"{y} ~ standardise(age)"), NOISY, seed)["coefficient"]
+            for y in ("income", "standardise(income)")
+        )
+        assert abs(plain[0] / frame["income"].mean() - 1) > 1e-4
+        assert standard[0] == 0.0
+        deviation = plain[1] / standard[1]
+        assert abs(deviation / frame["income"].std(ddof=0) - 1) > 1e-4
+
+
+def test_a_standardised_confidential_predictor_does_not_tell_its_mean(vault: Vault, frame: pd.DataFrame) -> None:
+    told = []
+    for seed in range(60):
+        plain, standard = (
+            under(vault, OLS(f"age ~ {x}"), NOISY, seed)["coefficient"] for x in ("income", "standardise(income)")
+        )
+        told.append((standard[0] - plain[0]) / plain[1] - frame["income"].mean())
+    # the noise of a sum, 2 half ranges, over the number of records
+    half = 2 ** (np.ceil(4 * np.log2((frame["income"].max() - frame["income"].min()) / 2)) / 4)
+    assert np.std(told) == pytest.approx(2 * half / len(frame), rel=0.4)
+
+
 def test_hardened_answers_have_three_digits_and_are_near_the_truth(vault: Vault) -> None:
     model = OLS("log(income) ~ age + sex")
     rows = ask(vault, model).tables["coefficients"]

@@ -80,7 +80,7 @@ def _columns(standing: Standing) -> tuple[list[int], list[int], list[int]]:
 
 def _asked(entry: Entry) -> str:
     """Return a question in one line."""
-    left_out = {"dataset", "universe", "analysis", "policy", "outcome", "rule", "citation", "near", "charged"}
+    left_out = {"dataset", "universe", "analysis", "policy", "outcome", "rule", "citation", "near", "written"}
     given: dict[str, Any] = {
         k: v for k, v in entry.content.items() if k not in left_out and v not in (None, False, "usual", [])
     }

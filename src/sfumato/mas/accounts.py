@@ -7,9 +7,10 @@ table is split by confidential variables, its known cells pay as if they were sp
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,11 @@ class Sets:
     """Whether the numbers are about confidential variables, and not only of how many records there are."""
     least: float = 0.0
     """Of smaller sets nothing is shown, and they cost nothing."""
+
+    def through(self, perturbation: bytes) -> Sets:
+        """Return them as they are known when they are answered through some noise: through other noise they tell more."""
+        keys = tuple(hashlib.blake2b(key, key=perturbation, digest_size=16).digest() for key in self.keys)
+        return replace(self, keys=keys)
 
     def costs(self, accounts: Accounts) -> Numbers:
         """Return what each cell costs its members."""

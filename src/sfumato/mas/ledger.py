@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import Accounts, Balance, Charge, Sets, finest
 from sfumato.mas.answer import Refusal
-from sfumato.mas.log import Entry, append_line, digest_of, last_line, read_log
+from sfumato.mas.log import Entry, Written, append_line, digest_of, last_line, read_log
 from sfumato.mas.overlap import Place
 from sfumato.mas.variable import Variable
 
@@ -29,7 +29,8 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE TABLE IF NOT EXISTS charges (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, family TEXT NOT NULL, user TEXT NOT NULL, charge TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answered (
-  family TEXT NOT NULL, user TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (family, user, key)) WITHOUT ROWID;
+  family TEXT NOT NULL, user TEXT NOT NULL, key BLOB NOT NULL, entry INTEGER NOT NULL,
+  PRIMARY KEY (family, user, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS universes (
   family TEXT NOT NULL, version INTEGER NOT NULL, size TEXT NOT NULL, words TEXT NOT NULL, user TEXT NOT NULL,
   entry INTEGER NOT NULL, PRIMARY KEY (family, version, size, words, user)) WITHOUT ROWID;
@@ -114,16 +115,18 @@ class Ledger:
                 self._near(connection, user, place)
         with self._transaction() as connection:
             refusal = self._too_many(connection, user, most_per_minute)
-            told = dict(content)
+            told, entry = dict(content), last_line(connection)[0] + 1
+            written: list[Written] = []
             if refusal is None and accounts is not None and variables is not None:
-                refusal, charged = self._charge(connection, user, family, sets, accounts, variables)
-                told |= {"charged": charged} if charged else {}
+                refusal, written = self._charge(connection, entry, user, family, sets, accounts, variables)
             if refusal is not None:
                 told |= {"outcome": "refused", "rule": refusal.rule}
             elif place is not None and (near := self._near(connection, user, place)) is not None:
                 told |= {"near": near} if near else {}
-                row = (family, place.dataset.version, place.marks[0], place.words, user, last_line(connection)[0] + 1)
+                row = (family, place.dataset.version, place.marks[0], place.words, user, entry)
                 connection.execute("INSERT INTO universes VALUES (?, ?, ?, ?, ?, ?)", row)
+                written.append(("universe", family, user, f"{row[1]} {row[2]} {row[3]}"))
+            told |= {"written": digest_of(written)} if written else {}
             append_line(connection, self._now(), user, family, told)
         return refusal
 
@@ -168,19 +171,20 @@ class Ledger:
         return Refusal("query_rate", "Too many questions in one minute.", "Wait a minute, and ask again.")
 
     def _charge(
-        self, connection: sqlite3.Connection, user: str, family: str, sets: Sequence[Sets], accounts: Accounts,
-        variables: Mapping[str, Variable],
-    ) -> tuple[Refusal | None, str]:  # fmt: skip
+        self, connection: sqlite3.Connection, entry: int, user: str, family: str, sets: Sequence[Sets],
+        accounts: Accounts, variables: Mapping[str, Variable],
+    ) -> tuple[Refusal | None, list[Written]]:  # fmt: skip
         """Pay for sets that are new to the user from the user's account, for those new to all from that of everybody.
 
-        Return the refusal, and a digest of the charges: with it in the log, the accounts cannot be changed unseen either.
+        Return the refusal, and what was written: with a digest of it in the log, neither what was paid nor what is free from
+        now on can be changed unseen.
         """
         balances = self._current(connection, family, (user, _EVERYBODY), variables)
         bills: dict[str, list[Charge]] = {user: [], _EVERYBODY: [], _LOSS: []}
+        met: dict[str, set[bytes]] = {payer: set() for payer in bills}
         for payer in bills:
-            seen: set[bytes] = set()
             for one in sets:
-                new = self._new(connection, family, payer, one.keys, seen)
+                new = self._new(connection, family, payer, one.keys, met[payer])
                 costs = np.full(one.sizes.shape, one.loss) if payer == _LOSS else one.costs(accounts)
                 if (charge := Charge.of(one, costs, new)) is not None:
                     bills[payer].append(charge)
@@ -189,26 +193,27 @@ class Ledger:
                 return Refusal(
                     "accounts", "With this, too much would have been asked about some of these records.",
                     "Ask about a larger or another universe, or for fewer numbers.",
-                ), ""  # fmt: skip
-        entry = last_line(connection)[0] + 1
-        written = []
+                ), []  # fmt: skip
+        written: list[Written] = []
         for payer, charges in bills.items():
             rows = [(entry, family, payer, charge.to_text()) for charge in charges]
-            written += [(payer, text) for _, _, payer, text in rows]
             connection.executemany("INSERT INTO charges (entry, family, user, charge) VALUES (?, ?, ?, ?)", rows)
-            keys = {(family, payer, key) for one in sets for key in one.keys}
-            connection.executemany("INSERT OR IGNORE INTO answered VALUES (?, ?, ?)", sorted(keys))
-        return None, digest_of(written)
+            keys = [(family, payer, key, entry) for key in met[payer]]
+            connection.executemany("INSERT INTO answered VALUES (?, ?, ?, ?)", keys)
+            written += [("charge", family, payer, text) for _, _, _, text in rows]
+            written += [("answered", family, payer, key.hex()) for key in met[payer]]
+        return None, written
 
     def _new(
-        self, connection: sqlite3.Connection, family: str, payer: str, keys: Sequence[bytes], seen: set[bytes]
+        self, connection: sqlite3.Connection, family: str, payer: str, keys: Sequence[bytes], met: set[bytes]
     ) -> NDArray[np.bool_]:
-        """Return which sets were not answered before, nor seen in this answer; they are seen now."""
+        """Return which sets were not answered before, nor met as new in this answer; they are met now."""
         asked = "SELECT 1 FROM answered WHERE family = ? AND user = ? AND key = ?"
         new = []
         for key in keys:
-            new.append(key not in seen and connection.execute(asked, (family, payer, key)).fetchone() is None)
-            seen.add(key)
+            new.append(key not in met and connection.execute(asked, (family, payer, key)).fetchone() is None)
+            if new[-1]:
+                met.add(key)
         return np.array(new, bool)
 
     def _current(

@@ -1,4 +1,5 @@
-"""The lines of the log: each holds the hash of the one before, and a digest of what it charged to the accounts."""
+"""The lines of the log: each holds the hash of the one before, and a digest of what was written with it: what was charged, what
+is free from then on, and which universe was asked about."""
 
 from __future__ import annotations
 
@@ -15,6 +16,13 @@ from typing import Any
 from sfumato.errors import DataError
 
 _START = "0" * 64
+Written = tuple[str, str, str, str]
+"""A row that was written with a line: its kind, the data set, whose it is, and what it says."""
+_WRITTEN = """
+SELECT entry, 'charge', family, user, charge FROM charges
+UNION ALL SELECT entry, 'answered', family, user, lower(hex(key)) FROM answered
+UNION ALL SELECT entry, 'universe', family, user, version || ' ' || size || ' ' || words FROM universes
+ORDER BY 1"""
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,12 @@ def append_line(
 
 def read_log(connection: sqlite3.Connection) -> Iterator[Entry]:
     """Yield the lines in order; refuse what is not as it was written."""
-    connection.execute("BEGIN")  # lines and charges as of one moment
+    connection.execute("BEGIN")  # lines and what was written with them as of one moment
     rows = connection.execute(
         "SELECT seq, moment, user, family, content, previous, hash FROM entries ORDER BY seq"
     ).fetchall()
-    paid = connection.execute("SELECT entry, user, charge FROM charges ORDER BY seq")
-    charges = {entry: digest_of((who, text) for _, who, text in some) for entry, some in groupby(paid, itemgetter(0))}
+    found = connection.execute(_WRITTEN)
+    written = {entry: digest_of(row[1:] for row in some) for entry, some in groupby(found, itemgetter(0))}
     connection.execute("COMMIT")
     expected, previous = 1, _START
     for seq, moment, user, family, text, before, hashed in rows:
@@ -62,18 +70,17 @@ def read_log(connection: sqlite3.Connection) -> Iterator[Entry]:
         if not whole or hashed != _hash(before, seq, moment, user, family, text):
             raise DataError(f"the log is not what was written: line {expected:,} does not follow from the one before.")
         content = json.loads(text)
-        if content.get("charged", "") != charges.get(seq, ""):
+        if content.get("written", "") != written.get(seq, ""):
             raise DataError(f"the accounts are not what was written: those of line {seq:,} were changed.")
         expected, previous = seq + 1, hashed
         yield Entry(seq, moment, user, family, content, hashed)
-    if max(charges, default=0) >= expected:
-        raise DataError("the accounts are not what was written: some charges belong to no line of the log.")
+    if written and not 0 < min(written) <= max(written) < expected:
+        raise DataError("the accounts are not what was written: something in them belongs to no line of the log.")
 
 
-def digest_of(charges: Iterable[tuple[str, str]]) -> str:
-    """Return a digest of the charges of a line, each with who pays; nothing for none."""
-    listed = ["\x1f".join(charge) for charge in charges]
-    return hashlib.sha256("\x1e".join(listed).encode()).hexdigest() if listed else ""
+def digest_of(written: Iterable[Written]) -> str:
+    """Return a digest of what was written with a line, in whatever order."""
+    return hashlib.sha256("\x1e".join(sorted("\x1f".join(row) for row in written)).encode()).hexdigest()
 
 
 def _hash(previous: str, *parts: Any) -> str:

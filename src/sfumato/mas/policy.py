@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -19,6 +21,7 @@ from sfumato.mas.rule import ConfidentialityRule
 from sfumato.toml import dump
 
 BUILT_IN = ("census2009", "hardened", "strict")
+_PERTURBATION = ("keyed", "drop", "counts", "amounts", "models")
 
 
 class Policy(Parametric, family="policy"):
@@ -64,6 +67,12 @@ class Policy(Parametric, family="policy"):
     def scaled(self) -> bool:
         """Whether results are scaled back to all records, so that they do not reveal the drop."""
         return isinstance(self.drop, DropShare)
+
+    @property
+    def perturbation(self) -> bytes:
+        """A digest of all that decides about drops, noise and rounding."""
+        parts = {name: value for name, value in self.to_dict().items() if name in _PERTURBATION}
+        return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
 
     @property
     def label(self) -> str:

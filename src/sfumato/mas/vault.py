@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +34,8 @@ from sfumato.mas.universe import Spec
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 
+LEDGER = "ledger.sqlite"
+
 
 class Vault:
     """A folder that only its owner may read: prepared records, what they mean, and the secret that drops and noise hang on.
@@ -46,7 +49,7 @@ class Vault:
         self._shelf = Shelf(folder)
         self._secret = secret
         self._spark = spark
-        self.ledger = Ledger(folder / "ledger.sqlite")
+        self.ledger = Ledger(folder / LEDGER)
         self._open: dict[tuple[str, int], Dataset] = {}
 
     @classmethod
@@ -69,6 +72,10 @@ class Vault:
         path = Path(folder)
         if not (path / "secret.toml").is_file():
             raise DataError(f"{path} is not a vault. Make one with Vault.create, or with sfumato vault add.")
+        if not (ledger := path / LEDGER).is_file() or not ledger.stat().st_size:
+            raise DataError(
+                f"the ledger {ledger} is gone. With an empty one everything could be asked again: restore it from a copy."
+            )
         return cls(path, Draws.read(path / "secret.toml"), Policy.read(path / "policy.toml"), spark)
 
     def __repr__(self) -> str:
@@ -254,13 +261,8 @@ class Vault:
         question = self._question(dataset, universe, analysis, policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
-        try:
+        with self._logged(question, user):
             found, sets = answer(question)
-        except (
-            SfumatoError
-        ):  # a mistake that only showed when it was computed: logged, and what rules looked at is charged
-            self._settled(question, user, {"outcome": "error"}, question.looked.values())
-            raise
         if isinstance(found, Refusal):
             told, place = {"outcome": "refused", "rule": found.rule}, None
         else:
@@ -278,7 +280,8 @@ class Vault:
         question = self._question(dataset, universe, DryRun(), policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
-        refusal = question.refused("universe")
+        with self._logged(question, user):
+            refusal = question.refused("universe")
         told = {"outcome": "passed"} if refusal is None else {"outcome": "refused", "rule": refusal.rule}
         settled = self._settled(question, user, told, question.looked.values())
         return refusal if settled is None else settled
@@ -292,14 +295,29 @@ class Vault:
         content = {**question.to_json(), "policy": limits.label}
         return self.ledger.refuse_robot(user, question.dataset.name, content, limits.per_minute)
 
+    @contextmanager
+    def _logged(self, question: Question, user: str) -> Iterator[None]:
+        """Log a mistake that only shows when it is computed, and charge what rules looked at; errors from inside stay inside."""
+        try:
+            yield
+        except Exception as error:
+            self._settled(question, user, {"outcome": "error"}, question.looked.values())
+            if isinstance(error, SfumatoError):
+                raise
+            raise DataError(
+                "this could not be computed. Ask for something simpler, or of another universe; the custodian can look into it."
+            ) from None
+
     def _settled(
         self, question: Question, user: str, told: Mapping[str, str], sets: Iterable[Sets], place: Place | None = None
     ) -> Refusal | None:
         limits, asked = question.policy, question.dataset
         content = {**question.to_json(), "policy": limits.label, **told}
+        through = limits.perturbation
         return self.ledger.settle(
-            user, asked.name, content, tuple(sets), limits.accounts, asked.variables, limits.per_minute, place
-        )
+            user, asked.name, content, tuple(one.through(through) for one in sets), limits.accounts, asked.variables,
+            limits.per_minute, place,
+        )  # fmt: skip
 
     # -- for the custodian
 

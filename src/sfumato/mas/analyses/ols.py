@@ -35,16 +35,16 @@ class OLS(ModelAnalysis):
             return found
         ready, fit = found
         k, terms, outcome = len(ready.bounds) - 1, self.terms(question.dataset.variables), number_of(fit.layout)
-        user = fit.layout.to_user(ready.moments.means[:k], ready.moments.spreads[:k])
+        means, spreads = ready.standard
+        user = fit.layout.to_user(means[:k], spreads[:k])
         anova, facts, mean_square = _anova(ready, fit, terms)
         scale, centre = float(fit.layout.scale[-1]), float(fit.layout.centre[-1])
         beta = scale * (user @ fit.beta)
         if fit.layout.design.intercept:
             beta[0] += centre
         if outcome.standardised:
-            spread = float(ready.moments.spreads[-1])
-            beta[0] -= float(ready.moments.means[-1]) if fit.layout.design.intercept else 0.0
-            beta, scale = beta / spread, scale / spread
+            beta[0] -= float(means[-1]) if fit.layout.design.intercept else 0.0
+            beta, scale = beta / float(spreads[-1]), scale / float(spreads[-1])
         variance = scale**2 * _variance(ready, fit, user, mean_square)
         settings = question.policy.models
         df = ready.stated_n - fit.k if ready.errors == "classical" else None
@@ -95,9 +95,9 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     bounds = ready.bounds[-1]
     scale, outcome = float(layout.scale[-1]), number_of(layout)
     half = bounds.half if layout.design.intercept else bounds.largest
-    noise = noise_of(question, layout, ready.bounds, outcome.name, half)
+    noise = noise_of(ready.complete, layout, ready.bounds, outcome.name, half)
     moved = bounds.middle - float(layout.centre[-1])
-    squares = squares_noise(question, outcome.name, bounds, layout.weighted) + 2 * moved * noise.of_total
+    squares = squares_noise(ready.complete, outcome.name, bounds, layout.weighted) + 2 * moved * noise.of_total
     about = None
     if constant and not layout.design.intercept:
         mean, spread, weight = float(ready.moments.means[-1]), float(ready.moments.spreads[-1]), ready.moments.weight
@@ -114,7 +114,7 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
     settings, design = ready.question.policy.models, fit.layout.design
     sequential, residual, total = fit.sums_of_squares
     unit = float(fit.layout.scale[-1]) ** 2 * ready.back
-    spread = float(ready.moments.spreads[-1]) if number_of(fit.layout).standardised else 1.0
+    spread = float(ready.standard[1][-1]) if number_of(fit.layout).standardised else 1.0
     unit /= spread**2
     n, lost = ready.stated_n, 1 if fit.constant else 0
     model_df, residual_df = fit.k - lost, n - fit.k

@@ -1,13 +1,14 @@
-"""Which records are complete: a set of its own, whose count has noise of its own.
+"""Which records are complete: a set of its own, whose count and sums have noise of their own.
 
-With the noise of the universe's count, the difference of two numbers of complete records would have none: it would tell how
-many lack a value, or have one of which there is no logarithm.
+With the noise of the universe, the difference of two models would have none where one has a variable more: it would tell how
+many lack a value of it, or have one of which there is no logarithm, and what their outcome is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,10 +25,15 @@ def within(question: Question, cells: Mapping[Variable, tuple[int, ...]]) -> Sel
     """Return the records of the universe that have some levels of some variables."""
     found = question.selection
     for variable, levels in cells.items():
-        flags = np.zeros(len(variable.levels), bool)
-        flags[list(levels)] = True
-        found = found.joined(Selection((variable,), (flags,)))
+        found = found.joined(one_of(variable, levels))
     return found
+
+
+def one_of(variable: Variable, levels: tuple[int, ...]) -> Selection:
+    """Return the records that have one of some levels of a variable."""
+    flags = np.zeros(len(variable.levels), bool)
+    flags[list(levels)] = True
+    return Selection((variable,), (flags,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +62,20 @@ class Complete:
         return cls(question, used, tuple(sorted(set(names))))
 
     @property
+    def known(self) -> bool:
+        """Whether known variables alone say who is one of them."""
+        return not self.numbers and all(v.known for v in (*self.question.selection.plain.variables, *self.levels))
+
+    @cached_property
     def key(self) -> bytes:
         """What the noise on their number hangs on."""
+        return self.key_within({})
+
+    def key_within(self, cells: Mapping[Variable, tuple[int, ...]]) -> bytes:
+        """Return what the noise of those of them hangs on that have some levels, whatever universe they are taken from."""
         found = within(self.question, self.levels)
+        for variable, levels in cells.items():
+            found = found.joined(one_of(variable, levels))
         return self.question.key_of(found) + "".join(f"{name} has a value" for name in self.numbers).encode()
 
     def count(self, n: float, kept: float, about: str = "") -> Sets:

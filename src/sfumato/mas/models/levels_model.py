@@ -77,7 +77,7 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
         return ready
 
     def noises_in(layout: Layout) -> list[Noise]:
-        return [noise_of(question, layout, ready.bounds, name, 0.5, ordered=True) for name in outcome.titles[1:]]
+        return [noise_of(ready.complete, layout, ready.bounds, name, 0.5, ordered=True) for name in outcome.titles[1:]]
 
     outcomes = _noisy(ready, noises_in(ready.layout))
     if not (outcomes > 0).all():
@@ -104,7 +104,8 @@ def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
     ready, fitted, noises, flip, outcome = fit.ready, fit.fitted, fit.noises, modelled.flip, modelled.outcome
     layout = fitted.layout
     k = len(layout.design.numbers)
-    user = layout.to_user(ready.moments.means[:k], ready.moments.spreads[:k])
+    means, spreads = ready.standard
+    user = layout.to_user(means[:k], spreads[:k])
     variance = _variance(ready, fitted, user, noises)
     settings = ready.question.policy.models
     rows: list[dict[str, Any]] = []

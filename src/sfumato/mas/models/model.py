@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from sfumato.mas.models.design import Category, Design, DesignColumn
 from sfumato.mas.models.errors import ERRORS, usual
 from sfumato.mas.models.layout import Layout, LevelOutcome, unscaled
 from sfumato.mas.models.moments import Moments, moments_of
-from sfumato.mas.models.noise import key_of
-from sfumato.mas.models.numbers import Bounds, Number, bounds_of
+from sfumato.mas.models.noise import key_of, standard_moments
+from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of
 from sfumato.mas.models.terms import Terms
 from sfumato.mas.question import Question
 from sfumato.mas.selection import Flags
@@ -84,6 +84,9 @@ class Prepared:
     bounds: tuple[Bounds, ...]
     """Of the numbers, with a numerical outcome last."""
     moments: Moments
+    complete: Complete
+    standard: tuple[Numbers, Numbers]
+    """Means and standard deviations of the numbers that standardise() takes."""
     counted: Sets
     """Complete records as rules and answers see them: scaled back, with noise."""
     errors: str
@@ -237,11 +240,14 @@ def prepared(
     if moments.n <= len(design.columns):
         return EMPTY
     constant = moments.spreads[: len(design.numbers)] == 0
-    if design.intercept and constant.any():
+    standard = standard_moments(complete, layout, bounds, moments)
+    taken = np.array([number.standardised for number in numbers], bool)
+    if (design.intercept and constant.any()) or not (standard[1][taken] > 0).all():
         return COLLINEAR
+    layout = replace(layout, centre=np.where(taken, standard[0], layout.centre))
     kind = usual(analysis.errors, analysis.weighted, question.dataset)
     said = [*notes, *more, *notes_of(question, kind, gaps, analysis.weighted)]
-    return Prepared(question, layout, bounds, moments, counted, kind, tuple(said))
+    return Prepared(question, layout, bounds, moments, complete, standard, counted, kind, tuple(said))
 
 
 def _complete(

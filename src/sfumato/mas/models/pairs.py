@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.mas.models.complete import Complete
 from sfumato.mas.models.errors import clusters_of, design_variances
 from sfumato.mas.models.layout import Piece
 from sfumato.mas.models.moments import condition_of
@@ -86,28 +88,32 @@ class Pairs:
     @property
     def noisy(self) -> Numbers:
         """Correlations from noisy sums; what noise makes impossible is 0."""
-        first, squares, products = self._noise()
-        made = self._correlations(
-            self.sums[2] + first[:, None], self.sums[3] + squares[:, None], self.sums[4] + products
-        )
+        made = self._correlations(*(self.sums[2:] + self._noise()))
         return np.clip(np.nan_to_num(made, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
 
-    def _noise(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Return noise on sums, squares and products; each product's hangs on its two variables alone."""
+    def _noise(self) -> Numbers:
+        """Return noise on sums and squares of the first of each pair, and on products; shape (3, m, m).
+
+        It hangs on the variables of the sum, and on the records that have both of the pair.
+        """
         m, unit = len(self.numbers), unit_of(self.question, self.weighted)
         if not unit:
-            return np.zeros(m), np.zeros(m), np.zeros((m, m))
-        names = [x.name for x in self.numbers]
-        half, moved = np.array([b.half for b in self.bounds]), self._moved
-
-        def drawn(one: Sequence[str], other: Sequence[str]) -> Numbers:
-            keys = [pair_key(self.question, a, b, self.weighted) for a in one for b in other]
-            return drawn_of(self.question, keys).reshape(len(one), len(other))
-
-        first = unit * half * drawn(names, [INTERCEPT])[:, 0]
-        both = unit * np.outer(half, half) * drawn(names, names)
-        products = both + moved[:, None] * first[None, :] + moved[None, :] * first[:, None]
-        return first / self.scale, np.diag(products) / self.scale**2, products / np.outer(self.scale, self.scale)
+            return np.zeros((3, m, m))
+        numbers, half, moved = (
+            list(zip(self.numbers, self.bounds, strict=True)),
+            [b.half for b in self.bounds],
+            self._moved,
+        )
+        keys = []
+        for a, b in itertools.product(numbers, numbers):
+            both, one, other = Complete.of(self.question, [a, b], {}), a[0].name, b[0].name
+            keys += [pair_key(both, one, to, self.weighted) for to in (INTERCEPT, one, other)]
+        first, square, product = np.moveaxis(drawn_of(self.question, keys).reshape(m, m, 3), 2, 0) * unit
+        first = first * np.array(half)[:, None]
+        squares = square * np.square(half)[:, None] + 2 * moved[:, None] * first
+        products = product * np.outer(half, half) + moved[:, None] * first.T + moved * first
+        scale = self.scale[:, None]
+        return np.array([first / scale, squares / scale**2, products / (scale * self.scale)])
 
     @property
     def _moved(self) -> Numbers:

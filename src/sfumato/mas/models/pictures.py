@@ -150,7 +150,7 @@ def _unit(ready: Prepared, layout: Layout) -> tuple[float, float]:
     """Return the zero and the scale of the outcome as it is read, in the units of the formula."""
     zero, scale = float(layout.centre[-1]), float(layout.scale[-1])
     if isinstance(layout.outcome, Number) and layout.outcome.standardised:
-        mean, spread = float(ready.moments.means[-1]), float(ready.moments.spreads[-1])
+        mean, spread = (float(moments[-1]) for moments in ready.standard)
         return (zero - mean) / spread, scale / spread
     return zero, scale
 

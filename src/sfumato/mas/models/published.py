@@ -10,6 +10,9 @@ import numpy as np
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.perturbation import Models, significant
 
+_NOTHING = 1e-9
+"""Of its standard error: a smaller coefficient is 0."""
+
 
 def coefficient_rows(
     titles: Sequence[str], beta: Numbers, variance: Numbers, settings: Models, df: float | None = None
@@ -17,8 +20,10 @@ def coefficient_rows(
     """Return one row for each coefficient; t with degrees of freedom, z without."""
     from scipy.stats import norm, t
 
-    values = significant(beta, settings.digits)
     errors = significant(np.sqrt(np.maximum(variance, 0)), settings.error_digits)
+    if settings.sd:  # what is 0 but for the last bits is 0 on every engine
+        beta = np.where(np.abs(beta) < _NOTHING * errors, 0.0, beta)
+    values = significant(beta, settings.digits)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = values / errors
     p = 2 * (norm.sf(np.abs(statistic)) if df is None else t.sf(np.abs(statistic), df))
