@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError
 from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
 from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
-from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
+from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
 from sfumato.mas.models.model import COLLINEAR, EMPTY, ModelAnalysis, Prepared, prepared
@@ -152,14 +152,12 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
 
 def _variance(ready: Prepared, fit: LeastSquares, user: Numbers, mean_square: float) -> Numbers:
     """Return the variances of the coefficients of the formula, for an outcome as read; that of the noise is added."""
-    question, layout = ready.question, fit.layout
+    question = ready.question
     if ready.errors == "classical":
         found = np.einsum("ij,jk,ik->i", user, mean_square * fit.bread, user)
     elif ready.errors == "design":
-        turn = np.eye(fit.k) if layout.turn is None else layout.turn
-        back = np.linalg.inv(turn)
-        source = scores_sql(question, layout, (turn.T @ fit.beta)[None, :])
-        found = design_variances(question, source, user @ fit.bread @ turn, back @ fit.second[1] @ back.T, fit.n)
+        source = scores_sql(question, fit.layout, fit.beta[None, :])
+        found = question.dataset.design.covariances(source, user @ fit.bread, fit.second[1])[0]
     else:
         robust = sandwich(fit.bread, fit.second[1]) * (fit.n / (fit.n - fit.k) if ready.errors == "hc1" else 1.0)
         found = np.einsum("ij,jk,ik->i", user, robust, user)

@@ -9,7 +9,6 @@ import numpy as np
 
 from sfumato.mas.models.algebra import NEARLY, inverse, smallest, turn_of
 from sfumato.mas.models.layout import Layout, Piece
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import Noise
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.question import Question
@@ -65,7 +64,7 @@ def largest_leverage(counts: Numbers) -> float:
 
 def cross_products(question: Question, layout: Layout) -> Numbers:
     """Return the cross-products of columns and outcome over the complete records that are kept."""
-    return question.dataset.warehouse.reduce(_CrossProducts(layout), layout.columns, condition_of(question))
+    return question.dataset.warehouse.reduce(_CrossProducts(layout), layout.columns, question.records)
 
 
 def without_empty(products: Numbers, layout: Layout) -> tuple[Numbers, Layout]:
@@ -130,7 +129,7 @@ class LeastSquares:
     def second(self) -> tuple[float, Numbers, float]:
         """Sum of squared residuals, meat (columns, columns) and largest leverage, by a second pass."""
         sums = self.question.dataset.warehouse.reduce(
-            _Residuals(self.layout, self.beta, self.bread), self.layout.columns, condition_of(self.question)
+            _Residuals(self.layout, self.beta, self.bread), self.layout.columns, self.question.records
         )
         meat = sums[1 : 1 + self.k**2].reshape(self.k, self.k)
         return float(sums[0]), meat, largest_leverage(sums[1 + self.k**2 :])

@@ -56,7 +56,7 @@ def moments_of(question: Question, layout: Layout) -> tuple[Moments, Layout]:
     constant: NDArray[np.bool_] = np.zeros(m, bool)
     for _ in range(_PASSES):
         at = replace(layout, centre=centre, scale=np.ones(m))
-        sums = question.dataset.warehouse.reduce(_FirstPass(at), at.columns, condition_of(question))
+        sums = question.dataset.warehouse.reduce(_FirstPass(at), at.columns, question.records)
         weight = float(sums[2])
         if not weight > 0:
             break
@@ -76,11 +76,6 @@ def moments_of(question: Question, layout: Layout) -> tuple[Moments, Layout]:
     scale = np.where(spreads > 0, spreads, 1.0)
     scaled = replace(layout, centre=np.where(movable, means, 0.0), scale=np.where(movable, scale, _size(means, scale)))
     return Moments(float(sums[0]), float(sums[1]), weight, means, spreads, sums[3 + 2 * m :]), scaled
-
-
-def condition_of(question: Question) -> str:
-    """Return the SQL condition of the records that a question computes on."""
-    return f"({question.selection.where()}) AND ({question.kept})"
 
 
 def _size(means: Numbers, spreads: Numbers) -> Numbers:

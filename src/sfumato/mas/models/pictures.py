@@ -19,7 +19,6 @@ from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares
 from sfumato.mas.models.levels_model import LevelsFit, Modelled
 from sfumato.mas.models.model import Prepared
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import key_of, title_of
 from sfumato.mas.models.numbers import Number, Numbers
 from sfumato.mas.models.residuals import AXIS, RESIDUAL, Axis, Grid, Labels, LevelSums, LinearCounts, steady
@@ -139,7 +138,7 @@ def _drawn(ready: Prepared, layout: Layout, family: str) -> tuple[str, Draws, in
     columns = sorted(c.title if len(c.numbers) > 1 else title_of(design, c.key) for c in design.columns)
     key = key_of(question, "residuals", family, *named, "~", *columns, "weighted" if layout.weighted else "")
     share = min(1.0, MOST / max(expected, 1.0))
-    where = condition_of(question)
+    where = question.records
     if share < 1 or weight is not None:
         where = f"({where}) AND {question.secret.order(key)} < {share * 2**BITS!r} * {part}"
     points = min(SyntheticResiduals().points, int(_POINTS * seen) // 50 * 50)
