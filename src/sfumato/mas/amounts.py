@@ -10,7 +10,6 @@ import numpy as np
 from sfumato.errors import DataError
 from sfumato.mas.cell_rule import CellRule, Flags, unsafe_cells
 from sfumato.mas.dataset import Weight
-from sfumato.mas.evaluation.drops import DropShare
 from sfumato.mas.exact import scale_of
 from sfumato.mas.grouped import Asked, Grouped, Numbers, Sum, weight_sum
 from sfumato.mas.perturbation import purpose_of, significant
@@ -193,14 +192,11 @@ class CellAmounts:
         name = "design squares of " if self.amount.design else "squares of "
         blurred = policy.amounts.sd * one * self._bound**2
         squares = np.maximum(self._noisy(squares * self._factor, blurred, name), 0.0)
-        # a mean of the kept share of the records varies more than one of all
-        drop = policy.drop
-        shares = 1 / (1 - drop.share) if isinstance(drop, DropShare) and drop.share < 1 else 1.0
         counted = np.where(self.values > 1, self.values, np.nan)
         divided = np.where(self._weights > 0, self._weights, np.nan)
         noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
         corrected = squares if self.amount.design else squares * counted / (counted - 1)
-        return np.asarray(np.sqrt(shares * corrected + noise) / divided, np.float64)
+        return np.asarray(np.sqrt(policy.thinned * corrected + noise) / divided, np.float64)
 
     def _squares(self) -> tuple[Numbers, float]:
         """Return the squares that the variance of each mean is made of, and what one record can count for in them."""
