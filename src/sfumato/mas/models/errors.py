@@ -62,8 +62,8 @@ def _columns_sql(question: Question, layout: Layout, kept: Sequence[str]) -> str
     """Return SQL for the columns z0, z1, ... of complete records, with stratum, household, weight q and outcome y."""
     design, outcome, clusters = layout.design, layout.outcome, question.dataset.design.columns
     numbers = [
-        f"({x.sql()} - {literal(float(c))}) / {literal(float(s))} AS u{i}"
-        for i, (x, c, s) in enumerate(zip(layout.factors, layout.centre, layout.scale, strict=True))
+        f"({x.sql()} - {literal(float(c))} - {literal(float(r))}) / {literal(float(s))} AS u{i}"
+        for i, (x, c, r, s) in enumerate(zip(layout.factors, layout.centre, layout.rest, layout.scale, strict=True))
     ]
     complete = [f"u{i} IS NOT NULL" for i in range(len(numbers))]
     complete += [f"{c.column} <> {c.missing}" for c in design.categories if c.missing >= 0]

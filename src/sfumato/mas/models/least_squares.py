@@ -97,8 +97,10 @@ class LeastSquares:
     """In units of the outcome as it is read."""
     squares_noise: float
     n: float
-    about: float | None = None
-    """Total sum of squares about the mean, where indicators add up to an intercept that the formula does not have."""
+    ones: Numbers | None
+    """Coefficients that make every record 1, where the model has an intercept, written or as a sum of indicators."""
+    moved: float
+    """What was taken off the outcome as it is read, beyond what the formula takes off."""
 
     @property
     def k(self) -> int:
@@ -106,9 +108,9 @@ class LeastSquares:
         return len(self.products) - 1
 
     @property
-    def constant(self) -> bool:
-        """Whether the model has an intercept, written or as a sum of indicators."""
-        return self.layout.design.intercept or self.about is not None
+    def moved_beta(self) -> Numbers:
+        """Coefficients of the outcome as the formula has it."""
+        return self.beta if self.ones is None else np.asarray(self.beta + self.moved * self.ones)
 
     @cached_property
     def bread(self) -> Numbers:
@@ -141,24 +143,41 @@ class LeastSquares:
         It is then less by one standard deviation of that noise: where the noise is large, a high R² is most likely chance, and
         coefficients predict nobody. z² has the variance 4 z² v + 2 v² where z has v.
         """
-        sequential, residual, total = self._regression
+        residual, total = self._residual_and_total
         if not total > 0:
             return float(not self.noise.variance.any())
         part = self._noise_parts
-        return 1 - (residual + float(np.sqrt(np.sum(4 * sequential * part + 2 * part**2)))) / total
+        return 1 - (residual + float(np.sqrt(np.sum(4 * self._effects**2 * part + 2 * part**2)))) / total
 
-    def _total(self, of_total: float, of_squares: float) -> float:
-        """Return the total sum of squares, about the mean if there is an intercept."""
-        squares = float(self.products[self.k, self.k]) + of_squares
-        if not self.layout.design.intercept:
-            return squares if self.about is None else self.about
-        mean = self._first_row()
-        return squares - (mean[0] + of_total) ** 2 / mean[1]
+    @cached_property
+    def _lower(self) -> Numbers:
+        return np.linalg.cholesky(self.products[: self.k, : self.k])
 
-    def _first_row(self) -> tuple[float, float]:
-        """Return the sum of the outcome and of the weights; the first column is a multiple of the intercept."""
-        factor = 1.0 if self.layout.turn is None else float(self.layout.turn[0, 0])
-        return float(self.products[0, self.k]) / factor, float(self.products[0, 0]) / factor**2
+    @cached_property
+    def _effects(self) -> Numbers:
+        """What the columns explain one after another, with noise: the roots of their sequential sums of squares."""
+        return np.asarray(np.linalg.solve(self._lower, self.products[: self.k, self.k] + self.noise.values))
+
+    @cached_property
+    def _noise_parts(self) -> Numbers:
+        """Variances of the noise in the effects; none in that of the intercept, which is in the total, too."""
+        part = np.linalg.solve(self._lower, np.linalg.solve(self._lower, self.noise.variance).T).diagonal().copy()
+        if self.layout.design.intercept:
+            part[0] = 0.0
+        return np.asarray(part)
+
+    @cached_property
+    def _residual_and_total(self) -> tuple[float, float]:
+        """Sums of squares as they come from noisy cross-products; the total is about the mean if there is an intercept."""
+        squares = float(self.products[self.k, self.k]) + self.squares_noise
+        total = squares
+        if self.ones is not None:
+            row = self._lower.T @ self.ones  # Σ y of the records is what the columns explain of it
+            total -= float(row @ self._effects) ** 2 / float(row @ row)
+        residual = squares - float(self._effects @ self._effects)
+        if self.noise.variance.any():
+            return residual + float(self._noise_parts.sum()), total  # noise adds so much to the regression, on average
+        return (self.second[0] if residual < 1e-6 * squares else residual), total
 
     @cached_property
     def sums_of_squares(self) -> tuple[Numbers, float, float]:
@@ -166,38 +185,8 @@ class LeastSquares:
 
         Where noise would make the residual sum unlikely, it is at least a twentieth of the total: a closer fit is not answered.
         """
-        sequential, residual, total = self._regression
-        if not self.noise.variance.any():
-            return sequential, residual, total
-        if not total > 0:
-            return sequential, np.nan, np.nan
-        return sequential, float(np.clip(residual, 0.05 * total, total)), total
-
-    @cached_property
-    def _noise_parts(self) -> Numbers:
-        """Variances of the noise in what each column adds to the regression; none in that of the intercept."""
-        lower = np.linalg.cholesky(self.products[: self.k, : self.k])
-        part = np.linalg.solve(lower, np.linalg.solve(lower, self.noise.variance).T).diagonal().copy()
-        if self.layout.design.intercept:
-            part[0] = 0.0
-        return np.asarray(part)
-
-    @cached_property
-    def _regression(self) -> tuple[Numbers, float, float]:
-        """Return the same as they come."""
-        vector = self.products[: self.k, self.k] + self.noise.values
-        lower = np.linalg.cholesky(self.products[: self.k, : self.k])
-        sequential = np.square(np.linalg.solve(lower, vector))
-        if self.layout.design.intercept:
-            sequential[0] = 0.0
-        if not self.noise.variance.any():
-            total = self._total(0.0, 0.0)
-            whole = total if self.about is None else float(self.products[self.k, self.k])
-            residual = whole - float(sequential.sum())
-            if residual < 1e-6 * whole:
-                residual = self.second[0]
-            return sequential, residual, total
-        total = self._total(self.noise.of_total, self.squares_noise)
-        expected = float(self._noise_parts.sum())  # what noise adds to the regression, on average
-        whole = total if self.about is None else float(self.products[self.k, self.k]) + self.squares_noise
-        return sequential, whole - float(sequential.sum()) + expected, total
+        effects = self._effects if self.ones is None else self._effects + self.moved * (self._lower.T @ self.ones)
+        residual, total = self._residual_and_total
+        if self.noise.variance.any():
+            residual, total = (np.clip(residual, 0.05 * total, total), total) if total > 0 else (np.nan, np.nan)
+        return np.square(effects), float(residual), float(total)

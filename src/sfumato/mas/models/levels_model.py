@@ -96,15 +96,14 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
         leverage=lambda: fitted.second[1],
     )
     refusal = question.refused("result")
-    constant = layout.design.constant(products, ready.moments.weight)
+    constant = layout.design.constant(products, ready.moments.weight) is not None
     return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal
 
 
 def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
     ready, fitted, noises, flip, outcome = fit.ready, fit.fitted, fit.noises, modelled.flip, modelled.outcome
     layout = fitted.layout
-    k = len(layout.design.numbers)
-    user = layout.to_user(ready.moments.means[:k], ready.moments.spreads[:k])
+    user = layout.to_user(ready.moments.spreads)
     variance = _variance(ready, fitted, user, noises)
     settings = ready.question.policy.models
     rows: list[dict[str, Any]] = []

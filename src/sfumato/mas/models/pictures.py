@@ -149,8 +149,7 @@ def _unit(ready: Prepared, layout: Layout) -> tuple[float, float]:
     """Return the zero and the scale of the outcome as it is read, in the units of the formula."""
     zero, scale = float(layout.centre[-1]), float(layout.scale[-1])
     if isinstance(layout.outcome, Number) and layout.outcome.standardised:
-        mean, spread = float(ready.moments.means[-1]), float(ready.moments.spreads[-1])
-        return (zero - mean) / spread, scale / spread
+        return 0.0, scale / float(ready.moments.spreads[-1])
     return zero, scale
 
 
@@ -162,10 +161,8 @@ def _linear_grid(ready: Prepared, fit: LeastSquares, axis: Axis) -> Grid:
     if axis.kind == "number":
         return Grid.about(float(moments.means[axis.place]), float(moments.spreads[axis.place]), moments.n, AXIS)
     zero, scale = _unit(ready, fit.layout)
-    mean, products = 0.0, fit.products[: fit.k, : fit.k]
-    if fit.layout.design.intercept:
-        factor = 1.0 if fit.layout.turn is None else float(fit.layout.turn[0, 0])
-        mean = float(fit.beta @ products[:, 0]) / factor / moments.weight
+    products = fit.products[: fit.k, : fit.k]
+    mean = 0.0 if fit.ones is None else float(fit.beta @ products @ fit.ones) / moments.weight
     variance = float(fit.beta @ products @ fit.beta) / moments.weight - mean**2
     spread = np.sqrt(max(variance, 1e-16 * (mean**2 + 1)))
     return Grid.about(zero + scale * mean, abs(scale) * float(spread), moments.n, AXIS)
