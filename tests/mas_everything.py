@@ -33,7 +33,7 @@ ANALYSES: tuple[tuple[Analysis, Analysis], ...] = (
     (CrossTab(("race", "sex"), of="income", weighted=True), CrossTab(("race", "sex"), of="income", weighted=True)),
     (CrossTab(("work",), weighted=True), CrossTab(("work",), weighted=True)),
     (Quantiles("income", p=(0.3, 0.5)), Quantiles("income", p=[0.5, 0.3, 0.5])),
-    (Quantiles("z", by=("sex",), p=(0.5,), weighted=True), Quantiles("z", by=["sex"], p=0.5, weighted=True)),
+    (Quantiles("z", by=("sex",), p=(0.5,), weighted=True), Quantiles("z", by=["sex"], p=0.5, weighted=True, errors="design")),
     (Histogram("age"), Histogram("age")),
     (Histogram("income", by=("sex",), bins=4), Histogram("income", by=["sex"], bins=4)),
     (Correlation(("age", "z", "income")), Correlation(("income", "age", "z"), errors="classical")),

@@ -50,7 +50,10 @@ def schema_of(frame: pd.DataFrame) -> Schema:
 
 
 def linearised(scores: np.ndarray, bread: np.ndarray, frame: pd.DataFrame, strata: bool, clusters: bool) -> np.ndarray:
-    """Return standard errors by the textbook's formula: totals of clusters about the mean of their stratum."""
+    """Return standard errors by the textbook's formula: totals of clusters about the mean of their stratum.
+
+    `frame` holds the whole survey: records that are not asked about have scores of 0, and their clusters count.
+    """
     added = scores @ bread
     keys = frame["house"] if clusters else pd.Series(np.arange(len(frame)), frame.index)
     stratum = frame["region"] if strata else pd.Series("all", frame.index)

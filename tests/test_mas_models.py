@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from mas_survey import linearised, microdata, schema_of, survey
+from mas_survey import linearised, microdata, survey
 
-from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Logistic, Multinomial
 from sfumato.mas.analysis import Analysis
@@ -186,46 +185,6 @@ def test_standardised_and_transformed_terms_are_those_of_statsmodels(vault: Vaul
     assert answer.frame("anova").set_index("source").loc["Total", "sum of squares"] == pytest.approx(
         fitted.centered_tss, rel=1e-8
     )
-
-
-def test_badly_scaled_and_nearly_dependent_predictors_keep_their_digits(tmp_path: Any) -> None:
-    from fractions import Fraction
-
-    rng = np.random.default_rng(1)
-    x = 1e9 + rng.integers(-8, 9, 200).astype(float)
-    near = x * 1e-6 + rng.integers(-4, 5, 200) * 2.0**-34
-    y = 3 + 1e-9 * x + rng.normal(0, 1, 200)
-    data = pd.DataFrame({"age": x, "z": near, "income": y})
-    vault = Vault.create(tmp_path / "v")
-    vault.freeze("survey", Microdata(data, schema_of(data)))
-    beta, errors = rational_least_squares(
-        [[Fraction(1), Fraction(a), Fraction(b)] for a, b in zip(x, near, strict=True)], y
-    )
-    table = ask(vault, OLS("income ~ age + z")).frame("coefficients").set_index("term")
-    for name, value, error in zip(["Intercept", "age", "z"], beta, errors, strict=True):
-        assert table.loc[name, "coefficient"] == pytest.approx(value, rel=1e-8)
-        assert table.loc[name, "standard error"] == pytest.approx(error, rel=1e-8)
-
-
-def rational_least_squares(rows: list[list[Any]], y: np.ndarray) -> tuple[list[float], list[float]]:
-    """Return coefficients and standard errors, computed with fractions and so without any rounding."""
-    from fractions import Fraction
-
-    k, outcome = len(rows[0]), [Fraction(float(v)) for v in y]
-    gram = [[sum(r[i] * r[j] for r in rows) for j in range(k)] for i in range(k)]
-    right = [sum(r[i] * v for r, v in zip(rows, outcome, strict=True)) for i in range(k)]
-    work = [[*gram[i], *(Fraction(int(i == j)) for j in range(k))] for i in range(k)]
-    for i in range(k):
-        work[i] = [v / work[i][i] for v in work[i]]
-        for other in range(k):
-            if other != i:
-                work[other] = [a - work[other][i] * b for a, b in zip(work[other], work[i], strict=True)]
-    inverse = [row[k:] for row in work]
-    beta = [sum(inverse[i][j] * right[j] for j in range(k)) for i in range(k)]
-    squares = sum(
-        (v - sum(b * x for b, x in zip(beta, r, strict=True))) ** 2 for r, v in zip(rows, outcome, strict=True)
-    )
-    return [float(b) for b in beta], [float(squares / (len(rows) - k) * inverse[i][i]) ** 0.5 for i in range(k)]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
-"""Standard errors of quantiles against theory and simulation."""
+"""Standard errors of quantiles against theory, a slow twin and simulation."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from mas_survey import linearised, microdata, survey
 
 from sfumato import Microdata
 from sfumato.mas.analyses import Quantiles
 from sfumato.mas.answer import Answer
-from sfumato.mas.distribution import Spread, quantile
+from sfumato.mas.distribution import Spread, cut_at
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
-from sfumato.mas.woodruff import quantile_error, share_error
+from sfumato.mas.woodruff import noise_variance, quantile_error
 from sfumato.schema import Attribute, Schema
 
 EXACT = Policy(title="exact")
@@ -77,10 +80,10 @@ def test_quantiles_of_noisy_bins_vary_as_their_errors_say(n: int, sd: float) -> 
         spread = Spread(counts, counts, edges)
 
         def at(share: float, spread: Spread = spread) -> float:
-            return quantile(spread, share, 20, whole=False)
+            return cut_at(spread, share, 20).value
 
         values.append(at(0.3))
-        told.append(quantile_error(at, 0.3, share_error(spread, 0.3, 1.0, sd)))
+        told.append(quantile_error(at, 0.3, np.sqrt(0.3 * 0.7 / n + noise_variance(spread, 0.3, sd))))
     assert np.mean(told) == pytest.approx(np.std(values), rel=0.15)
 
 
@@ -90,3 +93,80 @@ def test_where_one_end_is_not_known_the_other_serves_and_without_both_there_is_n
 
     assert quantile_error(line, 0.5, 0.02) == pytest.approx(2.0)
     assert np.isnan(quantile_error(lambda _: float("nan"), 0.5, 0.02))
+
+
+# -- households and strata
+
+
+def textbook(frame: pd.DataFrame, inside: np.ndarray, p: float, strata: bool, clusters: bool) -> tuple[float, float]:
+    """The weighted quantile of z of some records, and Woodruff's error of it, by hand."""
+    w, z = np.where(inside, frame["weight"], 0.0), frame["z"].to_numpy()
+    order = np.argsort(z[inside])
+    values, reached = z[inside][order], np.cumsum(w[inside][order])
+
+    def at(share: float) -> float:
+        return float(values[np.searchsorted(reached, share * reached[-1] * (1 - 1e-12))])
+
+    scores = np.where(inside, w * ((z <= at(p)) - p), 0.0)[:, None]
+    error = float(linearised(scores, np.array([[1 / w.sum()]]), frame, strata, clusters)[0])
+    return at(p), (at(p + 1.959963984540054 * error) - at(p - 1.959963984540054 * error)) / (2 * 1.959963984540054)
+
+
+@pytest.mark.parametrize(("strata", "clusters"), [(True, True), (False, True), (True, False)])
+def test_design_based_errors_are_those_of_the_textbook(tmp_path: Path, strata: bool, clusters: bool) -> None:
+    frame = survey(1_200).assign(weight=lambda d: np.round(d["weight"] * 64) / 64)
+    gone = [c for c, there in (("region", strata), ("house", clusters)) if not there]
+    vault = Vault.create(tmp_path / "v")
+    vault.freeze("survey", microdata(frame.drop(columns=gone)))
+    p = (0.2, 0.5, 0.9)
+    usual, design = (
+        vault.ask("survey", {"race": ["W", "B"]}, Quantiles("z", p=p, by=("sex",), weighted=True, errors=errors), EXACT)
+        for errors in ("usual", "design")
+    )
+    assert usual.to_bytes() == design.to_bytes()
+    for row in usual.frame().to_dict("records"):
+        chosen = frame["race"].isin(["W", "B"]) & frame["z"].notna()
+        inside = (chosen & ((frame["sex"] == row["sex"]) | (row["sex"] == "Total"))).to_numpy()
+        value, error = textbook(frame, inside, row["p"], strata, clusters)
+        assert row["value"] == pytest.approx(value, rel=1e-12)
+        assert row["standard error"] == pytest.approx(error, rel=1e-9)
+
+
+def drawn(rng: np.random.Generator, households: int = 400) -> pd.DataFrame:
+    """A survey of households of three whose members are much alike, in two strata."""
+    of_house = rng.normal(size=households)
+    house = np.repeat(np.arange(households), 3)
+    return pd.DataFrame({
+        "sex": rng.choice(["F", "M"], len(house)), "z": of_house[house] + 0.3 * rng.normal(size=len(house)), "house": house,
+        "region": np.where(house % 2, "a", "b"), "weight": 1.0 + house % 2,
+    })  # fmt: skip
+
+
+def test_intervals_cover_the_truth_where_households_are_alike() -> None:
+    rng = np.random.default_rng(2)
+    truth = -0.6744897501960817 * np.sqrt(1.09)  # of normal values with variance 1 + 0.3²
+    covered, alone = [], []
+    for _ in range(300):
+        frame = drawn(rng)
+        value, error = textbook(frame, np.ones(len(frame), bool), 0.25, True, True)
+        single = textbook(frame, np.ones(len(frame), bool), 0.25, False, False)[1]
+        covered.append(abs(value - truth) < 1.96 * error)
+        alone.append(abs(value - truth) < 1.96 * single)
+    assert 0.91 <= np.mean(covered) <= 0.985
+    assert np.mean(alone) < 0.85  # as of records drawn one by one: too short
+
+
+def test_under_noise_the_errors_know_of_households_and_are_never_below_those_of_single_records(tmp_path: Path) -> None:
+    frame = drawn(np.random.default_rng(6), 2_000)
+    vault = Vault.create(tmp_path / "v")
+    vault.freeze("survey", microdata(frame))
+    policy = Policy.named("hardened").with_(accounts=None, per_minute=None)
+    p = (0.25, 0.5, 0.75)
+    design, single = (
+        vault.ask("survey", None, Quantiles("z", p=p, weighted=True, errors=errors), policy).frame()["standard error"]
+        for errors in ("design", "hc1")
+    )
+    expected = [textbook(frame, np.ones(len(frame), bool), share, True, True)[1] for share in p]
+    assert (design >= single).all()
+    assert design.to_numpy() == pytest.approx(expected, rel=0.35)
+    assert (design > 1.2 * single).any()

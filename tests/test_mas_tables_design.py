@@ -41,13 +41,13 @@ def test_errors_of_means_in_cells_are_those_of_the_textbook(
         tmp_path, frame.drop(columns=[c for c, there in (("region", strata), ("house", clusters)) if not there])
     )
     for row in rows(vault, CrossTab(("sex", "race"), of="z", weighted=weighted, errors="design")):
-        part = frame[frame["z"].notna()]
+        inside = frame["z"].notna().to_numpy()
         for side in ("sex", "race"):
-            part = part if row[side] == "Total" else part[part[side] == row[side]]
-        w = part["weight"].to_numpy() if weighted else np.ones(len(part))
-        z = part["z"].to_numpy()
+            inside = inside if row[side] == "Total" else inside & (frame[side] == row[side]).to_numpy()
+        w = np.where(inside, frame["weight"] if weighted else 1.0, 0.0)
+        z = np.where(inside, frame["z"], 0.0)
         mean = (w * z).sum() / w.sum()
-        expected = linearised((w * (z - mean))[:, None], np.array([[1 / w.sum()]]), part, strata, clusters)
+        expected = linearised((w * (z - mean))[:, None], np.array([[1 / w.sum()]]), frame, strata, clusters)
         assert row["mean"] == pytest.approx(mean, rel=1e-10)
         assert row["standard error"] == pytest.approx(expected[0], rel=1e-8)
 
@@ -81,3 +81,59 @@ def test_under_noise_the_errors_have_noise_of_their_own_and_two_digits(tmp_path:
     for exact, noisy in zip(truth, told, strict=True):
         assert float(f"{noisy['standard error']:.1e}") == noisy["standard error"]
         assert noisy["standard error"] >= exact["standard error"] / 2
+
+
+def drawn(rng: np.random.Generator) -> pd.DataFrame:
+    """A survey of 200 households in each of four strata that differ much; one household in ten is of the group asked about."""
+    stratum, members = np.repeat(np.arange(4), 200), rng.integers(1, 4, 800)
+    house = np.repeat(np.arange(800), members)
+    group = (rng.random(800) < 0.1)[house]
+    z = 2.0 * stratum[house] + rng.normal(size=800)[house] + rng.normal(size=len(house))
+    return pd.DataFrame({
+        "sex": np.where(group, "F", "M"), "house": house, "region": np.array(list("abcd"))[stratum[house]], "z": z,
+        "weight": 1.0 + stratum[house],
+    })  # fmt: skip
+
+
+def of_women(frame: pd.DataFrame) -> tuple[float, float]:
+    """The weighted mean of women, and its error by the textbook: women are a domain of the survey."""
+    w = np.where(frame["sex"] == "F", frame["weight"], 0.0)
+    mean = float((w * frame["z"]).sum() / w.sum())
+    scores = (w * (frame["z"] - mean)).to_numpy()[:, None]
+    return mean, float(linearised(scores, np.array([[1 / w.sum()]]), frame, True, True)[0])
+
+
+def test_errors_of_a_group_are_how_much_its_mean_varies_from_survey_to_survey(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    means, errors = np.array([of_women(drawn(rng)) for _ in range(300)]).T
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(means.std(), rel=0.1)
+    frame = drawn(rng)
+    mean, error = of_women(frame)
+    vault = made(tmp_path, frame)
+    answers = [
+        vault.ask("survey", {"sex": "F"}, CrossTab(("sex",), of="z", weighted=True), OPEN).frame().iloc[-1],
+        pd.DataFrame(rows(vault, CrossTab(("sex",), of="z", weighted=True))).set_index("sex").loc["F"],
+    ]
+    for found in answers:
+        assert found["mean"] == pytest.approx(mean, rel=1e-10)
+        assert found["standard error"] == pytest.approx(error, rel=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("errors", ["hc1", "design"])
+def test_errors_of_means_far_from_zero_keep_their_digits(tmp_path: Path, errors: str, weighted: bool) -> None:
+    frame = survey(600)
+    near = np.round(np.random.default_rng(4).normal(size=600) * 2**20) / 2**20
+    vault = made(tmp_path, frame.assign(z=1e9 + near))
+    for row in rows(vault, CrossTab(("sex",), of="z", weighted=weighted, errors=errors)):
+        inside = np.ones(600, bool) if row["sex"] == "Total" else (frame["sex"] == row["sex"]).to_numpy()
+        w = np.where(inside, frame["weight"] if weighted else 1.0, 0.0)
+        mean = (w * near).sum() / w.sum()
+        scores = (w * (near - mean))[:, None]
+        n = inside.sum()
+        expected = np.sqrt(n / (n - 1) * (scores**2).sum()) / w.sum()
+        if errors == "design":
+            expected = linearised(scores, np.array([[1 / w.sum()]]), frame, True, True)[0]
+        assert row["mean"] == pytest.approx(1e9 + mean, rel=1e-14)
+        assert row["sum"] == pytest.approx((w * (1e9 + near)).sum(), rel=1e-12)
+        assert row["standard error"] == pytest.approx(expected, rel=1e-9)

@@ -18,7 +18,7 @@ from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer
 from sfumato.mas.bins import Bins
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.distribution import Spread, quantile
+from sfumato.mas.distribution import Spread, cut_at
 from sfumato.mas.grouped import Grouped
 from sfumato.mas.perturbation import Amounts
 from sfumato.mas.policy import Policy
@@ -207,11 +207,11 @@ def test_quantiles_rise_with_p_are_near_the_truth_and_stay_away_from_the_ends(
 
 def test_a_quantile_lies_on_a_straight_line_within_its_bin() -> None:
     spread = Spread(np.array([100.0, 200, 100, 100]), np.array([100.0, 200, 100, 100]), (0.0, 10.0, 20.0))
-    assert quantile(spread, 0.3, 20, whole=False) == pytest.approx(2.5)  # 150 of 500: a quarter into the second bin
-    assert np.isnan(quantile(spread, 0.1, 20, whole=False))  # in the open bin
-    assert np.isnan(quantile(spread, 0.3, 101, whole=False))  # too few below it
+    assert cut_at(spread, 0.3, 20).value == pytest.approx(2.5)  # 150 of 500: a quarter into the second bin
+    assert np.isnan(cut_at(spread, 0.1, 20).value)  # in the open bin
+    assert np.isnan(cut_at(spread, 0.3, 101).value)  # too few below it
     falling = Spread(np.array([50.0, 60, -20, 60, 50]), np.array([50.0, 60, -20, 60, 50]), (0.0, 1.0, 2.0, 3.0))
-    values = [quantile(falling, p, 0, whole=False) for p in np.linspace(0.3, 0.7, 41)]
+    values = [cut_at(falling, p, 0).value for p in np.linspace(0.3, 0.7, 41)]
     assert (np.diff(values) >= 0).all()
 
 

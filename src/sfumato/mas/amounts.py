@@ -8,10 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from sfumato.errors import DataError
-from sfumato.mas.cell_design import design_squares
 from sfumato.mas.cell_rule import CellRule, Flags, unsafe_cells
 from sfumato.mas.dataset import Weight
-from sfumato.mas.evaluation.drops import DropShare
 from sfumato.mas.exact import scale_of
 from sfumato.mas.grouped import Asked, Grouped, Numbers, Sum, weight_sum
 from sfumato.mas.perturbation import purpose_of, significant
@@ -50,18 +48,25 @@ class Amount:
         """What the numbers are, for keys."""
         return f"{'weighted ' if self.weight else ''}sum of {self.variable.name}"
 
+    @property
+    def coded(self) -> tuple[str, str, float]:
+        """SQL for the value v, for what it is more than the variable's centre, and a power of two that this does not exceed."""
+        value, bound = self.question.policy.amounts.coded(self.variable)
+        centre = self.variable.centre
+        return value, f"(v - {centre!r})" if centre else "v", scale_of(bound)
+
     def asked(self) -> Asked:
         """Return what one pass over the records adds up: moments of the values, the largest, and how many there are.
 
-        The sums hold w in place of 1 where there are weights: n values, Σw, Σwv, and Σw², Σw²v, Σw²v² for the standard error.
+        The sums hold w in place of 1 where there are weights: n values, Σw, Σwx, and Σw², Σw²x, Σw²x² for the standard error,
+        x a value less the variable's centre.
         """
         amounts = self.question.policy.amounts
-        value, bound = amounts.coded(self.variable)
-        v = scale_of(bound)
+        value, x, bound = self.coded
         # with noise, 2^-30 of the top code is fine enough; without, squares are tiny beside that of an outlier
-        parts, more = (1, 1) if amounts.sd and amounts.top_coded else (2, 3)
+        parts, more = (1, 1) if amounts.sd and amounts.top_coded else (3, 4)
         values = {"v": value}
-        sums = {"s": Sum("v", v, parts), "vv": Sum("v * v", v * v, more)}
+        sums = {"s": Sum(x, bound, parts), "vv": Sum(f"{x} * {x}", bound**2, more)}
         size = "v" if self.variable.bottom is None else "abs(v)"
         if self.variable.gaps:
             sums["n"] = Sum("CASE WHEN v IS NULL THEN 0 ELSE 1 END", parts=0)
@@ -70,14 +75,15 @@ class Amount:
             values["w"] = "w"
             here = "CASE WHEN v IS NULL THEN NULL ELSE w END" if self.variable.gaps else "w"
             sums |= {
-                "records": weight_sum(self.question, self.weight), "s": Sum("w * v", w * v, parts),
+                "records": weight_sum(self.question, self.weight), "s": Sum(f"w * {x}", w * bound, parts),
                 "ww": Sum(f"{here} * w", w * w, parts),
-                "wv": Sum("w * w * v", w * w * v, more), "vv": Sum("w * w * v * v", (w * v) ** 2, more),
+                "wv": Sum(f"w * w * {x}", w * w * bound, more), "vv": Sum(f"w * w * {x} * {x}", (w * bound) ** 2, more),
             }  # fmt: skip
             if self.variable.gaps:
                 sums["w"] = weight_sum(self.question, self.weight, here)
         if self.looked_at and self.variable.bottom is not None:
-            sums["sizes"] = Sum(size, v * (self.weight.scale if self.weight else 1.0), parts)
+            most = scale_of(bound + abs(self.variable.centre)) * (self.weight.scale if self.weight else 1.0)
+            sums["sizes"] = Sum(size, most, parts)
         return Asked(values, sums, size if self.looked_at else None)
 
     def of(self, table: Grouped) -> CellAmounts:
@@ -157,9 +163,14 @@ class CellAmounts:
         return values + sd * self.amount.question.secret.normals(self.table.keys(), about)
 
     @cached_property
+    def _true(self) -> Numbers:
+        """Sums over kept records."""
+        return np.asarray(self._sum("s") + self.amount.variable.centre * self._total)
+
+    @cached_property
     def sums(self) -> Numbers:
         """Sums: scaled back, with noise."""
-        return self._noisy(self._sum("s") * self._factor, self._noise, "")
+        return self._noisy(self._true * self._factor, self._noise, "")
 
     @cached_property
     def means(self) -> Numbers:
@@ -176,31 +187,45 @@ class CellAmounts:
         the sum, and of the number of values times the mean. The squares have keyed noise, too.
         """
         policy, weight = self.amount.question.policy, self.amount.weight
-        total = self._total
-        mean = np.divide(self._sum("s"), total, out=np.zeros(total.shape), where=total > 0)
-        squares, one = self._squares(mean)
+        squares, one = self._squares()
         unit = weight.large if weight else 1.0
         name = "design squares of " if self.amount.design else "squares of "
         blurred = policy.amounts.sd * one * self._bound**2
         squares = np.maximum(self._noisy(squares * self._factor, blurred, name), 0.0)
-        # a mean of the kept share of the records varies more than one of all
-        drop = policy.drop
-        shares = 1 / (1 - drop.share) if isinstance(drop, DropShare) and drop.share < 1 else 1.0
         counted = np.where(self.values > 1, self.values, np.nan)
         divided = np.where(self._weights > 0, self._weights, np.nan)
         noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
         corrected = squares if self.amount.design else squares * counted / (counted - 1)
-        return np.asarray(np.sqrt(shares * corrected + noise) / divided, np.float64)
+        return np.asarray(np.sqrt(policy.thinned * corrected + noise) / divided, np.float64)
 
-    def _squares(self, mean: Numbers) -> tuple[Numbers, float]:
+    def _squares(self) -> tuple[Numbers, float]:
         """Return the squares that the variance of each mean is made of, and what one record can count for in them."""
-        amount = self.amount
+        amount, total, one = self.amount, self._total, 1.0
+        mean = np.divide(self._sum("s"), total, out=np.zeros(total.shape), where=total > 0)  # above the centre
         if amount.design:
-            value, bound = amount.question.policy.amounts.coded(amount.variable)
-            scale = amount.weight.scale if amount.weight else None
-            return design_squares(self.table, value, scale_of(bound), scale, mean)
-        ww, wv = (self._sum("ww"), self._sum("wv")) if amount.weight else (self._kept, self._sum("s"))
-        return np.maximum(self._sum("vv") - 2 * mean * wv + mean**2 * ww, 0.0), 1.0
+            vv, wv, ww, one = self._design_squares()
+        else:
+            vv = self._sum("vv")
+            ww, wv = (self._sum("ww"), self._sum("wv")) if amount.weight else (self._kept, self._sum("s"))
+        return np.maximum(vv - 2 * mean * wv + mean**2 * ww, 0.0), one
+
+    def _design_squares(self) -> tuple[Numbers, Numbers, Numbers, float]:
+        """Return squares and products of households' totals of wx and w, and the records of the largest household."""
+        amount, design = self.amount, self.amount.question.dataset.design
+        (value, x, bound), columns = amount.coded, [*(f"c{i}" for i in range(self.table.counts.ndim)), *design.columns]
+        w, scale = ("w", amount.weight.scale) if amount.weight else ("1.0E0", 1.0)
+        source = (
+            f"SELECT {', '.join([*columns, f'w * {x} AS g0', 'w AS g1'])} "  # noqa: S608 - our own names
+            f"FROM ({self.table.records({'w': w, 'v': value})}) AS kept WHERE v IS NOT NULL"
+        )
+        found = design.covariances(
+            source,
+            np.eye(2),
+            np.diag([(scale * bound) ** 2, scale**2]),
+            [(0, 0), (0, 1), (1, 1)],
+            self.table.counts.shape,
+        )
+        return found[:, 0], found[:, 1], found[:, 2], design.largest
 
     @cached_property
     def unsafe(self) -> Flags:
@@ -216,8 +241,8 @@ class CellAmounts:
             for rule in amount.rules if amount.variable.bottom is None else ():
                 hidden |= rule.unsafe(most, rule.several * most, self.sums)
             return hidden
-        value = f"abs({amount.question.policy.amounts.coded(amount.variable)[0]})"
-        total = self.table.sums["sizes" if "sizes" in self.table.sums else "s"]
+        value = f"abs({amount.coded[0]})"
+        total = self.table.sums["sizes"] if "sizes" in self.table.sums else self._true.reshape(self.table.counts.shape)
         return unsafe_cells(self.table, f"w * {value}" if amount.weight else value, amount.rules, total).ravel()
 
     def shown(self) -> dict[str, Numbers]:

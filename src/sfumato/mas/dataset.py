@@ -16,6 +16,7 @@ from sfumato.mas.cube import Cubes
 from sfumato.mas.linked import UNITS, Linked
 from sfumato.mas.policy import Policy
 from sfumato.mas.secrets import Secret
+from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import Variable, need_variable
 from sfumato.toml import dump
 
@@ -49,6 +50,7 @@ class Dataset:
     cubes: Cubes
     secret: Secret
     linked: Linked
+    design: SurveyDesign
     decided: dict[Hashable, bool] = field(default_factory=dict, repr=False)
     """What rules decide once for this version: which variables may not form universes together."""
 
@@ -115,5 +117,6 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
     weight = Weight(**table["weight"]) if "weight" in table else None
     units = tuple(c for c in ("h", "e") if c in warehouse.columns)
     return Dataset(
-        name, version, title, variables, weight, units, warehouse, Cubes(warehouse), secret, Linked(warehouse)
-    )
+        name, version, title, variables, weight, units, warehouse, Cubes(warehouse), secret, Linked(warehouse),
+        SurveyDesign(warehouse),
+    )  # fmt: skip

@@ -68,23 +68,36 @@ def coarser(variable: Variable, most: int) -> tuple[Bins, list[int]]:
     return Bins.of(variable, [variable.grid[start - 1] for start in starts[1:]]), [*starts, bins]
 
 
-def quantile(spread: Spread, share: float, beyond: int, whole: bool) -> float:
-    """Return the value that a share of the records stays below, on a straight line within its bin; NaN where none may be given.
+@dataclass(frozen=True)
+class Cut:
+    """Where a share of the records lies: those up to `low`, and a part of those from there to `high`, its bin."""
+
+    low: float = np.nan
+    high: float = np.nan
+    part: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The quantile, on a straight line within its bin; NaN where none may be given."""
+        return self.low + (self.high - self.low) * self.part
+
+
+def cut_at(spread: Spread, share: float, beyond: int) -> Cut:
+    """Return where a share of the records lies.
 
     Cumulated noisy counts are made to rise by isotonic regression, so that quantiles rise with the share. None is given in the
     open bins at the ends, nor where fewer than `beyond` records lie beyond the bin.
 
-    >>> quantile(Spread(np.full(4, 100.0), np.full(4, 100.0), (10, 20, 30)), 0.5, 20, whole=False)
-    20.0
+    >>> cut_at(Spread(np.full(4, 100.0), np.full(4, 100.0), (10, 20, 30)), 0.6, 20)
+    Cut(low=20, high=30, part=0.4)
     """
     counts, weights = (rising(values) for values in (spread.counts, spread.weights))
     wanted = share * weights[-1]
     at = int(np.searchsorted(weights, wanted))
     if not 1 <= at < len(weights) - 1 or counts[at - 1] < beyond or counts[-1] - counts[at] < beyond:
-        return float("nan")
-    low, high = spread.edges[at - 1], spread.edges[at]
-    value = low + (high - low) * (wanted - weights[at - 1]) / (weights[at] - weights[at - 1])
-    return float(np.ceil(value)) if whole else float(value)
+        return Cut()
+    part = (wanted - weights[at - 1]) / (weights[at] - weights[at - 1])
+    return Cut(spread.edges[at - 1], spread.edges[at], float(part))
 
 
 def rising(values: Numbers) -> Numbers:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STEPS = 2**30
-"""Each of the two parts is below this in size: sums over 2^32 records fit in 64 bits."""
+"""Each part is below this in size: sums over 2^32 records fit in 64 bits."""
 
 
 def scale_of(largest: float) -> float:
@@ -25,12 +25,24 @@ def exact_sums(name: str, expression: str, scale: float, parts: int = 2) -> list
     Two parts hold numbers down to scale / 2^60, three down to scale / 2^90: squares of numbers that are small beside the largest
     need the third. No parts: the numbers are whole, and are added as they are.
     """
+    return [f"{text} AS {name}_{part}" for part, text in enumerate(_parts(expression, scale, parts))]
+
+
+def exact_sum(expression: str, scale: float, parts: int = 2) -> str:
+    """Return SQL for the sum itself: of its parts as doubles, the smallest first."""
+    texts = [
+        f"{text} * {scale / float(_STEPS) ** (i + 1)!r}" for i, text in enumerate(_parts(expression, scale, parts))
+    ]
+    return " + ".join(reversed(texts))
+
+
+def _parts(expression: str, scale: float, parts: int) -> list[str]:
     if not parts:
-        return [f"COALESCE(sum(CAST({expression} AS BIGINT)), 0) AS {name}_0"]
+        return [f"COALESCE(sum(CAST({expression} AS BIGINT)), 0)"]
     listed, rest = [], f"({expression}) * {_STEPS / scale!r}"
-    for part in range(parts):
+    for _ in range(parts):
         whole = f"floor({rest})"
-        listed.append(f"COALESCE(sum(CAST({whole} AS BIGINT)), 0) AS {name}_{part}")
+        listed.append(f"COALESCE(sum(CAST({whole} AS BIGINT)), 0)")
         rest = f"({rest} - {whole}) * {_STEPS}.0"
     return listed
 

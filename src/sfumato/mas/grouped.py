@@ -242,6 +242,13 @@ class Grouped:
         told = bool(names) or any(not v.known for v in plain.variables)
         return Sets(plain, known.variables, own, self.sizes, parts, loss=loss, confidential=told, least=least)
 
+    def records(self, values: Mapping[str, str]) -> str:
+        """Return SQL for the kept records: their cells c0, c1, ..., stratum and household, and some expressions of columns."""
+        question = self.question
+        cells = [f"{v.codes} AS c{i}" for i, v in enumerate(self.variables)]
+        listed = [*cells, *question.dataset.design.columns, *(f"{sql} AS {name}" for name, sql in values.items())]
+        return f"SELECT {', '.join(listed)} FROM records WHERE {question.records}"  # noqa: S608 - our own names
+
     def cell(self, place: tuple[int, ...]) -> Selection:
         """Return one cell as a selection."""
         return _cell(self.variables, place)

@@ -77,7 +77,7 @@ class Amounts(Perturbation):
     error_digits: int = param(default=15, doc="significant digits of standard errors", low=1, high=17, integer=True)
 
     def coded(self, variable: Variable) -> tuple[str, float]:
-        """Return SQL for the numbers of a variable with its tails replaced, and what none exceeds in size."""
+        """Return SQL for the numbers of a variable with its tails replaced, and what none, less the centre, exceeds in size."""
         x = variable.numbers
         ends = [end for end in (variable.top, variable.bottom) if end is not None]
         if not self.top_coded or not ends:
@@ -86,7 +86,9 @@ class Amounts(Perturbation):
             f"WHEN {x} {sign} {end[0]!r} THEN {end[1]!r}"
             for sign, end in ((">=", variable.top), ("<=", variable.bottom)) if end is not None
         ]  # fmt: skip
-        return f"CASE {' '.join(cases)} ELSE {x} END", max(abs(mean) for _, mean in ends)
+        return f"CASE {' '.join(cases)} ELSE {x} END", max(
+            abs(end - variable.centre) for end in (0.0, *(mean for _, mean in ends))
+        )
 
     def noise(self, variable: Variable) -> float:
         """Return the standard deviation of the noise on a sum."""

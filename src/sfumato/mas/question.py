@@ -106,6 +106,11 @@ class Question:
         return kept(self.policy.drop, self)
 
     @property
+    def records(self) -> str:
+        """The SQL condition of the records that are computed on: those of the universe that are kept."""
+        return f"({self.selection.where()}) AND ({self.kept})"
+
+    @property
     def wording(self) -> str:
         """What the answer is known by: the set of records, as far as drops and noise hang on it, and what is asked of it."""
         return f"{self.key.hex()}|{self.analysis.wording_for(self.dataset)}"

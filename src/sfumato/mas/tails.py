@@ -32,13 +32,26 @@ def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
     rank = max(min(math.ceil(_SHARE * n), n - FEWEST + 1), 1)
     ends = float(found["low"][0]), float(found["high"][0])
     upper, lower = (order_statistic(warehouse, x, at, ends=ends) for at in (rank, n + 1 - rank))
-    scale = scale_of(max(map(abs, ends)))
+    scale, centre = scale_of(max(map(abs, ends))), _centre(lower, upper)
     negative = ends[0] < 0
     return replace(
-        variable, scale=scale, gaps=gaps, top=(upper, _mean(warehouse, x, scale, f"{x} >= {upper!r}")),
+        variable, centre=centre, scale=scale_of(max(abs(end - centre) for end in ends)), gaps=gaps,
+        top=(upper, _mean(warehouse, x, scale, f"{x} >= {upper!r}")),
         bottom=(lower, _mean(warehouse, x, scale, f"{x} <= {lower!r}")) if negative else None,
         grid=round_grid(replace(variable, gaps=gaps), warehouse, n, (lower, upper)),
     )  # fmt: skip
+
+
+def _centre(low: float, high: float) -> float:
+    """Return the middle of a range in whole multiples of its length, up to a power of two; what is taken off so loses no digit.
+
+    >>> _centre(0, 90_000), _centre(2001, 2015), _centre(1e9, 1e9 + 3), _centre(7.5, 7.5)
+    (0.0, 2016.0, 1000000000.0, 7.5)
+    """
+    if not low < high:
+        return low
+    unit = scale_of(high - low)
+    return round((low + high) / 2 / unit) * unit
 
 
 def _mean(warehouse: Warehouse, column: str, scale: float, where: str) -> float:

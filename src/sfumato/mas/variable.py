@@ -39,8 +39,10 @@ class Variable:
     unit: str = ""
     level: str = "person"
     """Whom it describes: person or household."""
+    centre: float = 0.0
+    """Amid its numbers, where these lie far from 0 for how they vary; 0 else. Confidential."""
     scale: float = 1.0
-    """A power of two that no number of it exceeds in size; sums are exact in this unit. Confidential."""
+    """A power of two that no number, less the centre, exceeds in size; sums are exact in this unit. Confidential."""
     top: tuple[float, float] | None = None
     """A value that few reach, and the mean of those; confidential. None if there are no values."""
     bottom: tuple[float, float] | None = None
@@ -131,6 +133,8 @@ class Variable:
             out["cutpoints"] = self.cutpoints.to_dict()
         if self.scale != 1.0:
             out["scale"] = self.scale
+        if self.centre:
+            out["centre"] = self.centre
         if self.level != "person":
             out["level"] = self.level
         if self.base is not None:

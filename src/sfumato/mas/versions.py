@@ -15,6 +15,7 @@ from sfumato.engines.warehouse import Warehouse
 from sfumato.errors import DataError
 from sfumato.mas.bins import Bins
 from sfumato.mas.dataset import Dataset
+from sfumato.mas.exact import scale_of
 from sfumato.mas.variable import Variable
 
 FEWEST = 20
@@ -69,8 +70,9 @@ def _buckets(
     terms = []
     for variable, other in zip(variables, others, strict=True):
         if variable.numeric:
-            scale = max(variable.scale, other.scale)
-            terms.append(f"CAST(floor(COALESCE({variable.numbers} / {scale!r}, 2) * {_FINE}) AS BIGINT)")
+            centre = min(variable.centre, other.centre)
+            scale = scale_of(max(v.centre - centre + v.scale for v in (variable, other)))
+            terms.append(f"CAST(floor(COALESCE(({variable.numbers} - {centre!r}) / {scale!r}, 2) * {_FINE}) AS BIGINT)")
         else:
             terms.append(f"CAST({variable.codes} AS BIGINT)")
     if weighted:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from sfumato.mas.distribution import Spread, rising
+import numpy as np
+
+from sfumato.mas.dataset import Weight
+from sfumato.mas.distribution import Cut, Spread, rising
+from sfumato.mas.grouped import Grouped, Numbers
+from sfumato.mas.perturbation import purpose_of
+from sfumato.mas.variable import Variable
 
 _Z = 1.959963984540054
 
@@ -16,24 +22,71 @@ def quantile_error(value_at: Callable[[float], float], p: float, error: float) -
     It is the length of the interval between the quantiles at p ± 1.96 errors, divided by as many errors; where one end is not
     known, the half of it.
 
-    >>> quantile_error(lambda share: 100 * share, 0.5, 0.02)
+    >>> round(quantile_error(lambda share: 100 * share, 0.5, 0.02), 9)
     2.0
     """
-    found = [(sign, value_at(p + sign * _Z * error)) for sign in (-1, 0, 1) if 0 < p + sign * _Z * error < 1]
-    known = [(sign, value) for sign, value in found if not math.isnan(value)]
-    if len(known) < 2:
-        return math.nan
-    (first, low), (last, high) = known[0], known[-1]
-    return (high - low) / ((last - first) * _Z)
+    far = _Z * error
+    low, high = (value_at(end) if 0 < end < 1 else math.nan for end in (p - far, p + far))
+    sides = 2.0
+    if math.isnan(low) or math.isnan(high):
+        low, high, sides = (low, value_at(p), 1.0) if math.isnan(high) else (value_at(p), high, 1.0)
+    return (high - low) / (sides * _Z)
 
 
-def share_error(spread: Spread, p: float, effect: float, noise: float) -> float:
-    """Return the standard error of the share below a quantile that is read off noisy bins.
+def noise_variance(spread: Spread, p: float, noise: float) -> float:
+    """Return what noise adds to the variance of the share below a quantile that is read off noisy bins.
 
-    Of n records drawn one by one the share has variance p (1 − p) / n, times the effect of weights and drops. With noise of
-    one standard deviation on each of B bins, k of them below, it has (1 − p)² k + p² (B − k) times its square over the total's.
+    With one standard deviation on each of B bins, k of them below, it is (1 − p)² k + p² (B − k) times its square over the
+    total's.
     """
-    n, weights = max(float(spread.counts.sum()), 1.0), rising(spread.weights)
+    weights = rising(spread.weights)
     below = int((weights < p * weights[-1]).sum()) + 1
     added = (1 - p) ** 2 * below + p**2 * (len(weights) - below)
-    return math.sqrt(effect * p * (1 - p) / n + added * (noise / max(float(weights[-1]), 1.0)) ** 2)
+    return added * (noise / max(float(weights[-1]), 1.0)) ** 2
+
+
+def design_squares(
+    table: Grouped, variable: Variable, weight: Weight | None, p: Sequence[float], cuts: Sequence[Sequence[Cut]]
+) -> Numbers:
+    """Return the variances under the survey's design of Σ w(z − p), z what lies below the cut at p; shape (cells, shares).
+
+    `cuts` has one row for each cell of the table, raveled. Over the squared weight of the cell's values that is the variance of
+    the share below. Where counts have noise, it has keyed noise, too.
+    """
+    question, shape, columns = table.question, table.counts.shape, table.question.dataset.design.columns
+    cells = [f"c{i}" for i in range(len(shape))]
+    place = " + ".join(f"{cell} * {int(np.prod(shape[i + 1 :], dtype=int))}" for i, cell in enumerate(cells)) or "0"
+    told = [
+        f"({i}, {', '.join(f'({x:.17e})' for cut in row for x in (cut.low, cut.high, cut.part))})"
+        for i, row in enumerate(_numbers(cuts)) if row
+    ]  # fmt: skip
+    if not told:
+        return np.zeros((len(cuts), len(p)))
+    names = ", ".join(["cell", *(f"low{i}, high{i}, part{i}" for i in range(len(p)))])
+    scores = [
+        f"w * (CASE WHEN v <= low{i} THEN 1.0E0 WHEN v <= high{i} THEN part{i} ELSE 0.0E0 END - ({share:.17e})) AS g{i}"
+        for i, share in enumerate(p)
+    ]
+    kept = table.records({"w": "w" if weight else "1.0E0", "v": variable.numbers})
+    source = (
+        f"SELECT {', '.join([*cells, *columns, *scores])} FROM ({kept}) AS kept "  # noqa: S608 - our own names
+        f"JOIN (VALUES {', '.join(told)}) AS cuts({names}) ON {place} = cell WHERE v IS NOT NULL"
+    )
+    scale, large = (weight.scale, weight.large) if weight else (1.0, 1.0)
+    design, sd = question.dataset.design, question.policy.counts.sd
+    found = design.covariances(source, np.eye(len(p)), scale**2 * np.eye(len(p)), shape=shape)
+    if not sd:
+        return found
+    for i, share in enumerate(p):
+        about = purpose_of(f"design squares of {variable.name} at {share!r}{' weighted' if weight else ''}", sd)
+        found[:, i] += sd * design.largest * large**2 * question.secret.normals(table.keys(), about)
+    return found
+
+
+def _numbers(cuts: Sequence[Sequence[Cut]]) -> list[list[Cut]]:
+    """Return cuts with 0 where there is none, and nothing for a cell that has none at all."""
+    return [
+        [cut if cut.value == cut.value else Cut(0.0, 0.0) for cut in row]
+        if any(cut.value == cut.value for cut in row) else []
+        for row in cuts
+    ]  # fmt: skip

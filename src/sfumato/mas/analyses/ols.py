@@ -10,10 +10,11 @@ from sfumato.errors import ParameterError
 from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
 from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
-from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
+from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
 from sfumato.mas.models.model import COLLINEAR, EMPTY, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.moments import moved_outcome
 from sfumato.mas.models.noise import noise_of, squares_noise
 from sfumato.mas.models.numbers import Number, Numbers
 from sfumato.mas.models.published import coefficient_rows, rounded
@@ -34,17 +35,10 @@ class OLS(ModelAnalysis):
         if isinstance(found, Refusal):
             return found
         ready, fit = found
-        k, terms, outcome = len(ready.bounds) - 1, self.terms(question.dataset.variables), number_of(fit.layout)
-        means, spreads = ready.standard
-        user = fit.layout.to_user(means[:k], spreads[:k])
-        anova, facts, mean_square = _anova(ready, fit, terms)
-        scale, centre = float(fit.layout.scale[-1]), float(fit.layout.centre[-1])
-        beta = scale * (user @ fit.beta)
-        if fit.layout.design.intercept:
-            beta[0] += centre
-        if outcome.standardised:
-            beta[0] -= float(means[-1]) if fit.layout.design.intercept else 0.0
-            beta, scale = beta / float(spreads[-1]), scale / float(spreads[-1])
+        user = fit.layout.to_user(ready.standard[1])
+        anova, facts, mean_square = _anova(ready, fit, self.terms(question.dataset.variables))
+        scale = _unit(ready, fit)
+        beta = scale * (user @ fit.moved_beta)
         variance = scale**2 * _variance(ready, fit, user, mean_square)
         settings = question.policy.models
         df = ready.stated_n - fit.k if ready.errors == "classical" else None
@@ -77,6 +71,12 @@ def number_of(layout: Layout) -> Number:
     return layout.outcome
 
 
+def _unit(ready: Prepared, fit: LeastSquares) -> float:
+    """Return what one of the outcome as read is in units of the formula."""
+    scale = float(fit.layout.scale[-1])
+    return scale / float(ready.standard[1][-1]) if number_of(fit.layout).standardised else scale
+
+
 def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     """Return the fit, or a refusal where columns depend on each other."""
     question = ready.question
@@ -86,25 +86,27 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
         return EMPTY
     if smallest(products[:k, :k]) < DEPENDENT:
         return COLLINEAR
-    flat = not products[k, k] > 0 or (layout.design.intercept and ready.moments.spreads[-1] == 0)
+    ones = layout.design.constant(products[:k, :k], ready.moments.weight)
+    flat = not products[k, k] > 0 or (ones is not None and ready.moments.spreads[-1] == 0)
     if flat and not question.policy.models.sd:  # with noise, that nobody differs is not told
         return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
     question.results["correlation"] = largest_correlation(products[:k, :k], layout.design.intercept)
-    constant = layout.design.constant(products[:k, :k], ready.moments.weight)
+    outcome, bounds = number_of(layout), ready.bounds[-1]
+    if ones is not None and not layout.design.intercept:  # moved as with an intercept, so that no digits are lost
+        layout = moved_outcome(layout, ready.moments)
+        products = cross_products(question, layout)
     products, layout = independent(question, products, layout)
-    bounds = ready.bounds[-1]
-    scale, outcome = float(layout.scale[-1]), number_of(layout)
+    scale, centre = float(layout.scale[-1]), float(layout.centre[-1])
     half = bounds.half if layout.design.intercept else bounds.largest
     noise = noise_of(ready.complete, layout, ready.bounds, outcome.name, half)
-    moved = bounds.middle - float(layout.centre[-1])
-    squares = squares_noise(ready.complete, outcome.name, bounds, layout.weighted) + 2 * moved * noise.of_total
-    about = None
-    if constant and not layout.design.intercept:
-        mean, spread, weight = float(ready.moments.means[-1]), float(ready.moments.spreads[-1]), ready.moments.weight
-        about = weight * spread**2 / scale**2
-        if noise.variance.any():
-            about = products[k, k] + (squares - (weight * mean + noise.of_total) ** 2 / weight) / scale**2
-    return LeastSquares(question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, about)
+    squares = squares_noise(ready.complete, outcome.name, bounds, layout.weighted)
+    squares += 2 * (bounds.middle - centre) * noise.of_total
+    if ones is not None and layout.turn is not None:
+        ones = np.linalg.solve(layout.turn.T, ones)
+    moved = (centre - (float(ready.standard[0][-1]) if outcome.standardised else 0.0)) / scale
+    return LeastSquares(
+        question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, ones, moved
+    )
 
 
 def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[str, Any]], dict[str, Any], float]:
@@ -113,10 +115,8 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
 
     settings, design = ready.question.policy.models, fit.layout.design
     sequential, residual, total = fit.sums_of_squares
-    unit = float(fit.layout.scale[-1]) ** 2 * ready.back
-    spread = float(ready.standard[1][-1]) if number_of(fit.layout).standardised else 1.0
-    unit /= spread**2
-    n, lost = ready.stated_n, 1 if fit.constant else 0
+    unit = _unit(ready, fit) ** 2 * ready.back
+    n, lost = ready.stated_n, 0 if fit.ones is None else 1
     model_df, residual_df = fit.k - lost, n - fit.k
     mean_square = residual / (fit.n - fit.k)
     noisy = bool(fit.noise.variance.any())
@@ -159,14 +159,12 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
 
 def _variance(ready: Prepared, fit: LeastSquares, user: Numbers, mean_square: float) -> Numbers:
     """Return the variances of the coefficients of the formula, for an outcome as read; that of the noise is added."""
-    question, layout = ready.question, fit.layout
+    question = ready.question
     if ready.errors == "classical":
         found = np.einsum("ij,jk,ik->i", user, mean_square * fit.bread, user)
     elif ready.errors == "design":
-        turn = np.eye(fit.k) if layout.turn is None else layout.turn
-        back = np.linalg.inv(turn)
-        source = scores_sql(question, layout, (turn.T @ fit.beta)[None, :])
-        found = design_variances(question, source, user @ fit.bread @ turn, back @ fit.second[1] @ back.T, fit.n)
+        source = scores_sql(question, fit.layout, fit.beta[None, :])
+        found = question.dataset.design.covariances(source, user @ fit.bread, fit.second[1])[0]
     else:
         robust = sandwich(fit.bread, fit.second[1]) * (fit.n / (fit.n - fit.k) if ready.errors == "hc1" else 1.0)
         found = np.einsum("ij,jk,ik->i", user, robust, user)

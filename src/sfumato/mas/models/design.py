@@ -114,17 +114,19 @@ class Design:
         """Whether there is an intercept."""
         return bool(self.columns) and self.columns[0].term < 0
 
-    def constant(self, products: Numbers, weight: float) -> bool:
-        """Return whether there is an intercept, or indicators of which every record has one, so that they add up to it.
+    def constant(self, products: Numbers, weight: float) -> Numbers | None:
+        """Return coefficients that make every record 1: of the intercept, or of indicators of which every record has one.
 
-        `products` are those of the columns with each other, and `weight` is that of all records.
+        None if there are none. `products` are those of the columns with each other, and `weight` is that of all records.
         """
-        groups: dict[tuple[int, ...], float] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for i, column in enumerate(self.columns):
             if not column.numbers:
-                some = tuple(category for category, _ in column.cells)
-                groups[some] = groups.get(some, 0.0) + float(products[i, i])
-        return any(abs(total - weight) <= 1e-9 * weight for total in groups.values())
+                groups.setdefault(tuple(category for category, _ in column.cells), []).append(i)
+        for mine in groups.values():
+            if abs(float(products[mine, mine].sum()) - weight) <= 1e-9 * weight:
+                return np.bincount(mine, minlength=len(self.columns)).astype(np.float64)
+        return None
 
     def centred(self) -> NDArray[np.bool_]:
         """Return for each number whether the model stays the same when it is moved: every column has its lower one."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.exact import combined, exact_sums, scale_of
 from sfumato.mas.models.layout import Layout, LevelOutcome
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.numbers import Numbers, literal
 from sfumato.mas.question import Question
 
 ERRORS = ("usual", "classical", "hc0", "hc1", "design")
-_BITS = 2.0**50
-_PARTS = 3
 
 
 def sandwich(bread: Numbers, meat: Numbers) -> Numbers:
@@ -27,89 +25,55 @@ def usual(errors: str, weighted: bool, dataset: Dataset) -> str:
         return errors
     if not weighted:
         return "classical"
-    return "design" if {"h", "s"} & set(dataset.warehouse.columns) else "hc1"
-
-
-def design_variances(question: Question, source: str, influence: Numbers, meat: Numbers, n: float | Numbers) -> Numbers:
-    """Return linearised variances of estimates, shape (estimates,).
-
-    `source` is SQL for the scores g0, g1, ... of each record, with its stratum and cluster; `influence` (estimates, scores)
-    takes them to what the record adds to each estimate; `meat` are the products of scores, over n records. Within a stratum of
-    m clusters with totals t the variance is m / (m - 1) Σ (t - mean)²; a stratum with one cluster is taken about 0. The totals
-    of clusters are made where the records live, in whole numbers, so that no order of adding matters.
-    """
-    columns = set(question.dataset.warehouse.columns)
-    size = len(influence)
-    robust = np.einsum("ij,jk,ik->i", influence, meat, influence)
-    if not {"h", "s"} & columns:
-        return np.asarray(robust * n / (n - 1))
-    strata, clusters = [c for c in ("s",) if c in columns], clusters_of(question)
-    steps = [_BITS / scale_of(float(np.sqrt(m))) if m > 0 else 1.0 for m in np.diag(meat)]
-    largest = 1.0
-    if "h" in columns:
-        totals = ", ".join(
-            f"sum(CAST(floor(g{i} * {literal(step)}) AS BIGINT)) AS t{i}" for i, step in enumerate(steps)
-        )
-        by = ", ".join(clusters)
-        source = f"SELECT {by}, {totals} FROM ({source}) AS scores GROUP BY {by}"  # noqa: S608 - our own names
-        found = question.dataset.warehouse.ask(
-            "SELECT max(m) AS m FROM (SELECT count(*) AS m FROM records GROUP BY h) AS c"
-        )
-        largest = float(found["m"][0])
-        influence = influence / np.array(steps)[None, :]
-    letter = "t" if "h" in columns else "g"
-    added = [
-        " + ".join(f"{letter}{j} * {literal(float(a))}" for j, a in enumerate(row) if a) or "0.0" for row in influence
-    ]
-    listed = ", ".join([*strata, *(f"{text} AS v{i}" for i, text in enumerate(added))])
-    bounds = [scale_of(largest * float(v)) for v in robust]
-    sums = [
-        part
-        for i, bound in enumerate(bounds)
-        for part in (
-            *exact_sums(f"a{i}", f"v{i}", scale_of(float(np.sqrt(bound))), _PARTS),
-            *exact_sums(f"b{i}", f"v{i} * v{i}", bound, _PARTS),
-        )
-    ]  # fmt: skip
-    by = " GROUP BY s" if strata else ""
-    rows = question.dataset.warehouse.ask(
-        f"SELECT {', '.join([*strata, 'count(*) AS m', *sums])} FROM (SELECT {listed} FROM ({source}) AS c) AS v{by}"  # noqa: S608
-    )
-    m = rows["m"].astype(np.float64)
-    out = np.empty(size)
-    for i, bound in enumerate(bounds):
-        first, second = (
-            combined(np.array([rows[f"{name}{i}_{part}"] for part in range(_PARTS)]), scale, _PARTS)
-            for name, scale in (("a", scale_of(float(np.sqrt(bound)))), ("b", bound))
-        )
-        about = np.where(m > 1, m / np.maximum(m - 1, 1) * (second - first**2 / m), second)
-        out[i] = np.sort(about).sum()
-    return out
-
-
-def clusters_of(question: Question) -> list[str]:
-    """Return the columns that say which stratum and cluster a record is of."""
-    return [c for c in ("s", "h") if c in question.dataset.warehouse.columns]
+    return "design" if dataset.design.columns else "hc1"
 
 
 def scores_sql(question: Question, layout: Layout, beta: Numbers) -> str:
-    """Return SQL for the scores g0, g1, ... of every complete record of a model.
+    """Return SQL for the scores g0, g1, ... of every complete record of a model, with its stratum and household.
 
-    `beta` (equations, columns) are coefficients of the columns as read, without turning.
+    `beta` (equations, columns) are coefficients of the columns of the layout; so are the scores, equation by equation.
     """
-    design, outcome, clusters = layout.design, layout.outcome, clusters_of(question)
+    kept = [*question.dataset.design.columns, "q", "y"]
+    k, categorical = len(layout.design.columns), isinstance(layout.outcome, LevelOutcome)
+    made = _columns_sql(question, layout, kept)
+    linear = [_combined(row, "z") for row in beta]
+    z = [f"z{j}" for j in range(k)]
+    if categorical:
+        # the largest logit is taken off before anything is raised, so that nothing overflows
+        logits = [f"{text} AS l{a}" for a, text in enumerate(linear)]
+        made = _select([*kept, *z, *logits], made)
+        top = f"greatest(0.0E0, {', '.join(f'l{a}' for a in range(len(beta)))})"
+        made = _select(
+            [*kept, *z, *(f"exp(l{a} - {top}) AS p{a}" for a in range(len(beta))), f"exp(-{top}) AS p"], made
+        )
+        total = " + ".join(["p", *(f"p{a}" for a in range(len(beta)))])
+        rests = [
+            f"((CASE WHEN y = {a + 1} THEN 1.0E0 ELSE 0.0E0 END) - p{a} / ({total})) * q AS e{a}"
+            for a in range(len(beta))
+        ]
+    else:
+        rests = [f"(y - ({linear[0]})) * q AS e0"]
+    made = _select([*kept[:-2], *z, *rests], made)
+    scores = [f"e{a} * z{j} AS g{a * k + j}" for a in range(len(beta)) for j in range(k)]
+    return _select([*kept[:-2], *scores], made)
+
+
+def _columns_sql(question: Question, layout: Layout, kept: Sequence[str]) -> str:
+    """Return SQL for the columns z0, z1, ... of complete records, with stratum, household, weight q and outcome y."""
+    design, outcome, clusters = layout.design, layout.outcome, question.dataset.design.columns
     numbers = [
-        f"({x.sql()} - {literal(float(c))}) / {literal(float(s))} AS u{i}"
-        for i, (x, c, s) in enumerate(zip(layout.factors, layout.centre, layout.scale, strict=True))
+        f"({x.sql()} - {literal(float(c))} - {literal(float(r))}) / {literal(float(s))} AS u{i}"
+        for i, (x, c, r, s) in enumerate(zip(layout.factors, layout.centre, layout.rest, layout.scale, strict=True))
     ]
-    passed = [*clusters, *(["w"] if layout.weighted else []), *(c.column for c in design.categories)]
     complete = [f"u{i} IS NOT NULL" for i in range(len(numbers))]
     complete += [f"{c.column} <> {c.missing}" for c in design.categories if c.missing >= 0]
+    last = f"u{len(numbers) - 1} AS y"
     if isinstance(outcome, LevelOutcome):
         numbers.append(f"{_placed(outcome)} AS y")
         complete.append("y >= 0")
-    listed = ", ".join(dict.fromkeys([*passed, *numbers]))
-    base = f"SELECT {listed} FROM records WHERE {condition_of(question)}"  # noqa: S608 - our own names
+        last = "y"
+    passed = [*clusters, *(["w"] if layout.weighted else []), *(c.column for c in design.categories)]
+    base = f"{_select(dict.fromkeys([*passed, *numbers]), 'records')} WHERE {question.records}"
     columns = []
     for i, column in enumerate(design.columns):
         parts = [f"u{j}" for j in column.numbers]
@@ -118,25 +82,21 @@ def scores_sql(question: Question, layout: Layout, beta: Numbers) -> str:
             for c, level in column.cells
         ]
         columns.append(f"{' * '.join(parts) or '1.0E0'} AS z{i}")
-    weight = "w" if layout.weighted else "1.0E0"
-    last = "y" if isinstance(outcome, LevelOutcome) else f"u{len(numbers) - 1}"
-    keep = [*clusters, f"{weight} AS q", f"{last} AS y", *columns]
-    shaped = f"SELECT {', '.join(keep)} FROM ({base}) AS b WHERE {' AND '.join(complete) or 'TRUE'}"  # noqa: S608 - our own names
-    linear = [" + ".join(f"z{j} * {literal(float(b))}" for j, b in enumerate(row)) for row in beta]
-    kept = [*clusters, "q", "y", *(f"z{i}" for i in range(len(columns)))]
-    if isinstance(outcome, LevelOutcome):
-        raised = ", ".join([*kept, *(f"exp({text}) AS p{a}" for a, text in enumerate(linear))])
-        total = " + ".join(["1.0E0", *(f"p{a}" for a in range(len(beta)))])
-        rests = [
-            f"((CASE WHEN y = {a + 1} THEN 1.0E0 ELSE 0.0E0 END) - p{a} / ({total})) * q AS e{a}"
-            for a in range(len(beta))
-        ]
-        shaped = f"SELECT {raised} FROM ({shaped}) AS x"  # noqa: S608 - our own names
-    else:
-        rests = [f"(y - ({linear[0]})) * q AS e0"]
-    with_rests = f"SELECT {', '.join([*clusters, *kept[len(clusters) + 2 :], *rests])} FROM ({shaped}) AS r"  # noqa: S608 - our own names
-    scores = [f"e{a} * z{j} AS g{a * len(columns) + j}" for a in range(len(beta)) for j in range(len(columns))]
-    return f"SELECT {', '.join([*clusters, *scores])} FROM ({with_rests}) AS e"  # noqa: S608 - our own names
+    made = _select([*clusters, f"{'w' if layout.weighted else '1.0E0'} AS q", last, *columns], base)
+    made += f" WHERE {' AND '.join(complete) or 'TRUE'}"
+    if layout.turn is None:
+        return made
+    return _select([*kept, *(f"{_combined(row, 'z')} AS z{i}" for i, row in enumerate(layout.turn))], made)
+
+
+def _select(listed: Iterable[str], source: str) -> str:
+    """Return SQL for some expressions of another query, or of the records."""
+    return f"SELECT {', '.join(listed)} FROM {source if source == 'records' else f'({source}) AS made'}"  # noqa: S608
+
+
+def _combined(row: Numbers, letter: str) -> str:
+    """Return SQL for a linear combination of numbered columns."""
+    return " + ".join(f"{letter}{j} * {literal(float(b))}" for j, b in enumerate(row) if b) or "0.0E0"
 
 
 def _placed(outcome: LevelOutcome) -> str:

@@ -59,7 +59,9 @@ class Layout:
     centre: Numbers
     """Shape (factors,), with a numerical outcome last: what is taken off."""
     scale: Numbers
-    """What is divided by."""
+    """What is divided by: powers of two, so that no digit is lost."""
+    rest: Numbers
+    """What is taken off besides: of a standardised number the digits of the mean that the centre does not hold."""
     turn: Numbers | None = None
     """Shape (columns, columns): applied to the columns, to make nearly dependent ones independent."""
 
@@ -97,6 +99,8 @@ class Layout:
             weights = None if weights is None else weights[complete]
             levels = None if levels is None else levels[complete]
         numbers -= self.centre[:, None]
+        if self.rest.any():
+            numbers -= self.rest[:, None]
         numbers /= self.scale[:, None]
         return Reading(numbers.shape[1] if len(factors) else int(complete.sum()), numbers, codes, weights, levels)
 
@@ -109,16 +113,16 @@ class Layout:
         """Return the layout of some of the columns."""
         return replace(self, design=self.design.only(kept), turn=None)
 
-    def to_user(self, means: Numbers, spreads: Numbers) -> Numbers:
+    def to_user(self, spreads: Numbers) -> Numbers:
         """Return the matrix that takes coefficients of the columns as read to those of the formula; shape (columns, columns).
 
-        `means` and `spreads` of the numbers are what standardise() takes off and divides by.
+        `spreads` are what standardise() divides numbers by; their means are taken off when they are read.
         """
         numbers = self.design.numbers
-        k = len(numbers)
-        divided = np.array([spreads[i] if x.standardised else 1.0 for i, x in enumerate(numbers)])
-        moved = np.array([means[i] if x.standardised else 0.0 for i, x in enumerate(numbers)])
-        gain, shift = self.scale[:k] / divided, (self.centre[:k] - moved) / divided
+        gain = np.array(
+            [s / spread if x.standardised else s for x, s, spread in zip(numbers, self.scale, spreads, strict=False)]
+        )
+        shift = np.array([0.0 if x.standardised else c for x, c in zip(numbers, self.centre, strict=False)])
         at = {column.key: i for i, column in enumerate(self.design.columns)}
         made = np.zeros((len(at), len(at)))
         for j, column in enumerate(self.design.columns):
@@ -131,4 +135,4 @@ class Layout:
 
 def unscaled(design: Design, outcome: Number | LevelOutcome, weighted: bool, middles: Numbers) -> Layout:
     """Return the layout of the first pass: numbers taken from the middle of their ranges."""
-    return Layout(design, outcome, weighted, middles, np.ones(len(middles)))
+    return Layout(design, outcome, weighted, middles, np.ones(len(middles)), np.zeros(len(middles)))

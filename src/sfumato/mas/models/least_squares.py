@@ -10,7 +10,6 @@ import numpy as np
 
 from sfumato.mas.models.algebra import NEARLY, inverse, smallest, turn_of
 from sfumato.mas.models.layout import Layout, Piece
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import Noise
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.question import Question
@@ -66,7 +65,7 @@ def largest_leverage(counts: Numbers) -> float:
 
 def cross_products(question: Question, layout: Layout) -> Numbers:
     """Return the cross-products of columns and outcome over the complete records that are kept."""
-    return question.dataset.warehouse.reduce(_CrossProducts(layout), layout.columns, condition_of(question))
+    return question.dataset.warehouse.reduce(_CrossProducts(layout), layout.columns, question.records)
 
 
 def without_empty(products: Numbers, layout: Layout) -> tuple[Numbers, Layout]:
@@ -99,8 +98,10 @@ class LeastSquares:
     """In units of the outcome as it is read."""
     squares_noise: float
     n: float
-    about: float | None = None
-    """Total sum of squares about the mean, where indicators add up to an intercept that the formula does not have."""
+    ones: Numbers | None
+    """Coefficients that make every record 1, where the model has an intercept, written or as a sum of indicators."""
+    moved: float
+    """What was taken off the outcome as it is read, beyond what the formula takes off."""
 
     @property
     def k(self) -> int:
@@ -108,9 +109,9 @@ class LeastSquares:
         return len(self.products) - 1
 
     @property
-    def constant(self) -> bool:
-        """Whether the model has an intercept, written or as a sum of indicators."""
-        return self.layout.design.intercept or self.about is not None
+    def moved_beta(self) -> Numbers:
+        """Coefficients of the outcome as the formula has it."""
+        return self.beta if self.ones is None else np.asarray(self.beta + self.moved * self.ones)
 
     @cached_property
     def bread(self) -> Numbers:
@@ -131,7 +132,7 @@ class LeastSquares:
     def second(self) -> tuple[float, Numbers, float]:
         """Sum of squared residuals, meat (columns, columns) and largest leverage, by a second pass."""
         sums = self.question.dataset.warehouse.reduce(
-            _Residuals(self.layout, self.beta, self.bread), self.layout.columns, condition_of(self.question)
+            _Residuals(self.layout, self.beta, self.bread), self.layout.columns, self.question.records
         )
         meat = sums[1 : 1 + self.k**2].reshape(self.k, self.k)
         return float(sums[0]), meat, largest_leverage(sums[1 + self.k**2 :])
@@ -143,24 +144,51 @@ class LeastSquares:
         It is then less by one standard deviation of that noise: where the noise is large, a high R² is most likely chance, and
         coefficients predict nobody. z² has the variance 4 z² v + 2 v² where z has v.
         """
-        sequential, residual, total = self._regression
+        residual, total = self._residual_and_total
         if not total > 0:
             return float(not self.noise.variance.any())
         part = self._noise_parts
-        return 1 - (residual + float(np.sqrt(np.sum(4 * sequential * part + 2 * part**2)))) / total
+        return 1 - (residual + float(np.sqrt(np.sum(4 * self._effects**2 * part + 2 * part**2)))) / total
 
-    def _total(self, of_total: float, of_squares: float) -> float:
-        """Return the total sum of squares, about the mean if there is an intercept."""
-        squares = float(self.products[self.k, self.k]) + of_squares
-        if not self.layout.design.intercept:
-            return squares if self.about is None else self.about
-        mean = self._first_row()
-        return squares - (mean[0] + of_total) ** 2 / mean[1]
+    @cached_property
+    def _lower(self) -> Numbers:
+        return np.linalg.cholesky(self.products[: self.k, : self.k])
 
-    def _first_row(self) -> tuple[float, float]:
-        """Return the sum of the outcome and of the weights; the first column is a multiple of the intercept."""
-        factor = 1.0 if self.layout.turn is None else float(self.layout.turn[0, 0])
-        return float(self.products[0, self.k]) / factor, float(self.products[0, 0]) / factor**2
+    @cached_property
+    def _effects(self) -> Numbers:
+        """What the columns explain one after another, with noise: the roots of their sequential sums of squares."""
+        return np.asarray(np.linalg.solve(self._lower, self.products[: self.k, self.k] + self.noise.values))
+
+    @cached_property
+    def _formula_effects(self) -> Numbers:
+        """The same for the outcome as the formula has it."""
+        return self._effects if self.ones is None else self._effects + self.moved * (self._lower.T @ self.ones)
+
+    @cached_property
+    def _noise_matrix(self) -> Numbers:
+        """Variance of the noise in the effects."""
+        return np.asarray(np.linalg.solve(self._lower, np.linalg.solve(self._lower, self.noise.variance).T))
+
+    @cached_property
+    def _noise_parts(self) -> Numbers:
+        """Its diagonal; none in that of the intercept, which is in the total, too."""
+        part = self._noise_matrix.diagonal().copy()
+        if self.layout.design.intercept:
+            part[0] = 0.0
+        return np.asarray(part)
+
+    @cached_property
+    def _residual_and_total(self) -> tuple[float, float]:
+        """Sums of squares as they come from noisy cross-products; the total is about the mean if there is an intercept."""
+        squares = float(self.products[self.k, self.k]) + self.squares_noise
+        total = squares
+        if self.ones is not None:
+            row = self._lower.T @ self.ones  # Σ y of the records is what the columns explain of it
+            total -= float(row @ self._effects) ** 2 / float(row @ row)
+        residual = squares - float(self._effects @ self._effects)
+        if self.noise.variance.any():
+            return residual + float(self._noise_parts.sum()), total  # noise adds so much to the regression, on average
+        return (self.second[0] if residual < 1e-6 * squares else residual), total
 
     @cached_property
     def sums_of_squares(self) -> tuple[Numbers, float, float]:
@@ -169,7 +197,8 @@ class LeastSquares:
         What noise adds to a sum on average is taken from it, so that a sum may be below 0. Where noise would make the residual
         sum unlikely, it is at least a twentieth of the total: a closer fit is not answered.
         """
-        sequential, residual, total = self._regression
+        residual, total = self._residual_and_total
+        sequential = np.square(self._formula_effects)
         if not self.noise.variance.any():
             return sequential, residual, total
         sequential = sequential - self._noise_parts
@@ -183,46 +212,6 @@ class LeastSquares:
         What they add to the regression, z, has the variance s² I + N if they explain nothing, N that of the noise:
         F = z′(s² I + N)⁻¹z / df. Without noise this is the classical ratio; of one last column it is the square of its t.
         """
-        z, own = self._added[list(columns)], np.ix_(columns, columns)
+        z, own = self._formula_effects[list(columns)], np.ix_(columns, columns)
         spread = mean_square * np.eye(len(z)) + self._noise_matrix[own]
         return float(z @ np.linalg.solve(spread, z)) / len(z)
-
-    @cached_property
-    def _lower(self) -> Numbers:
-        return np.asarray(np.linalg.cholesky(self.products[: self.k, : self.k]))
-
-    @cached_property
-    def _added(self) -> Numbers:
-        """What each column adds to the regression, with noise: the roots of the sequential sums of squares."""
-        return np.asarray(np.linalg.solve(self._lower, self.products[: self.k, self.k] + self.noise.values))
-
-    @cached_property
-    def _noise_matrix(self) -> Numbers:
-        """Variance of the noise in what columns add."""
-        return np.asarray(np.linalg.solve(self._lower, np.linalg.solve(self._lower, self.noise.variance).T))
-
-    @cached_property
-    def _noise_parts(self) -> Numbers:
-        """Variances of the noise in what each column adds to the regression; none in that of the intercept."""
-        part = self._noise_matrix.diagonal().copy()
-        if self.layout.design.intercept:
-            part[0] = 0.0
-        return np.asarray(part)
-
-    @cached_property
-    def _regression(self) -> tuple[Numbers, float, float]:
-        """Return the same as they come."""
-        sequential = np.square(self._added)
-        if self.layout.design.intercept:
-            sequential[0] = 0.0
-        if not self.noise.variance.any():
-            total = self._total(0.0, 0.0)
-            whole = total if self.about is None else float(self.products[self.k, self.k])
-            residual = whole - float(sequential.sum())
-            if residual < 1e-6 * whole:
-                residual = self.second[0]
-            return sequential, residual, total
-        total = self._total(self.noise.of_total, self.squares_noise)
-        expected = float(self._noise_parts.sum())  # what noise adds to the regression, on average
-        whole = total if self.about is None else float(self.products[self.k, self.k]) + self.squares_noise
-        return sequential, whole - float(sequential.sum()) + expected, total

@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
 from sfumato.mas.models.algebra import largest_correlation
-from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
+from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout, LevelOutcome
 from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
 from sfumato.mas.models.model import COLLINEAR, ModelAnalysis, Prepared, prepared
@@ -96,16 +96,14 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
         leverage=lambda: fitted.second[1],
     )
     refusal = question.refused("result")
-    constant = layout.design.constant(products, ready.moments.weight)
+    constant = layout.design.constant(products, ready.moments.weight) is not None
     return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal
 
 
 def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
     ready, fitted, noises, flip, outcome = fit.ready, fit.fitted, fit.noises, modelled.flip, modelled.outcome
     layout = fitted.layout
-    k = len(layout.design.numbers)
-    means, spreads = ready.standard
-    user = layout.to_user(means[:k], spreads[:k])
+    user = layout.to_user(ready.standard[1])
     variance = _variance(ready, fitted, user, noises)
     settings = ready.question.policy.models
     rows: list[dict[str, Any]] = []
@@ -177,20 +175,15 @@ def _spread(noises: list[Noise]) -> Numbers:
 def _variance(ready: Prepared, fitted: Likelihood, user: Numbers, noises: list[Noise]) -> Numbers:
     """Return the variances of the coefficients of the formula, shape (equations, columns); that of the noise is added."""
     equations, k = fitted.beta.shape
-    layout: Layout = fitted.layout
     wide = np.kron(np.eye(equations), user)
     if ready.errors == "classical":
         found = np.einsum("ij,jk,ik->i", wide, fitted.bread, wide)
     elif ready.errors == "design":
-        turn = np.eye(k) if layout.turn is None else layout.turn
-        turned, back = np.kron(np.eye(equations), turn), np.kron(np.eye(equations), np.linalg.inv(turn))
-        meat = back @ fitted.second[0] @ back.T
-        source = scores_sql(ready.question, layout, fitted.beta @ turn)
-        found = design_variances(ready.question, source, wide @ fitted.bread @ turned, meat, ready.moments.n)
+        source = scores_sql(ready.question, fitted.layout, fitted.beta)
+        found = ready.question.dataset.design.covariances(source, wide @ fitted.bread, fitted.second[0])[0]
     else:
-        robust = sandwich(
-            fitted.bread, fitted.second[0]
-        )  # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
+        # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
+        robust = sandwich(fitted.bread, fitted.second[0])
         found = np.einsum("ij,jk,ik->i", wide, robust, wide)
     extra = sandwich(fitted.bread, _spread(noises))
     return np.asarray(found + np.einsum("ij,jk,ik->i", wide, extra, wide)).reshape(equations, k)

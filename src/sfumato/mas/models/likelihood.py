@@ -11,7 +11,6 @@ import numpy as np
 from sfumato.mas.models.algebra import DEPENDENT, NEARLY, inverse, smallest, turn_of
 from sfumato.mas.models.layout import Layout, LevelOutcome, Piece, Reading
 from sfumato.mas.models.least_squares import largest_leverage, leverage_counts
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import Noise
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.question import Question
@@ -111,7 +110,7 @@ class Likelihood:
     def second(self) -> tuple[Numbers, float]:
         """Meat and the largest leverage, by one more pass."""
         sums = self.question.dataset.warehouse.reduce(
-            _Scores(self.layout, self.beta, self.bread), self.layout.columns, condition_of(self.question)
+            _Scores(self.layout, self.beta, self.bread), self.layout.columns, self.question.records
         )
         size = len(self.information)
         return sums[: size**2].reshape(size, size), largest_leverage(sums[size**2 :])
@@ -223,6 +222,6 @@ def fit(question: Question, layout: Layout, at: _At, noise: Numbers) -> Likeliho
 
 
 def _evaluate(question: Question, layout: Layout, beta: Numbers) -> _At:
-    sums = question.dataset.warehouse.reduce(_Step(layout, beta), layout.columns, condition_of(question))
+    sums = question.dataset.warehouse.reduce(_Step(layout, beta), layout.columns, question.records)
     size = beta.size
     return _At(beta, float(sums[0]), sums[1 : 1 + size].reshape(beta.shape), sums[1 + size :].reshape(size, size))

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.mas.exact import scale_of
 from sfumato.mas.models.layout import Layout, LevelOutcome, Piece
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.question import Question
 
 _PASSES = 3
-_NEAR = 1e-8
+_NEAR = 1e-5
 _CONSTANT = 1e-20
 
 
@@ -56,7 +57,7 @@ def moments_of(question: Question, layout: Layout) -> tuple[Moments, Layout]:
     constant: NDArray[np.bool_] = np.zeros(m, bool)
     for _ in range(_PASSES):
         at = replace(layout, centre=centre, scale=np.ones(m))
-        sums = question.dataset.warehouse.reduce(_FirstPass(at), at.columns, condition_of(question))
+        sums = question.dataset.warehouse.reduce(_FirstPass(at), at.columns, question.records)
         weight = float(sums[2])
         if not weight > 0:
             break
@@ -72,16 +73,28 @@ def moments_of(question: Question, layout: Layout) -> tuple[Moments, Layout]:
         return Moments(float(sums[0]), 0.0, 0.0, layout.centre, np.zeros(m), sums[3 + 2 * m :]), layout
     spreads = np.where(constant, 0.0, np.sqrt(variance))
     movable = np.r_[layout.design.centred(), [layout.design.intercept] * (m - len(layout.design.numbers))].astype(bool)
-    movable |= np.array([factor.standardised for factor in layout.factors], bool)  # what is moved by the formula itself
-    scale = np.where(spreads > 0, spreads, 1.0)
-    scaled = replace(layout, centre=np.where(movable, means, 0.0), scale=np.where(movable, scale, _size(means, scale)))
+    standardised = np.array([factor.standardised for factor in layout.factors], bool)
+    movable |= standardised  # what is moved by the formula itself
+    size = np.where(movable, spreads, np.hypot(means, spreads))
+    scale = np.array([scale_of(float(one)) for one in size])
+    rest = np.where(standardised, _lost(at.centre, first), 0.0)
+    scaled = replace(layout, centre=np.where(movable, means, 0.0), scale=scale, rest=rest)
     return Moments(float(sums[0]), float(sums[1]), weight, means, spreads, sums[3 + 2 * m :]), scaled
 
 
-def condition_of(question: Question) -> str:
-    """Return the SQL condition of the records that a question computes on."""
-    return f"({question.selection.where()}) AND ({question.kept})"
+def moved_outcome(layout: Layout, moments: Moments) -> Layout:
+    """Return a layout that takes the mean off a numerical outcome, and scales what is left."""
+    centre, scale = layout.centre.copy(), layout.scale.copy()
+    centre[-1], scale[-1] = moments.means[-1], scale_of(float(moments.spreads[-1]))
+    return replace(layout, centre=centre, scale=scale)
 
 
-def _size(means: Numbers, spreads: Numbers) -> Numbers:
-    return np.sqrt(means**2 + spreads**2)
+def _lost(a: Numbers, b: Numbers) -> Numbers:
+    """Return what rounding takes from the sum of two numbers (Knuth's two-sum).
+
+    >>> _lost(np.array([1e9]), np.array([2.0**-30]))
+    array([9.31322575e-10])
+    """
+    total = a + b
+    of_b = total - a
+    return np.asarray((a - (total - of_b)) + (b - of_b))

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.mas.models.complete import Complete
-from sfumato.mas.models.errors import clusters_of, design_variances
 from sfumato.mas.models.layout import Piece
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import INTERCEPT, drawn_of, pair_key, unit_of
 from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of, literal
 from sfumato.mas.question import Question
@@ -151,22 +149,20 @@ class Pairs:
             return np.asarray((1 - r**2) / (n - 2))
         sums = _Sums(self.numbers, self.centre, self.scale, self.weighted)
         columns = _columns(self.numbers, self.weighted)
-        found = self.question.dataset.warehouse.reduce(
-            _Influence(sums, places, self), columns, condition_of(self.question)
-        )
+        found = self.question.dataset.warehouse.reduce(_Influence(sums, places, self), columns, self.question.records)
         if kind == "design":
-            return design_variances(self.question, self._sql(places), np.eye(len(places)), found, n)
+            return self.question.dataset.design.covariances(self._sql(places), np.eye(len(places)), found)[0]
         return np.asarray(np.diag(found) * (n / (n - 1) if kind == "hc1" else 1.0))
 
     def _sql(self, places: Sequence[Place]) -> str:
         """Return SQL for what each record adds to the correlation of each pair."""
-        clusters = clusters_of(self.question)
+        clusters = self.question.dataset.design.columns
         read = [
             f"({x.sql()} - {literal(float(c))}) / {literal(float(s))} AS u{i}"
             for i, (x, c, s) in enumerate(zip(self.numbers, self.centre, self.scale, strict=True))
         ]
         weight = "w AS q" if self.weighted else "1.0E0 AS q"
-        base = f"SELECT {', '.join([*clusters, weight, *read])} FROM records WHERE {condition_of(self.question)}"  # noqa: S608
+        base = f"SELECT {', '.join([*clusters, weight, *read])} FROM records WHERE {self.question.records}"  # noqa: S608
         added = []
         for g, at in enumerate(places):
             a, b, s, t, total = (literal(v) for v in self.moments_of(at))
@@ -184,7 +180,7 @@ def pairs_of(question: Question, variables: Sequence[Variable], weighted: bool) 
     constant = False
     for _ in range(2):
         found = question.dataset.warehouse.reduce(
-            _Sums(numbers, centre, scale, weighted), _columns(numbers, weighted), condition_of(question)
+            _Sums(numbers, centre, scale, weighted), _columns(numbers, weighted), question.records
         )
         sums = found[1:].reshape(5, m, m)
         if not (sums[0] > 0).all():

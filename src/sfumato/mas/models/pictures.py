@@ -19,7 +19,6 @@ from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares
 from sfumato.mas.models.levels_model import LevelsFit, Modelled
 from sfumato.mas.models.model import Prepared
-from sfumato.mas.models.moments import condition_of
 from sfumato.mas.models.noise import key_of, title_of
 from sfumato.mas.models.numbers import Number, Numbers
 from sfumato.mas.models.residuals import AXIS, RESIDUAL, Axis, Grid, Labels, LevelSums, LinearCounts, steady
@@ -139,7 +138,7 @@ def _drawn(ready: Prepared, layout: Layout, family: str) -> tuple[str, Draws, in
     columns = sorted(c.title if len(c.numbers) > 1 else title_of(design, c.key) for c in design.columns)
     key = key_of(question, "residuals", family, *named, "~", *columns, "weighted" if layout.weighted else "")
     share = min(1.0, MOST / max(expected, 1.0))
-    where = condition_of(question)
+    where = question.records
     if share < 1 or weight is not None:
         where = f"({where}) AND {question.secret.order(key)} < {share * 2**BITS!r} * {part}"
     points = min(SyntheticResiduals().points, int(_POINTS * seen) // 50 * 50)
@@ -163,10 +162,8 @@ def _linear_grid(ready: Prepared, fit: LeastSquares, axis: Axis) -> Grid:
     if axis.kind == "number":
         return Grid.about(float(moments.means[axis.place]), float(moments.spreads[axis.place]), moments.n, AXIS)
     zero, scale = _unit(ready, fit.layout)
-    mean, products = 0.0, fit.products[: fit.k, : fit.k]
-    if fit.layout.design.intercept:
-        factor = 1.0 if fit.layout.turn is None else float(fit.layout.turn[0, 0])
-        mean = float(fit.beta @ products[:, 0]) / factor / moments.weight
+    products = fit.products[: fit.k, : fit.k]
+    mean = 0.0 if fit.ones is None else float(fit.beta @ products @ fit.ones) / moments.weight
     variance = float(fit.beta @ products @ fit.beta) / moments.weight - mean**2
     spread = np.sqrt(max(variance, 1e-16 * (mean**2 + 1)))
     return Grid.about(zero + scale * mean, abs(scale) * float(spread), moments.n, AXIS)
