@@ -1,8 +1,9 @@
-"""Random tabular adjustment of 40,000 contributors in 10,000 cells with hierarchies, audited: under 10 s and 2 GB.
+"""Random tabular adjustment of 40,000 contributors in 10,000 cells with hierarchies, audited: under 10 s and 2 GB; linked, too.
 
 Three dimensions, two with hierarchies; from the records to the published, audited table. Once with every enterprise a
 contributor of its own, once with holdings that are in several leaves, and once with two thirds of all contributors in several
-leaves, so that nearly all leaves hang together.
+leaves, so that nearly all leaves hang together. Two linked tables of 10,000 cells each, the pair of the benchmark of suppression,
+are adjusted in one go in under 30 s.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import time
 from typing import Any
 
 from benchmarks.files import baseline, peak
+from benchmarks.suppression import LINKED
+from benchmarks.suppression import RECORDS as LINKED_RECORDS
+from benchmarks.suppression import business as enterprises
 
 RECORDS, REGIONS, SECTORS, LEAST_CELLS = 40_000, 130, 18, 10_000
-SECONDS, MEGABYTES = 10.0, 2048.0
+SECONDS, PAIR_SECONDS, MEGABYTES = 10.0, 30.0, 2048.0
 
 
 def data(records: int = RECORDS) -> Any:
@@ -66,6 +70,24 @@ def protect_linked(records: Any) -> tuple[Any, float]:
     return published, time.process_time() - start
 
 
+def protect_pair(records: Any) -> tuple[Any, float]:
+    """Return two linked tables, published together, and the CPU seconds it took from the records."""
+    from sfumato import Draws
+    from sfumato.tables import RTA, Table
+
+    start = time.process_time()
+    published = RTA().protect(Table.of(records, LINKED, "value"), Draws(1))
+    return published, time.process_time() - start
+
+
+def least_of_pair(published: Any) -> int:
+    """Return how many cells the smaller of the two linked tables has: by kind, and by size."""
+    from sfumato.tables.dimension import TOTAL
+
+    cells = published.cells
+    return min(int((cells.labels[:, cells.dimensions.index(d)] == TOTAL).sum()) for d in ("kind", "size"))
+
+
 def run() -> dict[str, float]:
     ways = {"each on its own": "enterprise", "holdings": "holding"}
     small = data(2_000)
@@ -82,12 +104,20 @@ def run() -> dict[str, float]:
     result["cells, two thirds in several leaves"] = float(len(published))
     result["contributors, two thirds in several leaves"] = float(len(published.original.contributions))
     result["CPU seconds, two thirds in several leaves"] = seconds
+    pair, seconds = protect_pair(enterprises(54, 25, 4, LINKED_RECORDS, sizes=4))
+    result["cells, the smaller of two linked tables"] = float(least_of_pair(pair))
+    result["contributors, two linked tables"] = float(len(pair.original.contributions))
+    result["seconds of CPU, two linked tables"] = seconds
     result["megabytes"] = peak() - before
     return result
 
 
 def holds(result: dict[str, float]) -> bool:
     sizes = all(v >= LEAST_CELLS for k, v in result.items() if k.startswith("cells"))
+    quick = all(v < SECONDS for k, v in result.items() if k.startswith("CPU"))
     return (
-        sizes and result["megabytes"] < MEGABYTES and all(v < SECONDS for k, v in result.items() if k.startswith("CPU"))
+        sizes
+        and quick
+        and result["seconds of CPU, two linked tables"] < PAIR_SECONDS
+        and result["megabytes"] < MEGABYTES
     )

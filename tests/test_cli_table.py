@@ -192,3 +192,14 @@ def test_records_without_a_value_are_refused_or_left_out(here: Path, tmp_path: P
     assert "5 records of 400 have no value of 'turnover'" in done.stderr
     assert "--leave-out-missing" in done.stderr
     assert run(*args, "--leave-out-missing").exit_code == 0
+
+
+def test_numbers_with_a_decimal_comma_are_recognised_and_the_option_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "firms.csv"
+    path.write_text("région;chiffre\nNord;1,5\nSud;20\nNord;3,25\n", "utf-8")
+    asked = ("table", path, "--formula", "région", "--variable", "chiffre", *SURE, "--out", tmp_path / "t.csv")
+    refused = run(*asked)
+    assert refused.exit_code != 0
+    assert "are numbers with a decimal comma: read the file with --read 'decimal=,'." in refused.stderr
+    assert "3,25" not in refused.stderr
+    assert run(*asked, "--read", "decimal=,").exit_code == 0

@@ -330,3 +330,16 @@ def test_it_works_with_the_levels_that_a_refusal_names(seed: int) -> None:
     assert slow_audit(table, hidden_of(published), found, published.low, published.high) == []
     with pytest.raises(DataError, match="cannot be protected"):  # and not with a hundredth more
         Suppression(rules=Scaled(PPercent(10), share * 1.01), bounds=6).protect(table, SEED)
+
+
+@pytest.mark.parametrize("method", ["fast", "exact"])
+def test_the_unit_of_the_values_does_not_matter(method: str) -> None:
+    frame = firms(1, 60, 4, 4, owners=45)
+    patterns = []
+    for unit in (1.0, 1e-13, 1e-6, 1e9):
+        scaled = frame.assign(turnover=frame.turnover * unit)
+        table = Table.of(microdata(scaled, "owner"), "region * sector", "turnover")
+        published = Suppression(rules="p% 10", method=method).protect(table, SEED)
+        patterns.append(hidden_of(published).tolist())
+    assert 0 < sum(patterns[0]) < len(patterns[0])
+    assert all(pattern == patterns[0] for pattern in patterns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,40 @@ def test_a_board_report_has_room_for_tables(hidden: PublishedTable) -> None:
         titles = [s.title for s in report.sections]
         assert "Table of turnover by region and sector" in titles
         assert titles[-1] == "What was not examined"
+
+
+def change(before: list[float], after: list[float]) -> pd.DataFrame:
+    low, high = np.subtract(after, 1.0), np.add(after, 1.0)
+    names = [f"cell {i}" for i in range(len(before))]
+    return pd.DataFrame({"name": names, "before": before, "after": after, "low": low, "high": high})
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "words"),
+    [
+        ([900.0, 500.0, 40.0], "linear", ""),
+        ([9e5, 500.0, 4.0], "log", ", log scale"),
+        ([58.0, 20.0, 1.0, 0.0], "linear", ""),
+        ([9e5, 500.0, 4.0, 0.0], "symlog", ", log scale above zero"),
+        ([9e5, 500.0, 0.0, -4.0, -7e3], "symlog", ", log scale on both sides of zero"),
+    ],
+)
+def test_small_cells_of_skewed_tables_lie_apart_and_zeros_and_negatives_are_drawn(
+    before: list[float], kind: str, words: str
+) -> None:
+    after = [v + 1 if v else 0.0 for v in before]
+    spec = table_change_chart(change(before, after)).to_dict()
+    axes = [layer["encoding"]["x"] for layer in spec["layer"]]
+    scale = axes[0]["scale"]
+    assert {a["scale"]["type"] for a in axes} == {kind}
+    assert axes[0]["title"] == f"value{words}"
+    low, high = scale["domain"]
+    assert all(low < v < high for v in [*before, *after])
+    ticks = axes[0]["axis"]["values"]
+    assert len(ticks) >= 3
+    assert all(low <= t <= high for t in ticks)
+    if kind == "symlog":
+        place = [math.copysign(math.log1p(abs(v) / scale["constant"]), v) for v in sorted([low, high, *before])]
+        gaps = np.diff(place)[1:-1] / (place[-1] - place[0])
+        assert (gaps > 0.03).all()  # on a linear axis the smallest is 4 of 900,000
+        assert 0.0 in ticks

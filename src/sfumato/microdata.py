@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -384,4 +385,16 @@ def check_numeric(data: Microdata, name: str) -> None:
     if kind in (Kind.NUMBER, Kind.BOOLEAN) or (kind is Kind.CATEGORY and data.schema[name].values):
         return
     others = [n for n, k in data.engine.kinds.items() if k is Kind.NUMBER]
-    raise DataError(f"column '{name}' holds {kind}, where numbers are needed. Columns of numbers: {listing(others)}.")
+    hint = ""
+    if kind is Kind.CATEGORY and isinstance(data.engine, LocalEngine) and _with_commas(data.batch([name]).column(name)):
+        hint = " Its texts are numbers with a decimal comma: read the file with decimal=','."
+    raise DataError(
+        f"column '{name}' holds {kind}, where numbers are needed.{hint} Columns of numbers: {listing(others)}."
+    )
+
+
+def _with_commas(column: Column) -> bool:
+    """Return whether all texts of a column are numbers, some with a comma before the last digits."""
+    texts = [str(value).strip() for value in column.codes[1]]
+    written = [re.fullmatch(r"[-+]?\d+(,\d+)?", text) for text in texts]
+    return all(written) and any("," in text for text in texts)

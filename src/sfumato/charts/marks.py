@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 
 from sfumato.charts.placing import text_width
-from sfumato.charts.scales import Axis, Floored
+from sfumato.charts.scales import Axis, Floored, Symlog
 from sfumato.charts.theme import DASHES, INK, PAPER, RULE_DASH, SIZE, SOFT, colour_of, shape_of
 
 Rows = list[dict[str, Any]]
@@ -59,6 +59,8 @@ def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None
 def _scale(axis: Axis) -> alt.Scale:
     # clamped, so that zero stands at the foot of an axis that has a place for it
     foot = True if isinstance(axis, Floored) else alt.Undefined
+    if isinstance(axis, Symlog):
+        return alt.Scale(type="symlog", constant=axis.near, domain=[axis.low, axis.high], nice=False, zero=False)
     kind: Literal["log", "linear"] = "log" if axis.log else "linear"
     return alt.Scale(type=kind, domain=[axis.low, axis.high], nice=False, zero=False, clamp=foot)
 
@@ -66,7 +68,7 @@ def _scale(axis: Axis) -> alt.Scale:
 def _ticks(axis: Axis, about: int, **options: Any) -> alt.Axis:
     values = axis.ticks(about)
     plain = all(v == 0 or 1e-4 <= abs(v) < 1e7 for v in values)
-    form = ",~r" if plain else "~g"
+    form = ",~r" if plain else ",~g"
     if isinstance(axis, Floored):
         options = {"labelExpr": f"datum.value <= {axis.low * 1.001!r} ? '0' : format(datum.value, '{form}')", **options}
     return alt.Axis(**{"values": values, "format": form, **options})

@@ -93,6 +93,39 @@ class Floored(Axis):
         return [self.low, *inner]
 
 
+@dataclass(frozen=True)
+class Symlog(Axis):
+    """An axis for numbers of both signs and zero: in ratios, but within `near` of zero in differences."""
+
+    near: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], near: float, pad: float = 0.04) -> Symlog:
+        """Return the axis that shows all these values."""
+        ends = [_symlog(v, near) for v in values if math.isfinite(v)]
+        margin = (max(ends) - min(ends)) * pad or 1.0
+        low, high = (math.copysign(near * math.expm1(abs(e)), e) for e in (min(ends) - margin, max(ends) + margin))
+        return cls(low, high, False, near)
+
+    def share(self, value: float) -> float:
+        """Return how far along the axis a value lies."""
+        low, high, at = (_symlog(v, self.near) for v in (self.low, self.high, value))
+        return (at - low) / (high - low)
+
+    def ticks(self, about: int = 6) -> list[float]:
+        """Return zero and powers of ten on both sides of it, far enough from each other to be read."""
+        powers = _log_values(self.near, max(abs(self.low), abs(self.high), self.near), (1.0,))
+        found = [0.0] if self.shows(0.0) else []
+        for tick in [t for p in reversed(powers) for t in (p, -p) if self.shows(t)]:
+            if all(abs(self.share(tick) - self.share(other)) > 0.7 / about for other in found):
+                found.append(tick)
+        return sorted(found)
+
+
+def _symlog(value: float, near: float) -> float:
+    return math.copysign(math.log1p(abs(value) / near), value)
+
+
 def risk_axis(values: Iterable[float], ratio: float = 10.0) -> Axis:
     """Return an axis for numbers that are zero or more: log where the positive ones span more than a decade.
 

@@ -9,7 +9,7 @@ import altair as alt
 
 from sfumato.charts import marks
 from sfumato.charts.placing import text_width
-from sfumato.charts.scales import Axis, wants_log
+from sfumato.charts.scales import Axis, Symlog, wants_log
 from sfumato.charts.theme import INK, PAPER, SERIES, SIZE, SOFT, WIDTH, themed
 from sfumato.errors import ParameterError, unknown_name
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _ROW = 20
 _NAMES = 230
 _AFTER, _GONE = SERIES[0], SERIES[1]
+_RATIO, _RATIO_AROUND_ZERO = 30.0, 300.0
+"""How far values spread, as the largest over the smallest, for ratios to be drawn; further where some are not above zero."""
 
 
 def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
@@ -36,15 +38,14 @@ def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
         raise ParameterError("there are no cells to draw.")
     values = [float(r[k]) for r in items for k in ("before", "after", "low", "high") if math.isfinite(r[k])]
     middle = [float(r[k]) for r in items for k in ("before", "after") if math.isfinite(r[k])]
-    log = min(middle) > 0 and wants_log(middle, 30.0)
-    axis = Axis.over([v for v in values if not log or v > min(middle) / 50], log)
+    axis, kind = _axis(values, middle)
     names = [str(r["name"]) for r in items]
     room = min(_NAMES, max(map(text_width, names)) + 8)
     wide, high = int(WIDTH - room - 20), _ROW * len(items)
     y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False, grid=True, labelLimit=_NAMES))
 
     def x(field: str) -> alt.X:
-        return marks.x_axis(field, axis, f"value{f' ({unit})' if unit else ''}{', log scale' if log else ''}", wide)
+        return marks.x_axis(field, axis, f"value{f' ({unit})' if unit else ''}{kind}", wide)
 
     bars = [
         {**r, "from": max(r["low"], axis.low), "to": min(r["high"], axis.high), "what": "interval"}
@@ -78,3 +79,15 @@ def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
     lines = [line for part in broken for line in ([part] if isinstance(part, str) else part)]
     title = alt.Title(text=lines, fontSize=SIZE, color=SOFT, anchor="start", offset=10, frame="group")
     return themed(marks.layered(*layers, width=wide, height=high, title=title))
+
+
+def _axis(values: list[float], middle: list[float]) -> tuple[Axis, str]:
+    """Return the axis for all values, as those before and after (`middle`) ask for it, and words for its kind."""
+    if min(middle) > 0:
+        log = wants_log(middle, _RATIO)
+        return Axis.over([v for v in values if not log or v > min(middle) / 50], log), ", log scale" if log else ""
+    sizes = sorted(abs(v) for v in middle if v)
+    if not wants_log(sizes, _RATIO_AROUND_ZERO):
+        return Axis.over(values, False), ""
+    near = max(sizes[len(sizes) // 10], 1e-6 * sizes[-1])
+    return Symlog.around(values, near), ", log scale" + (" on both sides of zero" if min(middle) < 0 else " above zero")

@@ -18,6 +18,7 @@ _OPTIONS = (
     ("(say that absent rows are suppressed)", "(--absent suppressed)"),
     ("leave the column of marks out", "leave the column of marks out of the file"),
     ("(missing='leave out')", "(--leave-out-missing)"),
+    ("read the file with decimal=','.", "read the file with --read 'decimal=,'."),
     ("(size=...)", "(--size)"),
     ("(per_size=...)", "(--per-size)"),
     ("Say where the .rda file is (metadata)", "Say where the .rda file is (--schema)"),

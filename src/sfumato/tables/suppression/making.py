@@ -37,8 +37,10 @@ def make_problem(
     rows = sparse.csr_array(sparse.vstack([
         incidence[equations.cell[shown]], sparse.csr_array(single, shape=(len(unshown), cells.leaves)),
     ]))  # fmt: skip
+    unit = 1.0 if table.integer else unit_of(table.totals)
+    low, high, leaf_low, leaf_high = (bound / unit for bound in (low, high, leaf_low, leaf_high))
     # the last bits of a sum depend on the order of the records; decisions must not
-    leaves = significant(table.totals)[leaf_order]
+    leaves = significant(table.totals)[leaf_order] / unit
     of_cell = np.empty(len(cells), np.int64)
     of_cell[order] = equations.of_cell
 
@@ -54,14 +56,21 @@ def make_problem(
     at = equations.of_leaf
     names = {int(q): int(c) for c, q in reversed(list(enumerate(of_cell)))}
     problem = Problem(
-        rows, leaves, value, unsafe, joined(found.upper, 0.0, np.maximum), joined(found.lower, 0.0, np.maximum),
-        joined(found.width, 0.0, np.maximum), joined(cost, 0.0, np.maximum), unsafe | ~shown,
+        rows, leaves, value, unsafe, joined(found.upper / unit, 0.0, np.maximum),
+        joined(found.lower / unit, 0.0, np.maximum), joined(found.width / unit, 0.0, np.maximum),
+        joined(cost / unit_of(cost), 0.0, np.maximum), unsafe | ~shown,
         joined(fixed.astype(float), 0.0, np.maximum) > 0,
         np.minimum(np.maximum(quantity_low, rows @ leaf_low), value),
         np.maximum(np.minimum(quantity_high, rows @ leaf_high), value),
         np.minimum(np.maximum(leaf_low, quantity_low[at]), leaves),
         np.maximum(np.minimum(leaf_high, quantity_high[at]), leaves),
-        equations.sums, table.integer,
+        equations.sums, table.integer, unit,
         lambda q: table.cells.name(names[q]) if q in names else "cells together",
     )  # fmt: skip
     return problem, of_cell, leaf_order
+
+
+def unit_of(values: Numbers) -> float:
+    """Return a unit in which small numbers are usual ones: tolerances of solvers are absolute. It is 1 if they are already."""
+    usual = float(np.median(np.abs(values[values != 0]))) if values.any() else 1.0
+    return 1.0 if usual >= 1 else float(2.0 ** (np.floor(np.log2(usual)) - 10))

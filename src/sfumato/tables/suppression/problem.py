@@ -51,6 +51,8 @@ class Problem:
     sums: sparse.csr_array
     """Equations between quantities, shape (equations, quantities): 1 for a sum, -1 for its parts."""
     integer: bool
+    unit: float
+    """How much of the table's own values one is."""
     name: Callable[[int], str]
     """The name of a quantity, for messages."""
 
@@ -83,7 +85,10 @@ class Problem:
         return Attacker(Cells(("quantity",), labels, self.rows), low, high, leaf_low, leaf_high, near=self.leaves)
 
     def with_unions(self, rows: sparse.csr_array, upper: Numbers, lower: Numbers, width: Numbers) -> Problem:
-        """Return the problem with further secrets: sums of leaves that nobody publishes, but that must stay wide as well."""
+        """Return the problem with further secrets: sums of leaves that nobody publishes, but that must stay wide as well.
+
+        Levels are in the table's own values.
+        """
         count = rows.shape[0]
         value = rows @ self.leaves
         new = np.ones(count, bool)
@@ -113,9 +118,9 @@ class Problem:
             rows=sparse.csr_array(sparse.vstack([self.rows, rows])),
             value=np.concatenate([self.value, value]),
             unsafe=np.concatenate([self.unsafe, new]),
-            upper=np.concatenate([self.upper, upper]),
-            lower=np.concatenate([self.lower, lower]),
-            width=np.concatenate([self.width, width]),
+            upper=np.concatenate([self.upper, upper / self.unit]),
+            lower=np.concatenate([self.lower, lower / self.unit]),
+            width=np.concatenate([self.width, width / self.unit]),
             cost=np.concatenate([self.cost, np.zeros(count)]),
             hidden=np.concatenate([self.hidden, new]),
             fixed=np.concatenate([self.fixed, ~new]),
