@@ -7,7 +7,7 @@ export PYTHONWARNINGS :=
 # hundreds of processes of the tests import sfumato: what they compile is kept, whatever the shell says
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types unit docs docs-serve bench bench-large system clean help
+.PHONY: demo test lint types collect unit docs docs-serve bench bench-large system clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -30,7 +30,7 @@ demo: $(VENV)/run.stamp  ## mask a generated teacher survey and write out/ with 
 	$(BIN)/sfumato demo --out out --replace
 
 test: $(VENV)/dev.stamp system lint  ## linter, type checker, docs built strictly, all tests
-	@$(MAKE) --no-print-directory --jobs 2 types docs
+	@$(MAKE) --no-print-directory --jobs 2 types docs collect
 	@$(MAKE) --no-print-directory unit
 
 system:          ## what the tests need from the operating system (Java, Chromium, Pango), as root; else said loudly
@@ -42,6 +42,9 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
+
+collect: $(VENV)/dev.stamp  # every test file loads; compiled once, for the processes of unit
+	@found=$$($(BIN)/python -m pytest -q --collect-only) || { echo "$$found"; exit 1; }
 
 unit: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal

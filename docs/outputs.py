@@ -62,6 +62,7 @@ def run(page: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "here").mkdir()
+        (folder / "said").touch()
         process = _PROCESSES.Process(target=_inside, args=(page, folder))
         process.start()
         process.join()
@@ -72,7 +73,7 @@ def run(page: Path) -> list[str]:
 
 def _inside(page: Path, folder: Path) -> None:
     os.chdir(folder / "here")
-    said = os.open(folder / "said", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    said = os.open(folder / "said", os.O_WRONLY | os.O_APPEND)
     os.dup2(said, 1)
     os.dup2(said, 2)
     bin_folder = str(Path(sys.executable).parent)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("commands", "contract_cases", "file_values")  # helpers that assert
+pytest.register_assert_rewrite("board_reports", "commands", "contract_cases", "file_values")  # helpers that assert
 
 # No clock: the first call of a kernel compiles it, and the machine may have other work. The examples are the same in every
 # run, so that one that fails is not found by somebody else's change; look for new ones with `--hypothesis-profile explore`.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 import sfumato.engines.duckdb as duckdb_engine
 from sfumato.contract import Draws, Mask, Release
@@ -46,6 +48,15 @@ def release(mask: Mask, data: Microdata, seed: int = 1) -> Release:
 
 def column(data: Microdata, name: str) -> list[Any]:
     return data.batch([name]).column(name).arrow.to_pylist()
+
+
+def values(data: Microdata, name: str) -> list[Any]:
+    """What stands in a column: null as None, NaN as the text "NaN"."""
+    return ["NaN" if v != v else v for v in column(data, name)]
+
+
+def column_of_numbers(mask: Mask, data: Microdata, name: str, seed: int = 1) -> NDArray[np.float64]:
+    return release(mask, data, seed).masked.numbers(name)
 
 
 def masked(mask: Mask, data: Microdata, name: str, seed: int = 1) -> list[Any]:

@@ -1,18 +1,15 @@
-"""Reports for a review board: the numbers are the measures' own, and the publishable version tells nothing confidential."""
+"""Reports for a review board: the numbers are the measures' own, and what was not examined is said."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-import sys
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from board_reports import CHECKS, SNOOPER, confidential, found, planted, release, section, tables, text_of
 from test_reports import Page
 
 from sfumato import (
@@ -22,102 +19,27 @@ from sfumato import (
     KAnonymity,
     KimNoise,
     Microdata,
-    Recipe,
     Release,
     Role,
     Scale,
     Schema,
     Snooper,
     Weighted,
-    search,
 )
 from sfumato.cli.listing import risk_measures
-from sfumato.contract import Figure, Section, Table
+from sfumato.contract import Figure, Table
 from sfumato.contract.score import digits
 from sfumato.datasets import teachers
 from sfumato.decision import SearchResult
-from sfumato.errors import DataError, MissingExtra, NotApplicable, ParameterError
-from sfumato.masks import MDAV, Displace
-from sfumato.reports import BoardReport, Check, Report, board_report
+from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.reports import BoardReport, Check, board_report
 from sfumato.reports.checks import FEWEST, run_checks
 from sfumato.reports.examined import SORTS, sort_of, sorts_of
 from sfumato.reports.found import Found
-from sfumato.reports.pdf import to_pdf
-from sfumato.reports.public_sections import rough
-from sfumato.risk import DCR, DistanceLinkage, IndividualRisk
-from sfumato.utility import Hellinger, VarianceKept
+from sfumato.risk import DCR, IndividualRisk
+from sfumato.utility import Hellinger
 
-SEED = 8675309123
-TITLE = "Teachers of 2004"
-
-
-def tables(report: Report) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of every table by its caption."""
-    found = [p for s in report.sections for p in s.content if isinstance(p, Table)]
-    return {t.caption: list(t.rows) for t in found}
-
-
-def section(report: Report, title: str) -> Section:
-    return next(s for s in report.sections if s.title.startswith(title))
-
-
-def text_of(report: Report) -> str:
-    """Everything that a reader of the page or of the JSON could find."""
-    return report.html() + report.to_json()
-
-
-def planted() -> Microdata:
-    """300 teachers of four towns: two have all but a handful, one has seven records, one has a single one."""
-    g = np.random.default_rng(5)
-    town = np.array(["Ayton", "Beeford"])[g.integers(0, 2, 300)].astype(object)
-    town[:7], town[7] = "Smallham", "Quuxborough"
-    salary = np.round(g.normal(62, 13, 300), 3)
-    salary[7] = 181.737
-    age = g.integers(25, 65, 300)
-    schema = Schema((
-        Attribute("person", Role.IDENTIFIER, Scale.UNORDERED), Attribute("town", Role.KEY, Scale.UNORDERED),
-        Attribute("age", Role.KEY, integer=True), Attribute("salary", Role.CONFIDENTIAL, unit="thousand dollars"),
-        Attribute("bonus", Role.CONFIDENTIAL, unit="thousand dollars"),
-    ))  # fmt: skip
-    names = [f"N{i:03}" for i in range(300)]
-    frame = {"person": names, "town": town, "age": age, "salary": salary, "bonus": np.round(salary / 7, 3)}
-    return Microdata(pd.DataFrame(frame), schema)
-
-
-@pytest.fixture(scope="module")
-def release() -> Release:
-    secret = Displace(amount={"bonus": 4.6251})
-    return (KimNoise(columns=("salary",), lambda2=0.1738) >> secret).apply(planted(), Draws(SEED))
-
-
-SNOOPER = Snooper(keys=("town", "age"), precision={"age": 5})
-CHECKS = (
-    Check(KAnonymity(k=3), 0.0031), Check(AttributeRisk("salary"), 0.0613), Check(DistanceLinkage()), Check(DCR(), 0.2),
-    Check(Hellinger(), 0.5), Check(VarianceKept()),
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def confidential(release: Release) -> BoardReport:
-    asked = "May the file be released?\n\nIt is for schools of education."
-    return board_report(release=release, title=TITLE, asked=asked, checks=CHECKS, by=["town"], snooper=SNOOPER)
-
-
-@pytest.fixture(scope="module")
-def publishable(release: Release) -> BoardReport:
-    made = board_report(release=release, title=TITLE, checks=CHECKS, by=["town"], snooper=SNOOPER, publishable=True)
-    assert isinstance(made, BoardReport)
-    return made
-
-
-@pytest.fixture(scope="module")
-def found() -> SearchResult:
-    recipes = {"noise": KimNoise(columns=("salary",)), "groups": MDAV(columns=("salary",))}
-    return search(
-        teachers(200), recipes, [AttributeRisk("salary"), DistanceLinkage()], [VarianceKept(), Hellinger(over=("salary",))],
-        {"risk for salary": 0.05, "linked by distance": 1.0}, effort="quick", confirm=4, draws=SEED,
-    )  # fmt: skip
-
+__all__ = ["confidential", "found", "release"]  # fixtures
 
 # -- the numbers are the measures' own
 
@@ -414,249 +336,6 @@ def test_a_report_with_less_says_that_more_was_not_examined() -> None:
     assert "looked at what is learned of salary." in said
     assert len(tables(report)["Sorts of risk that no measure looked at."]) == len(SORTS) - 1
     assert "No limit was set" in section(report, "What was asked").sentences[0]
-
-
-# -- nothing confidential in the publishable version
-
-
-def test_the_publishable_version_tells_nothing_that_helps_an_attacker(
-    release: Release, confidential: BoardReport, publishable: BoardReport
-) -> None:
-    text = text_of(publishable)
-    words = Page(publishable.html()).words
-    assert "4.6251" not in text  # a parameter that must not be told
-    assert str(SEED) not in text
-    for limit in ("0.0031", "0.0613"):
-        assert limit in text_of(confidential)
-        assert limit not in text
-    for town in ("Ayton", "Beeford", "Smallham", "Quuxborough"):
-        assert town not in text
-    for c in confidential.checked:
-        if c.score is not None:
-            assert c.score.words not in text
-            assert repr(c.score.value) not in text
-            assert digits(c.score.value) not in words or c.score.value in (0.0, 1.0)
-    assert "precision" not in words
-    assert "to within 5" not in words
-    assert "lambda2" in words  # this one analysts may know
-    assert "0.1738" in words
-    numbers = release.original.numbers("salary")
-    for value in (numbers.min(), numbers.max(), numbers[7], release.masked.numbers("salary").max()):
-        assert f"{value:.3f}" not in text
-        assert f"{value:.4g}" not in text
-    assert not re.search(r"\b[1-9] (of|records)\b", words)  # no small counts
-
-
-def test_the_publishable_version_does_not_confirm_the_digest_and_counts_no_original_records() -> None:
-    data = planted()
-    recipe = Recipe.of(KimNoise(columns=("salary",)))
-    made = recipe.apply(data, Draws(SEED))
-    digest = "d1gest0123456789"
-    kept = Release(data, made.implicates, Recipe(recipe.steps, digest), made.guarantees)
-    checks = [Check(KAnonymity(k=3), 0.9)]
-    assert digest in text_of(board_report(release=kept, title="T", checks=checks))
-    public = text_of(board_report(release=kept, title="T", checks=checks, publishable=True))
-    assert digest not in public
-    assert "original record" not in public
-
-
-def test_guarantees_of_a_step_with_a_secret_stay_with_the_board(release: Release, publishable: BoardReport) -> None:
-    said = [g.says for g in release.guarantees if g.step == "displace"]
-    assert said
-    assert not any(says in text_of(publishable) for says in said)
-
-
-def test_guarantees_that_count_records_stay_with_the_board() -> None:
-    release = MDAV(columns=("salary",), k=6).apply(planted(), Draws(1))
-    says = next(g.says for g in release.guarantees if g.step == "mdav")
-    assert says in text_of(board_report(release=release, title="T", checks=[Check(KAnonymity())]))
-    assert says not in text_of(board_report(release=release, title="T", checks=[Check(KAnonymity())], publishable=True))
-
-
-def test_the_publishable_version_tells_utility_to_two_digits() -> None:
-    noisy = KimNoise(columns=("salary",)).apply(planted(), Draws(1))
-    checks = [Check(Hellinger(), 0.1), Check(VarianceKept(over=("salary",)))]
-    public = board_report(release=noisy, title="T", checks=checks, by=["town"], publishable=True)
-    rows = {row[0]: row for row in tables(public)["What analysts keep; higher is more useful."]}
-    for check, told in zip(checks, public.data["utilities"], strict=True):
-        value = check.measure.score(noisy).value
-        assert 0 <= value - float(rows[check.measure.label()][2]) < 0.01
-        assert told["value"] == float(rows[check.measure.label()][2])
-    ((_, column, worst, best, whole), *_) = tables(public)["Utility in subgroups."]
-    assert column == "town"
-    assert float(worst) <= float(whole)
-    assert float(worst) <= float(best)
-    assert "Ayton" not in text_of(public)
-
-
-def test_utility_in_numbers_would_give_away_a_secret_shift(release: Release, publishable: BoardReport) -> None:
-    # whoever knows 1 - |mean of bonus released - original| / sd and the released sd knows the shift
-    rows = tables(publishable)["What analysts keep; higher is more useful."]
-    assert [row[2] for row in rows] == [
-        "passes" if Hellinger().score(release).value >= 0.5 else "fails", "no limit"
-    ]  # fmt: skip
-    assert [u["value"] for u in publishable.data["utilities"]] == [None, None]
-    assert [u["limit"] for u in publishable.data["utilities"]] == [
-        None,
-        None,
-    ]  # "fails at least 0.5" would bound the shift
-    assert "at least 0.5" not in text_of(publishable)
-    assert "Subgroups" not in [s.title for s in publishable.sections]
-    assert "give away a parameter" in text_of(publishable)
-
-
-def test_of_a_file_masked_elsewhere_utility_is_not_told_in_numbers(release: Release) -> None:
-    elsewhere = Release.of(release.original, release.masked, release.align)
-    public = board_report(release=elsewhere, title="T", checks=[Check(Hellinger(), 0.1)], by="town", publishable=True)
-    assert [u["value"] for u in public.data["utilities"]] == [None]
-    assert "is not known here" in text_of(public)
-    assert "Utility in subgroups." not in tables(public)
-
-
-def test_the_publishable_version_tells_risk_as_yes_or_no(publishable: BoardReport) -> None:
-    held = {row[0]: row[2] for row in tables(publishable)["The risks that were examined."]}
-    assert held == {
-        "finding a person in the file": "no", "guessing a value": "yes", "telling who is in the file": "not measured"
-    }  # fmt: skip
-
-
-def test_the_publishable_version_of_a_search_tells_the_choice_and_no_other_setting(found: SearchResult) -> None:
-    public = board_report(found, title="T", publishable=True)
-    text = text_of(public)
-    assert set(public.data["search"]["choice"]["settings"]) == set(found.choice.settings)  # λ² or k may be told
-    for score in found.choice.risks:
-        assert score.value == 1 or repr(score.value) not in text
-        assert score.words not in text
-    for row in found.frame.to_dict("records"):
-        if not row["chosen"]:
-            assert row["recipe"] not in text
-            assert row["value"] in (0, 1) or repr(row["value"]) not in text
-    assert "<svg" not in text  # charts show risk
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(0.9999, 0.99), (0.5, 0.5), (1.0, 1.0), (0.0, 0.0), (-0.0351, -0.036), (1234.0, 1200.0)]
-)
-def test_rough_numbers_have_two_digits_and_never_promise_more(value: float, expected: float) -> None:
-    assert rough(value) == pytest.approx(expected)
-    assert rough(value) <= value
-
-
-def test_rough_takes_infinity() -> None:
-    assert rough(math.inf) == math.inf
-
-
-# -- the page, the PDF and the JSON
-
-
-@pytest.mark.parametrize("which", ["confidential", "publishable"])
-def test_the_page_says_which_version_it_is_and_stands_on_its_own(
-    which: str, confidential: BoardReport, publishable: BoardReport
-) -> None:
-    report = confidential if which == "confidential" else publishable
-    html = report.html()
-    page = Page(html)
-    assert f"This is the {which} version" in page.words
-    assert "@top-right { content:" in html
-    assert not page.of("script")
-    assert not page.of("link")
-    assert not page.of("img")
-    assert "http" not in html.replace("http-equiv", "")
-    assert all((a.get("href") or "#").startswith("#") for _, a in page.tags)
-    assert len(page.of("h1")) == 1
-    levels = [tag for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
-    assert levels[0] == "h1"
-    assert set(levels[1:]) == {"h2"}
-    assert all(th.get("scope") in ("col", "row") for th in page.of("th"))
-    assert len(page.of("caption")) == len(page.of("table"))
-    assert all(svg.get("role") == "img" and svg.get("aria-labelledby") for svg in page.of("svg"))
-
-
-def test_the_pdf_has_the_text_of_the_page_and_is_marked_on_every_page(confidential: BoardReport) -> None:
-    pypdf = pytest.importorskip("pypdf")
-    reader = pypdf.PdfReader(BytesIO(confidential.pdf()))
-    pages = [" ".join(page.extract_text().split()) for page in reader.pages]
-    assert len(pages) > 1
-    for number, words in enumerate(pages, 1):
-        assert "Confidential: for the disclosure review board alone" in words
-        assert f"Page {number} of {len(pages)}" in words
-    everything = " ".join(pages)
-    for s in confidential.sections:
-        assert s.title in everything
-    for c in confidential.checked:
-        if c.score is not None:
-            assert digits(c.score.value) in everything
-    assert reader.metadata.title == TITLE
-    assert reader.trailer["/Root"]["/Lang"] == "en"
-    assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"]
-
-
-def test_the_json_beside_the_page_has_the_same_numbers(confidential: BoardReport, tmp_path: Path) -> None:
-    confidential.write(tmp_path / "report.html", json=True)
-    assert (tmp_path / "report.html").read_text("utf-8") == confidential.html()
-
-    def refuse(token: str) -> None:
-        raise AssertionError(token)
-
-    told = json.loads((tmp_path / "report.json").read_text("utf-8"), parse_constant=refuse)
-    assert told["version"] == "confidential"
-    assert [s["title"] for s in told["sections"]] == [s.title for s in confidential.sections]
-    for c, row in zip(confidential.checked, told["data"]["checks"], strict=True):
-        assert row["title"] == c.title
-        assert row["passes"] is c.passes
-        assert row["score"] == (None if c.score is None else json.loads(json.dumps(c.score.to_dict())))
-    shown = [p for s in told["sections"] for p in s["content"] if p["kind"] == "table"]
-    assert [tuple(map(tuple, p["rows"])) for p in shown] == [
-        p.rows for s in confidential.sections for p in s.content if isinstance(p, Table)
-    ]
-
-
-def test_a_pdf_is_written_by_its_name_with_the_json_beside_it(tmp_path: Path) -> None:
-    report = Report("T", [Section("One", ("A sentence.",))])
-    report.write(tmp_path / "a.pdf", json=True)
-    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-")
-    assert json.loads((tmp_path / "a.json").read_text())["sections"][0]["sentences"] == ["A sentence."]
-    report.write(tmp_path / "b.html")
-    assert not (tmp_path / "b.json").exists()
-    with pytest.raises(DataError, match=r"\.html or \.pdf"):
-        report.write(tmp_path / "c.json")
-
-
-def test_bars_of_colour_are_measured_in_the_picture_s_own_units() -> None:
-    from sfumato.reports.report import _gradients
-
-    gradient = '<defs><linearGradient id="g" x1="0" x2="0" y1="1" y2="0"></linearGradient></defs>'
-    svg = gradient + '<path d="M0,0h10v316h-10Z" fill="url(#g)"/>'
-    assert '<linearGradient id="g" x1="0" x2="0" y1="316" y2="0" gradientUnits="userSpaceOnUse">' in _gradients(svg)
-
-
-def test_a_pdf_fetches_nothing() -> None:
-    for outside in ('<img src="https://example.org/a.png">', '<link rel="stylesheet" href="file:///etc/hostname">'):
-        with pytest.raises(DataError, match="stand on its own"):
-            to_pdf(f"<html lang=en><title>T</title>{outside}</html>")
-
-
-def test_what_is_half_a_search_is_refused_in_words(found: SearchResult) -> None:
-    facts = found.to_dict()
-    facts["points"] = [{k: v for k, v in row.items() if k != "threshold"} for row in facts["points"]]
-    with pytest.raises(DataError, match=r"'points\.threshold' is missing"):
-        Found.of(facts)
-
-
-def test_without_weasyprint_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "weasyprint", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'sfumato\[pdf\]'"):
-        to_pdf("<p>")
-
-
-def test_without_its_system_library_another_sentence_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "weasyprint").mkdir()
-    (tmp_path / "weasyprint" / "__init__.py").write_text("raise OSError(\"cannot load library 'pango-1.0-0'\")")
-    for name in [n for n in sys.modules if n.partition(".")[0] == "weasyprint"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MissingExtra, match="Pango"):
-        to_pdf("<p>")
 
 
 # -- what cannot be asked

@@ -110,6 +110,9 @@ def test_a_utility_that_is_not_there_is_refused(frame: pd.DataFrame) -> None:
 # -- in a browser
 
 
+PATIENCE = 300_000  # milliseconds: a busy machine is no fault of the page
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     sync = pytest.importorskip(
@@ -121,7 +124,7 @@ def browser() -> Iterator[Browser]:
             "SKIPPED LOUDLY: no Chromium here, so the interactive chart is not tested; run: apt-get install chromium"
         )
     with sync.sync_playwright() as play:
-        one = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        one = play.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=PATIENCE)
         yield one
         one.close()
 
@@ -132,6 +135,7 @@ class Watched:
     def __init__(self, browser: Browser, text: str, folder: Path, width: int = 1000) -> None:
         (folder / "page.html").write_text(text, "utf-8")
         self.page: Page = browser.new_page(viewport={"width": width, "height": 900})
+        self.page.set_default_timeout(PATIENCE)
         self.asked: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda r: self.asked.append(r.url))

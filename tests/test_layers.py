@@ -82,26 +82,40 @@ def module_name(path: Path) -> str:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return the calls, the imports and the conditions of a file."""
+    tree = ast.parse(path.read_text("utf-8"), str(path))
+    return tuple(n for n in ast.walk(tree) if isinstance(n, ast.Call | ast.Import | ast.ImportFrom | ast.If))
 
 
-def type_checking_nodes(tree: ast.Module) -> set[int]:
+def name_of(node: ast.expr) -> str:
+    """Return a name with its dots; what is before a dot and is no name is a question mark."""
+    if isinstance(node, ast.Attribute):
+        return f"{name_of(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def type_checking_nodes(nodes: tuple[ast.AST, ...]) -> set[int]:
     """Return what stands under `if TYPE_CHECKING:`."""
     tests = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) in tests]
+    blocks = [n for n in nodes if isinstance(n, ast.If) and name_of(n.test) in tests]
     return {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield every module that a file imports, as a full name, and whether for types alone.
+@cache
+def imports(path: Path) -> tuple[tuple[str, bool], ...]:
+    """Return every module that a file imports, as a full name, and whether for types alone.
 
     `from sfumato import x` is an import of `sfumato.x`; `importlib.import_module("x")` is an import of x.
     """
-    tree, here = tree_of(path), module_name(path)
-    types = type_checking_nodes(tree)
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
+    nodes, here = nodes_of(path), module_name(path)
+    types = type_checking_nodes(nodes)
     package = here if path.name == "__init__.py" else here.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, id(node) in types) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -119,7 +133,7 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
 
 def imports_by_name(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether this is `importlib.import_module(...)` or the like."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
+    return isinstance(node, ast.Call) and name_of(node.func).split(".")[-1] in ("import_module", "__import__")
 
 
 def inner_part(module: str) -> str | None:
@@ -131,10 +145,13 @@ def inner_part(module: str) -> str | None:
     return first if first in RANK or (HOME / first).exists() or (HOME / f"{first}.py").exists() else "__init__"
 
 
-@pytest.fixture(params=MODULES, ids=module_name)
-def path(request: pytest.FixtureRequest) -> Path:
-    assert isinstance(request.param, Path)
-    return request.param
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the names that a file calls."""
+    return ((name_of(node.func), node) for node in nodes_of(path) if isinstance(node, ast.Call))
+
+
+def where(path: Path, called: str, node: ast.Call) -> str:
+    return f"{module_name(path)}, line {node.lineno}: {called}"
 
 
 def test_there_are_modules_to_look_at() -> None:
@@ -142,50 +159,51 @@ def test_there_are_modules_to_look_at() -> None:
     assert {"sfumato.contract.recipe", "sfumato.kernels.chacha", "sfumato"} <= set(map(module_name, MODULES))
 
 
-def test_every_module_has_its_place_in_the_order(path: Path) -> None:
-    assert part_of(path) in RANK, f"{module_name(path)}: say in tests/test_layers.py which layer it belongs to"
+def test_every_module_has_its_place_in_the_order() -> None:
+    for path in MODULES:
+        assert part_of(path) in RANK, f"{module_name(path)}: say in tests/test_layers.py which layer it belongs to"
 
 
-def test_imports_go_downward_only(path: Path) -> None:
-    mine = part_of(path)
-    for module, _ in imports(path):
-        other = inner_part(module)
-        if other is None or other == mine:
-            continue
-        assert RANK[other] <= RANK[mine], f"{module_name(path)} imports {module}, which is in a higher layer"
-
-
-def test_kernels_import_nothing_of_sfumato_but_kernels(path: Path) -> None:
-    if part_of(path) == "kernels":
-        assert {inner_part(module) for module, _ in imports(path)} <= {None, "kernels"}
-
-
-def test_each_tool_is_used_in_its_own_place(path: Path) -> None:
-    mine = part_of(path)
-    for module, types_alone in imports(path):
-        tool = module.split(".")[0]
-        allowed = ONLY_IN.get(tool, (mine,))
-        if types_alone:
-            allowed = (*allowed, *FOR_TYPES_ALONE.get(tool, ()))
-        assert mine in allowed, f"{module_name(path)} imports {tool}, which belongs to {' and '.join(allowed)}"
-
-
-def test_nothing_is_printed_outside_the_command_line(path: Path) -> None:
-    if part_of(path) in ("cli", "__main__") or path.name == "__main__.py":
-        return
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Call):
-            assert ast.unparse(node.func) not in ("print", "pprint", "sys.stdout.write", "sys.stderr.write"), (
-                f"{module_name(path)}, line {node.lineno}"
+def test_imports_go_downward_only() -> None:
+    for path in MODULES:
+        for module, _ in imports(path):
+            other = inner_part(module)
+            assert other is None or RANK[other] <= RANK[part_of(path)], (
+                f"{module_name(path)} imports {module}, which is in a higher layer"
             )
 
 
-def test_nothing_is_evaluated(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called not in ("eval", "exec", "compile", "builtins.eval", "builtins.exec", "os.system"), (
-                f"{module_name(path)}, line {node.lineno}: {called}"
+def test_kernels_import_nothing_of_sfumato_but_kernels() -> None:
+    for path in MODULES:
+        if part_of(path) == "kernels":
+            assert {inner_part(module) for module, _ in imports(path)} <= {None, "kernels"}, module_name(path)
+
+
+def test_each_tool_is_used_in_its_own_place() -> None:
+    for path in MODULES:
+        mine = part_of(path)
+        for module, types_alone in imports(path):
+            tool = module.split(".")[0]
+            allowed = ONLY_IN.get(tool, (mine,))
+            if types_alone:
+                allowed = (*allowed, *FOR_TYPES_ALONE.get(tool, ()))
+            assert mine in allowed, f"{module_name(path)} imports {tool}, which belongs to {' and '.join(allowed)}"
+
+
+def test_nothing_is_printed_outside_the_command_line() -> None:
+    for path in MODULES:
+        if part_of(path) not in ("cli", "__main__") and path.name != "__main__.py":
+            for called, node in calls(path):
+                assert called not in ("print", "pprint", "sys.stdout.write", "sys.stderr.write"), where(
+                    path, called, node
+                )
+
+
+def test_nothing_is_evaluated() -> None:
+    for path in MODULES:
+        for called, node in calls(path):
+            assert called not in ("eval", "exec", "compile", "builtins.eval", "builtins.exec", "os.system"), where(
+                path, called, node
             )
 
 
@@ -194,22 +212,20 @@ def test_modules_named_in_variables_are_imported_in_two_places_only() -> None:
     found = {
         module_name(path)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if imports_by_name(node) and not isinstance(node.args[0], ast.Constant)
     }
     assert found <= {"sfumato.lazily", "sfumato.contract.parameters"}
 
 
-def test_nothing_reads_a_global_seed(path: Path) -> None:
+def test_nothing_reads_a_global_seed() -> None:
     """Randomness comes in as Draws: no `np.random.normal()`, no `random.random()`, no generator without a seed."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            where = f"{module_name(path)}, line {node.lineno}: {called}"
+    for path in MODULES:
+        for called, node in calls(path):
             if called.startswith(("np.random.", "numpy.random.")):
-                assert called.rpartition(".")[2] in ("Generator", "Philox", "default_rng"), where
-                assert node.args or node.keywords, where
-            assert not called.startswith("random."), where
+                assert called.rpartition(".")[2] in ("Generator", "Philox", "default_rng"), where(path, called, node)
+                assert node.args or node.keywords, where(path, called, node)
+            assert not called.startswith("random."), where(path, called, node)
 
 
 def test_the_reader_of_imports_sees_every_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
