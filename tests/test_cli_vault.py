@@ -15,7 +15,7 @@ from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
-from sfumato.schema import Attribute, Schema
+from sfumato.schema import Attribute, Role, Schema
 
 N = 3_000
 
@@ -281,3 +281,17 @@ def test_names_and_cutpoints_that_lead_nowhere_come_with_a_way_forward(here: Pat
     assert run("vault", "cutpoints", tmp_path / "v", "people", "age", "--least", 1000).stderr == ""
     unknown = run("ask", tmp_path / "v", "people", "--analysis", "quantile")
     assert "the list of analyses. Did you mean 'quantiles'" in unknown.stderr
+
+
+def test_a_codebook_becomes_a_schema_that_a_person_can_correct(here: Path, tmp_path: Path) -> None:
+    sex = '<var name="sex"><labl>Sex</labl><catgry><catValu>F</catValu><labl>female</labl></catgry></var>'
+    others = "".join(f'<var name="{n}"><varFormat type="character"/></var>' for n in ("state", "sick"))
+    numbers = "".join(f'<var name="{n}" intrvl="contin"/>' for n in ("person", "age", "income"))
+    (tmp_path / "s.xml").write_text(f"<codeBook><dataDscr>{numbers}{sex}{others}</dataDscr></codeBook>")
+    out = tmp_path / "s.toml"
+    done = run("schema", here / "people.csv", "--codebook", tmp_path / "s.xml", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    schema = Schema.read(out)
+    assert (schema["sex"].label, schema["sex"].labels) == ("Sex", {"F": "female"})
+    assert schema["age"].role is Role.KEY  # guessed, since a codebook does not say it
+    assert run("vault", "add", tmp_path / "v", "people", here / "people.csv", "--schema", out).exit_code == 0

@@ -50,7 +50,11 @@ def test_a_codebook_becomes_a_schema(book: Path) -> None:
     assert schema.names() == ("caseid", "sex", "age", "region", "wt")
     sex, age = schema["sex"], schema["age"]
     assert (sex.scale, sex.labels["2"], 9 in sex.missing) == (Scale.UNORDERED, "female", True)
-    assert (age.scale, age.integer, age.bounds, -1 in age.missing) == (Scale.ORDERED, True, (0, 110), True)
+    assert (age.scale, age.integer, -1 in age.missing) == (Scale.ORDERED, True, True)
+    assert age.bounds == (
+        None,
+        None,
+    )  # the range may be the least and the largest value of the data, which no label shows
     assert schema["wt"].role is Role.WEIGHT
     assert schema["region"].scale is Scale.UNORDERED
     assert not schema.names(role="key")
@@ -86,6 +90,45 @@ def test_a_data_set_is_registered_with_a_codebook(book: Path, tmp_path: Path) ->
     assert models[0] == models[1]
     with pytest.raises(DataError, match="It has: 1, 2, male, female"):
         vault.ask("hs", None, Logistic("sex ~ age", event="missing"))
+
+
+_PEOPLE = """<codeBook xmlns="ddi:codebook:2_5" xml:lang="en">
+  <fileDscr ID="F1"/><fileDscr ID="F2"/>
+  <dataDscr>
+    <var name="home" files="F1" intrvl="contin"/><var name="rooms" files="F1" intrvl="contin"/>
+    <var name="home" files="F2" intrvl="contin"/>
+    <var name="age" files="F2" intrvl="contin"><labl xml:lang="fr">Âge</labl><labl xml:lang="en">Age</labl>
+      <invalrng><range UNITS="INT" min="-9" max="-7"/></invalrng></var>
+    <var name="sex" files="F2"><labl xml:lang="de">Geschlecht</labl>
+      <catgry><catValu>1</catValu><labl xml:lang="fr">homme</labl><labl xml:lang="en">man</labl></catgry></var>
+  </dataDscr>
+</codeBook>
+"""
+
+
+def test_of_a_codebook_of_several_files_and_languages_one_of_each_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "s.xml").write_text(_PEOPLE, "utf-8")
+    schema, _ = read_ddi(tmp_path / "s.xml", lambda: ("home", "age", "sex", "extra"))
+    assert schema.names() == ("home", "age", "sex")
+    assert (schema["age"].label, schema["sex"].label, schema["sex"].labels) == ("Age", "Geschlecht", {"1": "man"})
+    assert {-9, -8, -7} <= set(schema["age"].missing)
+    homes = read_ddi(tmp_path / "s.xml", lambda: ("home", "rooms"))[0]
+    assert homes.names() == ("home", "rooms")
+    with pytest.raises(SchemaError, match="describes 2 files"):
+        read_ddi(tmp_path / "s.xml")
+    frame = pd.DataFrame({"home": [1, 2] * 40, "rooms": [3, 4] * 40})
+    assert list(Vault.create(tmp_path / "v").add("homes", frame, tmp_path / "s.xml").marks) == ["home", "rooms"]
+
+
+@pytest.mark.parametrize(
+    "ends", ['max="-1"', 'min="-9"', 'min="0.5" max="3"', 'min="-9" max="99999"', 'min="a" max="b"']
+)
+def test_a_range_of_invalid_values_that_is_no_list_of_codes_is_refused_and_not_passed_over(
+    tmp_path: Path, ends: str
+) -> None:
+    (tmp_path / "s.xml").write_text(_PEOPLE.replace('min="-9" max="-7"', ends), "utf-8")
+    with pytest.raises(SchemaError, match="invalid values of variable 'age'"):
+        read_ddi(tmp_path / "s.xml", lambda: ("home", "age", "sex"))
 
 
 def test_a_codebook_cannot_bring_in_other_files_or_grow(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def quiet() -> SecureRoom:
 def agree(mine: Model, theirs: Any, facts: tuple[str, ...]) -> None:
     for name in ("params", "bse", "tvalues", "pvalues"):
         found, wanted = getattr(mine, name), pd.Series(getattr(theirs, name))
-        assert set(found.index) == set(wanted.index)
-        np.testing.assert_allclose(found[wanted.index], wanted, rtol=1e-8, atol=1e-14)
+        assert list(found.index) == list(wanted.index)
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-14)
     intervals = pd.DataFrame(theirs.conf_int(0.1))
     np.testing.assert_allclose(mine.conf_int(0.1).loc[intervals.index], intervals, rtol=1e-8)
     covariance = pd.DataFrame(theirs.cov_params())
@@ -61,6 +61,8 @@ def agree(mine: Model, theirs: Any, facts: tuple[str, ...]) -> None:
         "np.log(income) ~ age + C(region)",
         "income ~ age * sex + region",
         "income ~ age + sex - 1",
+        "income ~ 0 + age + C(region)",
+        "income ~ age + C(sex)*C(region) + age:C(sex)",
         "np.sqrt(income) ~ np.square(age) + C(region):age",
         "income ~ 1",
     ],
@@ -127,8 +129,8 @@ def test_the_summary_shows_the_coefficients_and_no_residuals() -> None:
     assert [list(t.columns) for t in model.summary().tables] == [
         ["value"], ["coef", "std err", "t", "P>|t|", "[0.025", "0.975]"],
     ]  # fmt: skip
-    for hidden in ("resid", "fittedvalues"):
-        with pytest.raises(AttributeError, match="params"):
+    for hidden, why in (("resid", "single records"), ("fittedvalues", "single records"), ("fit", "fitted already")):
+        with pytest.raises(AttributeError, match=f"{why}.*params"):
             getattr(model, hidden)
 
 

@@ -149,6 +149,8 @@ def test_categories_that_nobody_has_are_empty_cells() -> None:
     table = room.pivot_table(data, "turnover", "region", "sector", observed=False, dropna=False)
     assert table["d"].isna().all()
     assert (room.last.outcome["d"] == "nobody is in it").all()
+    keys = data["region"].to_numpy(), pd.Categorical(data["sector"], ["a", "b", "c", "d"])
+    pd.testing.assert_frame_equal(room.crosstab(*keys, dropna=False), pd.crosstab(*keys, dropna=False))
 
 
 # -- the rules, cell by cell
@@ -387,6 +389,7 @@ def test_a_table_without_failing_cells_is_the_same_with_and_without_hiding() -> 
         ({"values": "region", "index": "sector"}, "does not hold numbers"),
         ({"values": "turnover", "index": "region", "aggfunc": "max"}, "custom_output"),
         ({"values": "turnover", "index": "region", "aggfunc": "meen"}, "Did you mean 'mean'"),
+        ({"values": "turnover", "index": "region", "aggfunc": "min"}, "'min' has no check here. There are"),
         ({"values": "turnover", "index": "region", "aggfunc": []}, "at least one"),
         ({"values": "turnover", "index": "region", "contributor": "house"}, "not in the data"),
         ({"values": "turnover", "index": "turnover"}, "not one of its keys"),

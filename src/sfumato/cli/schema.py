@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.load import load_guessed, refuse_existing
-from sfumato.cli.options import OUTPUT, Json, Read, Replace
+from sfumato.cli.load import load_guessed, refuse_absent, refuse_existing
+from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace
 from sfumato.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sfumato.schema import Schema
 
 
 def schema(
@@ -18,6 +21,13 @@ def schema(
     ],
     out: Annotated[
         Path | None, typer.Option(help="Write the schema to this TOML file.", rich_help_panel=OUTPUT)
+    ] = None,
+    codebook: Annotated[
+        Path | None,
+        typer.Option(
+            help="A DDI-Codebook (.xml): its labels, categories and missing codes are taken, and only roles are guessed.",
+            rich_help_panel=READING,
+        ),
     ] = None,
     read: Read = None,
     replace: Replace = False,
@@ -32,6 +42,8 @@ def schema(
     if out is not None:
         refuse_existing(out, replace, "the schema")
     data = load_guessed(file, read)
+    if codebook is not None:
+        data = data.with_schema(_described(codebook, data.schema))
     rows = [(a.name, a.role.value, a.scale.value, a.reason) for a in data.schema]
     size = f"{len(data):,} record{'s' * (len(data) != 1)}, {len(rows):,} column{'s' * (len(rows) != 1)}"
     screen.say(f"{size}. These are guesses; you know the data.")
@@ -48,3 +60,18 @@ def schema(
         )
     columns = [a.to_dict() for a in data.schema]
     screen.answer({"file": file, "records": len(data), "columns": columns, "written": out})
+
+
+def _described(codebook: Path, guessed: Schema) -> Schema:
+    """Return what a codebook says of the columns; what it cannot say, the role of most, is as it was guessed."""
+    from sfumato.mas.ddi import read_ddi
+    from sfumato.schema import Role, Schema
+
+    refuse_absent(codebook)
+    said, _ = read_ddi(codebook, guessed.names)
+    return Schema(tuple(
+        a.with_(role=guessed[a.name].role, reason=guessed[a.name].reason)
+        if a.role is Role.OTHER and a.name in guessed
+        else a
+        for a in said
+    ))  # fmt: skip

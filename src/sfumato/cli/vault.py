@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.cli.handling import Misuse
-from sfumato.cli.load import load, refuse_absent
+from sfumato.cli.load import load, load_guessed, refuse_absent
 from sfumato.cli.options import OUTPUT, READING, Engine, Json, Read
 from sfumato.cli.screen import Screen
 
@@ -71,7 +71,7 @@ def add(
         refuse_absent(schema)
     groups = Recode.read(recodes) if recodes is not None else ()
     ddi = schema is not None and schema.suffix.lower() == ".xml"
-    described, said = described_by(schema) if ddi else (None, "")
+    described, said = described_by(schema, lambda: load_guessed(file, read).schema.names()) if ddi else (None, "")
     data = load(screen, file, None if ddi else schema, read, engine, described)
     listed = [n.strip() for n in known.split(",") if n.strip()] if known is not None else None
     new = not (vault / "secret.toml").is_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,10 @@ from xml.parsers import expat
 
 from sfumato.errors import SchemaError
 from sfumato.schema import Attribute, Role, Scale, Schema
+
+_XML = "http://www.w3.org/XML/1998/namespace"
+_MOST_CODES = 1_000
+"""A range of invalid values has no more codes than these."""
 
 
 @dataclass
@@ -35,32 +39,58 @@ class _Element:
                 yield child
             yield from child.all(tag)
 
-    def said(self, *path: str) -> str:
-        """Return the text of the first element along a path; empty if there is none."""
+    @property
+    def language(self) -> str:
+        """The language that it says it is in."""
+        return self.attributes.get(f"{_XML} lang", self.attributes.get("xml-lang", "")).lower()
+
+    def said(self, *path: str, language: str = "") -> str:
+        """Return the text of the first element along a path, of several the one in a language; empty if there is none."""
         found: _Element | None = self
         for tag in path:
-            found = next(found.each(tag), None) if found is not None else None
+            every = list(found.each(tag)) if found is not None else []
+            found = next((e for e in every if e.language == language), every[0] if every else None)
         return found.text if found is not None else ""
 
 
-def read_ddi(path: str | Path) -> tuple[Schema, str]:
+def read_ddi(path: str | Path, columns: Callable[[], Collection[str]] | None = None) -> tuple[Schema, str]:
     """Read a DDI-Codebook (2.5 and its relatives): return the schema, and the title of the study.
 
-    Variables, labels, categories, missing codes, valid ranges and weights are taken. DDI does not say what others may know of a
-    person: no variable is marked as known, and all count as confidential until the custodian says otherwise.
+    Variables, labels, categories, missing codes and weights are taken. DDI does not say what others may know of a person: no
+    variable is marked as known, and all count as confidential until the custodian says otherwise. Nor are valid ranges taken as
+    bounds that everybody knows: many archives write the smallest and the largest value of the data there.
+
+    Of a codebook of several files (households, persons) that one is taken whose variables are the `columns` of the data.
     """
     try:
         raw = Path(path).read_bytes()
     except OSError:
         raise SchemaError(f"there is no file at {path} that can be read.") from None
     root = _parsed(raw, str(path))
-    found = [_attribute(var) for var in root.all("var") if var.attributes.get("name")]
+    language = next((book.language for book in root.all("codeBook")), "")
+    listed = _of_one_file([var for var in root.all("var") if var.attributes.get("name")], str(path), columns)
+    found = [_attribute(var, language) for var in listed]
     if not found:
         raise SchemaError(f"{path} describes no variables: it has no <var name=...> of a DDI-Codebook.")
     if len(weights := [a.name for a in found if a.role is Role.WEIGHT]) > 1:
         found = [a.with_(role=Role.OTHER) if a.name in weights[1:] else a for a in found]
-    title = next((t for t in (study.said("citation", "titlStmt", "titl") for study in root.all("stdyDscr")) if t), "")
+    titles = (study.said("citation", "titlStmt", "titl", language=language) for study in root.all("stdyDscr"))
+    title = next(filter(None, titles), "")
     return Schema(tuple(found)), title
+
+
+def _of_one_file(listed: list[_Element], where: str, columns: Callable[[], Collection[str]] | None) -> list[_Element]:
+    """Return the variables of the file that has the columns of the data."""
+    homes: dict[str, list[_Element]] = {}
+    for var in listed:
+        for home in var.attributes.get("files", "").split() or [""]:
+            homes.setdefault(home, []).append(var)
+    if len(homes) < 2:
+        return listed
+    if columns is None:
+        raise SchemaError(f"{where} describes {len(homes)} files. Say which columns the data have (columns=...).")
+    have = set(columns())
+    return max(homes.values(), key=lambda some: -len(have ^ {var.attributes["name"] for var in some}))
 
 
 def _parsed(raw: bytes, where: str) -> _Element:
@@ -90,7 +120,7 @@ def _parsed(raw: bytes, where: str) -> _Element:
     return root
 
 
-def _attribute(var: _Element) -> Attribute:
+def _attribute(var: _Element, language: str) -> Attribute:
     name = var.attributes["name"]
     text = next((f.attributes.get("type") == "character" for f in var.each("varFormat")), False)
     labels: dict[str, str] = {}
@@ -99,23 +129,32 @@ def _attribute(var: _Element) -> Attribute:
         value = category.said("catValu")
         if not value:
             continue
-        if label := category.said("labl"):
+        if label := category.said("labl", language=language):
             labels[value] = label
         if category.attributes.get("missing") == "Y":
             missing += _codes(value, text)
     for bad in var.each("invalrng"):
         missing += [c for i in bad.each("item") if "VALUE" in i.attributes for c in _codes(i.attributes["VALUE"], text)]
+        missing += [c for r in bad.each("range") for value in _whole_range(r, name) for c in _codes(str(value), text)]
     shown = [value for value in labels if value not in missing]
     numbers = var.attributes.get("intrvl") == "contin" or (not shown and not text)
-    bounds: tuple[float | None, float | None] = (None, None)
-    for good in (r for valid in var.each("valrng") for r in valid.each("range")):
-        bounds = (_number(good.attributes.get("min")), _number(good.attributes.get("max")))
     weight = var.attributes.get("wgt") == "wgt"
     return Attribute(
         name, role=Role.WEIGHT if weight else Role.OTHER, scale=Scale.ORDERED if numbers or weight else Scale.UNORDERED,
-        label=var.said("labl"), bounds=bounds if numbers else (None, None), missing=tuple(dict.fromkeys(missing)),
+        label=var.said("labl", language=language), missing=tuple(dict.fromkeys(missing)),
         integer=numbers and var.attributes.get("dcml") == "0", labels=labels, reason="from the DDI-Codebook",
     )  # fmt: skip
+
+
+def _whole_range(given: _Element, name: str) -> range:
+    """Return the codes of a range of invalid values."""
+    low, high = (_number(given.attributes.get(end)) for end in ("min", "max"))
+    if not isinstance(low, int) or not isinstance(high, int) or not 0 <= high - low < _MOST_CODES:
+        raise SchemaError(
+            f"the invalid values of variable '{name}' are a range that is open, wide, or not from one whole number to another. "
+            "List them in the codebook, as in <item VALUE='-9'/>."
+        )
+    return range(low, high + 1)
 
 
 def _codes(value: str, text: bool) -> list[float | str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -217,11 +217,22 @@ def check_name(name: str) -> None:
         raise ParameterError("the name of a data set is a plain word, such as cps or survey_2024.")
 
 
-def described_by(schema: Schema | str | Path | None) -> tuple[Schema | None, str]:
-    """Return the schema that is meant, and the title of the study, where a DDI-Codebook says it."""
+def described_by(
+    schema: Schema | str | Path | None, columns: Callable[[], Collection[str]]
+) -> tuple[Schema | None, str]:
+    """Return the schema that is meant, and the title of the study, where a DDI-Codebook says it.
+
+    `columns` finds those of the data: it is asked where a codebook describes several files.
+    """
     if schema is None or isinstance(schema, Schema):
         return schema, ""
-    return read_ddi(schema) if Path(schema).suffix.lower() == ".xml" else (Schema.read(schema), "")
+    return read_ddi(schema, columns) if Path(schema).suffix.lower() == ".xml" else (Schema.read(schema), "")
+
+
+def columns_of(data: Any) -> tuple[str, ...]:
+    """Return the names of the columns of microdata, a frame or a file."""
+    opened = Microdata.read(data) if isinstance(data, str | Path) else data
+    return (opened if isinstance(opened, Microdata) else Microdata(opened)).schema.names()
 
 
 def opened_as(data: Any, schema: Schema | None, identity: str | None, known: Sequence[str] | None) -> Microdata:

@@ -26,7 +26,7 @@ from sfumato.mas.overlap import Alert, Place, alerts_in
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.recode import Recode
-from sfumato.mas.registration import Registration, check_name, described_by, opened_as
+from sfumato.mas.registration import Registration, check_name, columns_of, described_by, opened_as
 from sfumato.mas.secrets import Secret
 from sfumato.mas.shelf import Shelf
 from sfumato.mas.standing import Standing, standing_of
@@ -142,7 +142,7 @@ class Vault:
             Groups of levels under names of their own.
         """
         check_name(name)
-        described, said = described_by(schema)
+        described, said = described_by(schema, lambda: columns_of(data))
         opened = opened_as(data, described, identity, known)
         before = self.dataset(name).variables.values() if self.versions(name) else ()
         cutpoints = {v.name: v.cutpoints for v in before if v.cutpoints is not None and v.name in opened.schema}

@@ -62,14 +62,17 @@ def statistics(aggfunc: Any, values: Sequence[str]) -> tuple[Functions, str]:
 
 
 def _listed(aggfunc: Any) -> tuple[str, ...]:
+    import pandas as pd
+
     several = tuple(aggfunc) if isinstance(aggfunc, list | tuple) else (aggfunc,)
-    names = tuple(f if isinstance(f, str) else str(getattr(f, "__name__", "")) for f in several)
+    names = tuple(f if isinstance(f, str) else str(getattr(f, "__name__", type(f).__name__)) for f in several)
     if not names or len(set(names)) < len(names):
         raise ParameterError("aggfunc names each statistic once, and at least one.")
     for name in names:
         if name not in STATISTICS:
+            near = "" if hasattr(pd.Series, name) else did_you_mean(name, STATISTICS)  # min is not a misspelt median
             raise ParameterError(
-                f"aggfunc '{name}' has no check here.{did_you_mean(name, STATISTICS)} There are: {listing(STATISTICS)}. "
+                f"aggfunc '{name}' has no check here.{near} There are: {listing(STATISTICS)}. "
                 "Least and largest values are those of single records; other outputs go through custom_output."
             )
     return names
@@ -123,7 +126,9 @@ def aligned(arrays: Sequence[Any]) -> list[pd.Series[Any]]:
         found = [a.loc[shared] for a in found]
     else:
         shared = None
-    series = [a if isinstance(a, pd.Series) else pd.Series(np.asarray(a), index=shared) for a in _sized(found, shared)]
+    own = (pd.Series, pd.api.extensions.ExtensionArray)  # a Categorical keeps the categories that nobody has
+    plain = (a if isinstance(a, own) else np.asarray(a) for a in _sized(found, shared))
+    series = [a if isinstance(a, pd.Series) else pd.Series(a, index=shared) for a in plain]
     if len({len(s) for s in series}) > 1:
         raise DataError("the columns have different lengths.")
     return [s.reset_index(drop=True) for s in series]

@@ -83,12 +83,14 @@ def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = N
     context = {"np": SimpleNamespace(**TRANSFORMS), **TRANSFORMS}
     try:
         with np.errstate(all="ignore"):
-            made = model_matrix(formula, frame.reset_index(drop=True), context=context, na_action="drop")
+            made = model_matrix(
+                formula, frame.reset_index(drop=True), context=context, na_action="drop", cluster_by="numerical_factors"
+            )
     except (FormulaicError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(
             "the formula does not fit the data. Check that its columns hold numbers, or categories where it says C(column)."
         ) from None
-    left, right = pd.DataFrame(made.lhs), pd.DataFrame(made.rhs)
+    left, right = pd.DataFrame(made.lhs), pd.DataFrame(made.rhs).iloc[:, _categories_first(made.rhs.model_spec)]
     if left.shape[1] != 1:
         raise DataError("the outcome of a model is one column of numbers; make 0 and 1 of an outcome in words.")
     unwanted = [] if drop_cols is None else [drop_cols] if isinstance(drop_cols, str) else list(drop_cols)
@@ -97,6 +99,15 @@ def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = N
     if not (np.isfinite(y).all() and np.isfinite(x).all()):
         raise DataError("a function in the formula has no value for some records, such as the logarithm of 0.")
     return _checked(y, x, tuple(map(str, right.columns)), str(left.columns[0]), None)
+
+
+def _categories_first(spec: Any) -> list[int]:
+    """Return the columns in the order of statsmodels: those of categories alone, then each number with its products."""
+    told = [
+        (any(f not in spec.factor_contrasts for f in term.factors if f.eval_method.value != "literal"), at)
+        for term, at in spec.term_indices.items()
+    ]
+    return [i for numbers in (False, True) for has, at in told if has is numbers for i in at]
 
 
 def _array(given: Any) -> Numbers:

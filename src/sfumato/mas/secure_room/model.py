@@ -15,6 +15,13 @@ Numbers = NDArray[np.float64]
 ModelKind = Literal["OLS", "Logit"]
 
 
+_RECORDS = " Its values are of single records."
+_HINTS = {
+    "fit": " It is fitted already; with other standard errors, fit it with statsmodels and give the result to room.record.",
+    **dict.fromkeys(("resid", "fittedvalues", "predict", "get_influence", "get_prediction", "outlier_test"), _RECORDS),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Coefficients and what goes with them, under the names of statsmodels.
@@ -40,8 +47,9 @@ class Model:
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return float(facts[name])
+        hint = _HINTS.get(name, "")
         raise AttributeError(
-            f"the model has no '{name}'. It has params, bse, tvalues, pvalues, conf_int(), cov_params(), nobs, df_model, "
+            f"the model has no '{name}'.{hint} It has params, bse, tvalues, pvalues, conf_int(), cov_params(), nobs, df_model, "
             f"df_resid, rsquared, llf, summary(){''.join(f', {f}' for f in facts)}."
         )
 
