@@ -13,7 +13,7 @@ from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
 from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
-from sfumato.mas.models.model import COLLINEAR, EMPTY, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.model import EMPTY, ModelAnalysis, Prepared, collinear, prepared
 from sfumato.mas.models.noise import noise_of, squares_noise
 from sfumato.mas.models.numbers import Number, Numbers
 from sfumato.mas.models.published import coefficient_rows, rounded
@@ -82,12 +82,13 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     k = len(layout.design.columns)
     if ready.moments.n <= k:
         return EMPTY
+    correlation = largest_correlation(products[:k, :k], layout.design.intercept)
     if smallest(products[:k, :k]) < DEPENDENT:
-        return COLLINEAR
+        return collinear(question, correlation)
     flat = not products[k, k] > 0 or (layout.design.intercept and ready.moments.spreads[-1] == 0)
     if flat and not question.policy.models.sd:  # with noise, that nobody differs is not told
         return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
-    question.results["correlation"] = largest_correlation(products[:k, :k], layout.design.intercept)
+    question.results["correlation"] = correlation
     constant = layout.design.constant(products[:k, :k], ready.moments.weight)
     products, layout = independent(question, products, layout)
     bounds = ready.bounds[-1]

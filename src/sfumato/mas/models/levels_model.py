@@ -14,7 +14,7 @@ from sfumato.mas.models.algebra import largest_correlation
 from sfumato.mas.models.errors import design_variances, sandwich, scores_sql
 from sfumato.mas.models.layout import Layout, LevelOutcome
 from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
-from sfumato.mas.models.model import COLLINEAR, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.model import ModelAnalysis, Prepared, collinear, prepared
 from sfumato.mas.models.noise import Noise, noise_of
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.models.published import coefficient_rows, rounded
@@ -86,8 +86,8 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
         at, layout, products = start(question, ready.layout, outcomes, noises_in)
         noises = noises_in(layout)
         fitted = fit(question, layout, at, np.array([noise.values for noise in noises]))
-    except Dependent:
-        return COLLINEAR
+    except Dependent as found:
+        return collinear(question, found.correlation)
     except Separated:
         return SEPARATED
     question.results.update(
