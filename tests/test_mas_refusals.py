@@ -82,6 +82,20 @@ def test_whether_one_record_differs_from_all_others_does_not_decide_a_refusal(
         assert found == expected
 
 
+@pytest.mark.parametrize("model", [OLS("income ~ sick + twin"), Logistic("work ~ sick + twin", event="full")])
+def test_two_columns_that_are_the_same_are_refused_as_two_that_differ_in_one_record(
+    tmp_path: Path, model: OLS | Logistic
+) -> None:
+    frame = survey().drop(columns=["empty", "house", "region"])
+    frame = frame.assign(twin=frame["sick"], nearly=frame["sick"])
+    frame.loc[5, "nearly"] = "yes" if frame.loc[5, "sick"] == "no" else "no"
+    vault = frozen(frame, tmp_path / "v")
+    asked = model, model.with_(formula=model.formula.replace("twin", "nearly"))
+    same, differs = (vault.ask("survey", None, one, HARDENED) for one in asked)
+    assert isinstance(same, Refusal)
+    assert same == differs
+
+
 def test_a_sum_is_not_hidden_because_one_contribution_is_large(vault: Vault, other: Vault) -> None:
     table = CrossTab(("race", "sex"), of="income")
     hidden = [v.ask("survey", None, table, HARDENED).frame()["sum"].isna().tolist() for v in (vault, other)]  # type: ignore[union-attr]

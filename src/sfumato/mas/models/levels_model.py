@@ -14,7 +14,7 @@ from sfumato.mas.models.algebra import largest_correlation
 from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout, LevelOutcome
 from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
-from sfumato.mas.models.model import COLLINEAR, ModelAnalysis, Prepared, prepared
+from sfumato.mas.models.model import ModelAnalysis, Prepared, collinear, prepared
 from sfumato.mas.models.noise import Noise, noise_of
 from sfumato.mas.models.numbers import Numbers
 from sfumato.mas.models.published import coefficient_rows, rounded
@@ -84,17 +84,18 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
         return ONE_OUTCOME
     try:
         at, layout, products = start(question, ready.layout, outcomes, noises_in)
+        question.results["correlation"] = largest_correlation(products, layout.design.intercept)
+        if (
+            refusal := question.refused("result")
+        ) is not None:  # with noise on them, nearly the same columns have no fit
+            return refusal
         noises = noises_in(layout)
         fitted = fit(question, layout, at, np.array([noise.values for noise in noises]))
-    except Dependent:
-        return COLLINEAR
+    except Dependent as found:
+        return collinear(question, found.correlation)
     except Separated:
         return SEPARATED
-    question.results.update(
-        fit=1 - fitted.value / _null(outcomes),
-        correlation=largest_correlation(products, layout.design.intercept),
-        leverage=lambda: fitted.second[1],
-    )
+    question.results.update(fit=1 - fitted.value / _null(outcomes), leverage=lambda: fitted.second[1])
     refusal = question.refused("result")
     constant = layout.design.constant(products, ready.moments.weight) is not None
     return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal

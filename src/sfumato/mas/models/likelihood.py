@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.mas.models.algebra import DEPENDENT, NEARLY, inverse, smallest, turn_of
+from sfumato.mas.models.algebra import DEPENDENT, NEARLY, inverse, largest_correlation, smallest, turn_of
 from sfumato.mas.models.layout import Layout, LevelOutcome, Piece, Reading
 from sfumato.mas.models.least_squares import largest_leverage, leverage_counts
 from sfumato.mas.models.noise import Noise
@@ -137,6 +137,11 @@ class Separated(Exception):  # noqa: N818 - a state of the data, turned into a r
 class Dependent(Exception):  # noqa: N818 - likewise
     """Some columns are a combination of others."""
 
+    def __init__(self, correlation: float) -> None:
+        super().__init__()
+        self.correlation = correlation
+        """The largest of two columns."""
+
 
 def start(
     question: Question, layout: Layout, outcomes: Numbers, noises: Callable[[Layout], Sequence[Noise]]
@@ -165,7 +170,7 @@ def start(
         raise Separated
     least = smallest(products)
     if least < DEPENDENT:
-        raise Dependent
+        raise Dependent(largest_correlation(products, layout.design.intercept))
     if least < NEARLY:
         turn = turn_of(products)
         layout = replace(layout, turn=turn)

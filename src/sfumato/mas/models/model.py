@@ -36,6 +36,16 @@ EMPTY = Refusal(
 )  # fmt: skip
 
 
+def collinear(question: Question, correlation: float) -> Refusal:
+    """Return the refusal of columns that depend on each other, the largest correlation of two of which is given.
+
+    That of two columns that are the same is that of two that nearly are: whether not even one record differs is not told.
+    """
+    question.results["correlation"] = correlation
+    refusal = question.refused("result")
+    return COLLINEAR if refusal is None else refusal
+
+
 class FormulaAnalysis(Analysis, abstract=True):
     """What is asked by a formula, over the records of a universe that have all its variables."""
 
