@@ -246,6 +246,19 @@ def test_design_based_errors_are_those_of_the_textbook(
         assert found["standard error"].to_numpy() == pytest.approx(cluster.bse * np.sqrt(m / (m - 1)), rel=1e-8)
 
 
+def test_a_universe_is_a_domain_of_the_survey(vault: Vault, frame: pd.DataFrame) -> None:
+    inside = (frame["sex"] == "F").to_numpy() & (frame["race"] == "O").to_numpy()
+    x = np.column_stack([np.ones(len(frame)), frame["age"]])
+    w, y = np.where(inside, frame["weight"], 0.0), np.log(frame["income"].to_numpy())
+    bread = np.linalg.inv((x * w[:, None]).T @ x)
+    beta = bread @ (x * w[:, None]).T @ y
+    expected = linearised(x * (w * (y - x @ beta))[:, None], bread, frame, True, True)
+    universe = {"sex": "F", "race": "O"}
+    found = ask(vault, OLS("log(income) ~ age", weighted=True, errors="design"), universe).frame("coefficients")
+    assert found["coefficient"].to_numpy() == pytest.approx(beta, rel=1e-8)
+    assert found["standard error"].to_numpy() == pytest.approx(expected, rel=1e-8)
+
+
 def test_design_based_errors_of_logistic_models_are_those_of_the_textbook(vault: Vault, frame: pd.DataFrame) -> None:
     x, w, y = design_matrix(frame), frame["weight"].to_numpy(), frame["flag"].to_numpy()
     fitted = sm.GLM(y, x, family=sm.families.Binomial(), freq_weights=w).fit(tol=1e-12)

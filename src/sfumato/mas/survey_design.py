@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,39 +65,40 @@ class SurveyDesign:
         stratum with one household is taken about 0. Totals are made where the records live, in whole numbers, so that no order
         of adding matters.
         """
-        strata, sizes, largest = self._sizes
         few = 3 if shape else 2  # parts of exact sums: in a small cell they are tiny beside the bounds
-        cells = [f"c{i}" for i in range(len(shape))]
-        by = [*cells, *self._strata]
-        scales = [scale_of(float(np.sqrt(m))) for m in np.diag(meat)]
+        by = [*(f"c{i}" for i in range(len(shape))), *self._strata]
         if "h" in self.columns:
-            together = ", ".join([*by, "h"])
+            scales = (scale_of(float(np.sqrt(m))) for m in np.diag(meat))
             totals = [f"{exact_sum(f'g{j}', scale, few)} AS g{j}" for j, scale in enumerate(scales)]
-            source = f"SELECT {', '.join([*by, *totals])} FROM ({source}) AS records_of GROUP BY {together}"  # noqa: S608
+            source = f"SELECT {', '.join([*by, *totals])} FROM ({source}) AS one GROUP BY {', '.join([*by, 'h'])}"  # noqa: S608
         added = [
             " + ".join(f"g{j} * ({float(a):.17e})" for j, a in enumerate(row) if a) or "0.0E0" for row in influence
         ]
-        source = f"SELECT {', '.join([*by, *(f'{text} AS v{i}' for i, text in enumerate(added))])} FROM ({source}) AS c"  # noqa: S608
-        size = largest * np.sqrt(np.einsum("ij,jk,ik->i", influence, meat, influence))
+        listed = [*by, *(f"{text} AS v{i}" for i, text in enumerate(added))]
+        size = self.largest * np.sqrt(np.einsum("ij,jk,ik->i", influence, meat, influence))
         pairs = [(i, i) for i in range(len(influence))] if pairs is None else pairs
-        asked = {f"a{i}": (f"v{i}", scale_of(float(size[i])), few) for i in sorted({i for pair in pairs for i in pair})}
+        asked = {f"a{i}": (f"v{i}", scale_of(float(size[i])), few) for i in range(len(influence))}
         asked |= {f"b{i}_{j}": (f"v{i} * v{j}", scale_of(float(size[i] * size[j])), few + 1) for i, j in pairs}
         sums = [part for name, one in asked.items() for part in exact_sums(name, *one)]
         group = f" GROUP BY {', '.join(by)}" if by else ""
-        rows = self._warehouse.ask(f"SELECT {', '.join([*by, *sums])} FROM ({source}) AS v{group}")  # noqa: S608
+        rows = self._warehouse.ask(
+            f"SELECT {', '.join([*by, *sums])} FROM (SELECT {', '.join(listed)} FROM ({source}) AS c) AS v{group}"  # noqa: S608
+        )
         found = {
             name: combined(np.array([rows[f"{name}_{part}"] for part in range(parts)]), scale, parts)
             for name, (_, scale, parts) in asked.items()
         }
-        number = int(np.prod(shape, dtype=int))
-        at = np.zeros(len(next(iter(found.values()))), np.int64)
-        if cells:
-            at = np.ravel_multi_index([rows[c] for c in cells], shape)
-        m = sizes[np.searchsorted(strata, rows["s"])] if self._strata else np.full(len(at), sizes[0])
-        out = np.empty((number, len(pairs)))
+        m = self._households(rows, len(found["a0"]))
+        at = np.ravel_multi_index([rows[f"c{i}"] for i in range(len(shape))], shape) if shape else np.zeros(len(m), int)
+        out = np.empty((int(np.prod(shape, dtype=int)), len(pairs)))
         for place, (i, j) in enumerate(pairs):
-            product = found[f"b{i}_{j}"]
-            about = np.where(m > 1, m / np.maximum(m - 1, 1) * (product - found[f"a{i}"] * found[f"a{j}"] / m), product)
+            product, means = found[f"b{i}_{j}"], found[f"a{i}"] * found[f"a{j}"] / m
+            about = np.where(m > 1, m / np.maximum(m - 1, 1) * (product - means), product)
             order = np.lexsort((about, at))  # added in one order, whatever the engine's
-            out[:, place] = np.bincount(at[order], about[order], minlength=number)
+            out[:, place] = np.bincount(at[order], about[order], minlength=len(out))
         return out
+
+    def _households(self, rows: Mapping[str, NDArray[Any]], number: int) -> Numbers:
+        """Return how many households the stratum of each row has."""
+        strata, sizes, _ = self._sizes
+        return sizes[np.searchsorted(strata, rows["s"])] if self._strata else np.full(number, sizes[0])

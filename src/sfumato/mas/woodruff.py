@@ -56,11 +56,10 @@ def design_squares(
     question, shape, columns = table.question, table.counts.shape, table.question.dataset.design.columns
     cells = [f"c{i}" for i in range(len(shape))]
     place = " + ".join(f"{cell} * {int(np.prod(shape[i + 1 :], dtype=int))}" for i, cell in enumerate(cells)) or "0"
-    told = [
-        f"({i}, {', '.join(f'({x:.17e})' for cut in row for x in (cut.low, cut.high, cut.part))})"
-        for i, row in enumerate(_numbers(cuts)) if row
-    ]  # fmt: skip
-    if not told:
+    limits = np.array([[(cut.low, cut.high, cut.part) for cut in row] for row in cuts]).reshape(len(cuts), -1)
+    shown = np.flatnonzero(np.isfinite(limits[:, ::3]).any(axis=1))  # a quantile that is not shown has no limits
+    told = [f"({i}, {', '.join(f'({x:.17e})' for x in np.nan_to_num(limits[i]))})" for i in shown]
+    if not len(shown):
         return np.zeros((len(cuts), len(p)))
     names = ", ".join(["cell", *(f"low{i}, high{i}, part{i}" for i in range(len(p)))])
     scores = [
@@ -81,12 +80,3 @@ def design_squares(
         about = purpose_of(f"design squares of {variable.name} at {share!r}{' weighted' if weight else ''}", sd)
         found[:, i] += sd * design.largest * large**2 * question.secret.normals(table.keys(), about)
     return found
-
-
-def _numbers(cuts: Sequence[Sequence[Cut]]) -> list[list[Cut]]:
-    """Return cuts with 0 where there is none, and nothing for a cell that has none at all."""
-    return [
-        [cut if cut.value == cut.value else Cut(0.0, 0.0) for cut in row]
-        if any(cut.value == cut.value for cut in row) else []
-        for row in cuts
-    ]  # fmt: skip
