@@ -13,12 +13,8 @@ from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
 from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
-<<<<<<< HEAD
-from sfumato.mas.models.model import COLLINEAR, EMPTY, ModelAnalysis, Prepared, prepared
-from sfumato.mas.models.moments import moved_outcome
-=======
 from sfumato.mas.models.model import EMPTY, ModelAnalysis, Prepared, collinear, prepared
->>>>>>> privacy
+from sfumato.mas.models.moments import moved_outcome
 from sfumato.mas.models.noise import noise_of, squares_noise
 from sfumato.mas.models.numbers import Number, Numbers
 from sfumato.mas.models.published import coefficient_rows, rounded
@@ -90,25 +86,16 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
         return EMPTY
     correlation = largest_correlation(products[:k, :k], layout.design.intercept)
     if smallest(products[:k, :k]) < DEPENDENT:
-<<<<<<< HEAD
-        return COLLINEAR
+        return collinear(question, correlation)
     ones = layout.design.constant(products[:k, :k], ready.moments.weight)
     flat = not products[k, k] > 0 or (ones is not None and ready.moments.spreads[-1] == 0)
     if flat and not question.policy.models.sd:  # with noise, that nobody differs is not told
         return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
-    question.results["correlation"] = largest_correlation(products[:k, :k], layout.design.intercept)
+    question.results["correlation"] = correlation
     outcome, bounds = number_of(layout), ready.bounds[-1]
     if ones is not None and not layout.design.intercept:  # moved as with an intercept, so that no digits are lost
         layout = moved_outcome(layout, ready.moments)
         products = cross_products(question, layout)
-=======
-        return collinear(question, correlation)
-    flat = not products[k, k] > 0 or (layout.design.intercept and ready.moments.spreads[-1] == 0)
-    if flat and not question.policy.models.sd:  # with noise, that nobody differs is not told
-        return Refusal("one_outcome", "The outcome does not vary.", "Choose another outcome, or another universe.")
-    question.results["correlation"] = correlation
-    constant = layout.design.constant(products[:k, :k], ready.moments.weight)
->>>>>>> privacy
     products, layout = independent(question, products, layout)
     scale, centre = float(layout.scale[-1]), float(layout.centre[-1])
     half = bounds.half if layout.design.intercept else bounds.largest
