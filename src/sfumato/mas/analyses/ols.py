@@ -100,7 +100,7 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     squares = squares_noise(question, outcome.name, bounds, layout.weighted)
     squares += 2 * (bounds.middle - centre) * noise.of_total
     if ones is not None and layout.turn is not None:
-        ones = np.linalg.solve(layout.turn.T, ones)
+        ones = np.asarray(np.linalg.solve(layout.turn.T, ones), np.float64)
     moved = 0.0 if outcome.standardised else centre / scale
     return LeastSquares(
         question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, ones, moved
