@@ -42,7 +42,7 @@ ANALYSES: tuple[tuple[Analysis, Analysis], ...] = (
     (OLS("income ~ sex + age", errors="hc1"), OLS("income ~ age + C(sex)", errors="hc1")),
     (OLS("income ~ age + race", weighted=True), OLS("income ~ C(race) + age", weighted=True, errors="design")),
     (Logistic("sick ~ age + sex"), Logistic("C(sick) ~ sex + age", event="yes")),
-    (Logistic("sick ~ age", weighted=True, errors="hc1"), Logistic("sick ~ age", weighted=True, errors="hc1", event="yes")),
+    (Logistic("sick ~ age", weighted=True), Logistic("sick ~ age", weighted=True, errors="design", event="yes")),
     (Multinomial("work ~ age"), Multinomial("C(work) ~ 1 + age")),
     (Residuals("log(income) ~ age + sex", weighted=True), Residuals("log(income) ~ C(sex) + age", weighted=True)),
     (Residuals("income ~ age", against="age"), Residuals("income ~ 1 + age", against="age")),

@@ -103,7 +103,7 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     squares = squares_noise(ready.complete, outcome.name, bounds, layout.weighted)
     squares += 2 * (bounds.middle - centre) * noise.of_total
     if ones is not None and layout.turn is not None:
-        ones = np.linalg.solve(layout.turn.T, ones)
+        ones = np.asarray(np.linalg.solve(layout.turn.T, ones), np.float64)
     moved = (centre - (float(ready.standard[0][-1]) if outcome.standardised else 0.0)) / scale
     return LeastSquares(
         question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, ones, moved

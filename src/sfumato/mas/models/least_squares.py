@@ -152,7 +152,7 @@ class LeastSquares:
 
     @cached_property
     def _lower(self) -> Numbers:
-        return np.linalg.cholesky(self.products[: self.k, : self.k])
+        return np.asarray(np.linalg.cholesky(self.products[: self.k, : self.k]), np.float64)
 
     @cached_property
     def _effects(self) -> Numbers:

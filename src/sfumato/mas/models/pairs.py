@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class Pairs:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((products - firsts * firsts.T / weight) / np.sqrt(spread * spread.T))
 
-    @property
+    @cached_property
     def noisy(self) -> Numbers:
         """Correlations from noisy sums; what noise makes impossible is 0."""
         made = self._correlations(*(self.sums[2:] + self._noise()))
@@ -151,7 +152,8 @@ class Pairs:
         columns = _columns(self.numbers, self.weighted)
         found = self.question.dataset.warehouse.reduce(_Influence(sums, places, self), columns, self.question.records)
         if kind == "design":
-            return self.question.dataset.design.covariances(self._sql(places), np.eye(len(places)), found)[0]
+            made = self.question.dataset.design.covariances(self._sql(places), np.eye(len(places)), found)
+            return np.asarray(made[0])
         return np.asarray(np.diag(found) * (n / (n - 1) if kind == "hc1" else 1.0))
 
     def _sql(self, places: Sequence[Place]) -> str:
