@@ -89,7 +89,10 @@ class Sums:
             nest = ""
             for tree in self.trees:
                 if (tree.parents < 0).all() and sum(f"over {tree.name}" in over for over in wrong.values()) > 1:
-                    nest = f" If labels of '{tree.name}' are sums of others, say how they nest (dimensions={{'{tree.name}': ...}})."
+                    name = tree.name
+                    nest = (
+                        f" If labels of '{name}' are sums of others, say how they nest (dimensions={{'{name}': ...}})."
+                    )
             raise DataError(
                 f"{what} not add up: {some(len(names), 'cell')} {'is' if len(names) == 1 else 'are'} not the sum of the cells "
                 f"below: {listing(names, 6)}. Correct the cells; a cell that is not in the table counts as empty.{nest} If they "
