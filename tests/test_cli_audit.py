@@ -242,3 +242,13 @@ def test_columns_that_may_be_nested_are_named_where_no_row_says_how(tmp_path: Pa
     told = run("audit", path, "--dimensions", "geo,eu", "--value", "value").stdout
     assert "No row is broken down by both" not in told
     assert "[geo Iceland, eu nonEU] = [eu nonEU]" in told
+
+
+def test_records_may_be_written_otherwise_than_the_table(tmp_path: Path) -> None:
+    records, table = tmp_path / "firms.csv", tmp_path / "table.csv"
+    records.write_text("r;x\nN;1,5\nN;2,5\nN;2\nS;3,5\nS;3\nS;4\n")
+    table.write_text("r,value\nN,6\nS,10.5\nTotal,16.5\n")
+    asked = ("audit", table, "--dimensions", "r", "--value", "value", "--original", records, "--variable", "x")
+    told = run(*asked, "--rule", "p% 10", "--read-original", "decimal=,")
+    assert told.exit_code == 0, told.stderr
+    assert run(*asked, "--rule", "p% 10").exit_code == 1
