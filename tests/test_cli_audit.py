@@ -227,3 +227,28 @@ def test_tables_in_standard_forms_need_no_options(tmp_path: Path, name: str) -> 
     assert found["counts"]["exactly disclosed"] == 1
     assert run("audit", tmp_path / name, "--value", "v").exit_code == 2
     assert run("audit", tmp_path / f"no{name}").exit_code == 1
+
+
+def test_columns_that_may_be_nested_are_named_where_no_row_says_how(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    apart = (
+        "geo,eu,value\nSpain,Total,c\nPortugal,Total,c\nIceland,Total,c\nTotal,EU,50\nTotal,nonEU,10\nTotal,Total,60\n"
+    )
+    path.write_text(apart)
+    told = run("audit", path, "--dimensions", "geo,eu", "--value", "value").stdout
+    assert "No row is broken down by both geo and eu." in told
+    whole = apart.replace("Iceland,Total", "Iceland,nonEU").replace("Spain,Total", "Spain,EU")
+    path.write_text(whole.replace("Portugal,Total", "Portugal,EU"))
+    told = run("audit", path, "--dimensions", "geo,eu", "--value", "value").stdout
+    assert "No row is broken down by both" not in told
+    assert "[geo Iceland, eu nonEU] = [eu nonEU]" in told
+
+
+def test_records_may_be_written_otherwise_than_the_table(tmp_path: Path) -> None:
+    records, table = tmp_path / "firms.csv", tmp_path / "table.csv"
+    records.write_text("r;x\nN;1,5\nN;2,5\nN;2\nS;3,5\nS;3\nS;4\n")
+    table.write_text("r,value\nN,6\nS,10.5\nTotal,16.5\n")
+    asked = ("audit", table, "--dimensions", "r", "--value", "value", "--original", records, "--variable", "x")
+    told = run(*asked, "--rule", "p% 10", "--read-original", "decimal=,")
+    assert told.exit_code == 0, told.stderr
+    assert run(*asked, "--rule", "p% 10").exit_code == 1

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from sfumato import Attribute, Microdata, Schema
+from sfumato.cli.words import on_command_line
 from sfumato.errors import DataError, ParameterError
 from sfumato.schema import Scale
 from sfumato.schema.hierarchy import PrefixHierarchy, TreeHierarchy
@@ -145,6 +146,15 @@ def test_a_table_that_does_not_add_up_is_refused_with_its_cells_named() -> None:
         assert cell in str(error.value)
     table = Table.from_cells(full, {"region": ABOVE, "sector": None}, "value", margins="compute")
     assert table.value[table.cells.find()] == pytest.approx(firms().turnover.sum())
+
+
+def test_subtotals_without_a_hierarchy_are_refused_with_what_is_missing() -> None:
+    full = by_pandas(firms(), ["region", "sector"], ABOVE)
+    with pytest.raises(
+        DataError, match=r"If labels of 'region' are sums of others, say how they nest \(dimensions="
+    ) as e:
+        Table.from_cells(full, ["region", "sector"], "value")
+    assert "--hierarchy 'region=FILE'" in on_command_line(str(e.value))
 
 
 def test_frequencies_that_do_not_add_up_are_refused_too() -> None:

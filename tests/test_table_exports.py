@@ -345,3 +345,9 @@ def test_what_is_not_json_stat_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.sdmx.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="is not SDMX-CSV"):
         read_sdmx_csv(tmp_path / "t.sdmx.csv")
+
+
+def test_codes_of_sdmx_are_labels_without_their_accents() -> None:
+    frame = pd.DataFrame({"région": ["Île-de-France", "Bretagne"] * 3, "v": [1.0, 2.0] * 3})
+    rows = list(csv.DictReader(io.StringIO(sdmx_csv(PublishedTable.shown(Table.of(Microdata(frame), "région", "v"))))))
+    assert {r["REGION"] for r in rows} == {"_T", "Ile-de-France", "Bretagne"}

@@ -93,6 +93,14 @@ def audit(
             rich_help_panel=ORIGINAL,
         ),
     ] = None,
+    read_original: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="How to read the records, as --read says how to read the table. May be repeated.",
+            rich_help_panel=ORIGINAL,
+        ),
+    ] = None,
     variable: Annotated[
         str | None,
         typer.Option(
@@ -159,7 +167,7 @@ def audit(
     before = (
         None
         if original is None
-        else original_table(screen, original, columns, variable, contributor, size, per_size, schema)
+        else original_table(screen, original, columns, variable, contributor, size, per_size, schema, read_original)
     )
     published = published_table(columns, value, total, mark, absent, within, negative, before)
     also = known_cells(known or (), published.cells)

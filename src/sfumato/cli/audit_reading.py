@@ -101,12 +101,13 @@ def original_table(
     size: str | None,
     per_size: str | None,
     schema: Path | None,
+    read: list[str] | None,
 ) -> Table:
     """Return the table that the published one was made from, with the same cells."""
     from sfumato.tables import Table
 
     formula = " * ".join(f"`{n}`" for n in columns.nested)
-    data, marks = records(screen, path, schema, None)
+    data, marks = records(screen, path, schema, read)
     return Table.of(
         with_hierarchies(data, columns.nested), formula, variable, contributor=contributor, size=size,
         per_size=None if per_size is None else number(per_size), request=marks.request, record_key=marks.record_key,

@@ -26,6 +26,7 @@ _OPTIONS = (
     ("margins='compute'", "--margins compute"),
     ("say nonnegative=False", "say --negative"),
     ("(dimensions=...)", "(--dimensions)"),
+    ("(top=...)", "(--top)"),
     ("(value=...)", "(--value)"),
     ("(count=...)", "(--count)"),
     ("Table.of(..., contributor=...)", "--contributor"),
@@ -37,6 +38,7 @@ _OPTIONS = (
     ("name it as identity.", "name it with --identity."),
 )
 _PATTERNS = (
+    (re.compile(r"dimensions=\{'([^']*)': \.\.\.\}"), r"--hierarchy '\1=FILE'"),
     (re.compile(r"total=\{'([^']*)': '([^']*)'\}"), r"--total '\1=\2'"),
     (re.compile(r"total=\{'([^']*)': None\}"), r"--total '\1=none'"),
     (re.compile(r"\(value='([^']*)'\)"), r"(--value '\1')"),

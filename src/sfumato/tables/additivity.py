@@ -86,10 +86,17 @@ class Sums:
                 wrong.setdefault(cell, []).append(f"over {tree.name}{absent if gone > 0 else ''}")
         if wrong:  # by how much is not said: it may be what a single contributor gave
             names = [f"{self.cells.name(cell)} ({'; '.join(over)})" for cell, over in wrong.items()]
+            nest = ""
+            for tree in self.trees:
+                if (tree.parents < 0).all() and sum(f"over {tree.name}" in over for over in wrong.values()) > 1:
+                    name = tree.name
+                    nest = (
+                        f" If labels of '{name}' are sums of others, say how they nest (dimensions={{'{name}': ...}})."
+                    )
             raise DataError(
                 f"{what} not add up: {some(len(names), 'cell')} {'is' if len(names) == 1 else 'are'} not the sum of the cells "
-                f"below: {listing(names, 6)}. Correct the cells; a cell that is not in the table counts as empty. If they were "
-                "rounded, say to how many digits (decimals=...); to replace all margins by sums, use margins='compute'."
+                f"below: {listing(names, 6)}. Correct the cells; a cell that is not in the table counts as empty.{nest} If they "
+                "were rounded, say to how many digits (decimals=...); to replace all margins by sums, use margins='compute'."
             )
 
     def check_larger(self, values: Numbers, room: Numbers, what: str) -> None:

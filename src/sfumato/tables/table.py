@@ -225,7 +225,7 @@ class Table:
         if self.given is None:
             raise DataError(
                 "the table does not say who contributed to its cells. Make it from microdata, or give the largest "
-                "contributions to each cell."
+                "contributions to each cell (top=...)."
             )
         return self.given.first(count)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,8 @@ from sfumato.tables.audit.differences import unsafe_differences
 from sfumato.tables.audit.knowledge import Knowledge
 from sfumato.tables.audit.learned import learned
 from sfumato.tables.audit.result import Audit
+from sfumato.tables.cells import Cells
+from sfumato.tables.dimension import TOTAL
 from sfumato.tables.published import PublishedTable, Status
 from sfumato.tables.rule import Sensitivity, SensitivityRule
 from sfumato.tables.rules.together import Together, rules_of
@@ -107,11 +110,25 @@ def audit(
         exact |= sensitivity.unsafe & shown
     sensitive = _sensitive(published, sensitivity)
     found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, counted, notes)
+    if original is None and (apart := _never_together(published.cells)):
+        notes.append(
+            f"No row is broken down by both {apart[0]} and {apart[1]}. If labels of one are parts of labels of the other, "
+            "readers know more than was reckoned with here: write both in one column with a hierarchy, or audit with the records."
+        )
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
         learned(published, prior, knows.shown, notes), tuple(notes), bounds,
         () if sensitivity is None else unsafe_differences(published.source("a rule"), knows.shown, _several(rules)),
     )  # fmt: skip
+
+
+def _never_together(cells: Cells) -> tuple[str, str] | None:
+    """Return two dimensions of a table that no cell is broken down by together; None where there are none."""
+    by = {name: cells.labels[:, i] != TOTAL for i, name in enumerate(cells.dimensions)}
+    for one, other in itertools.combinations([name for name, broken in by.items() if broken.any()], 2):
+        if not (by[one] & by[other]).any():
+            return one, other
+    return None
 
 
 def _assessed(published: PublishedTable, rules: Rules | None) -> tuple[Sensitivity | None, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -115,7 +116,8 @@ def _codes(names: Iterable[str], what: str, upper: bool = False) -> list[str]:
     seen: dict[str, str] = {}
     codes = []
     for name in names:
-        code = re.sub(r"[^A-Za-z0-9_@$\-]", "_", name)
+        plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name))  # letters without their accents
+        code = re.sub(r"[^A-Za-z0-9_@$\-]", "_", plain)
         code = code.upper() if upper else code
         if code in seen or code in ("", "_T"):
             raise DataError(
