@@ -154,6 +154,16 @@ def test_weights_that_are_not_positive_numbers_are_refused(vault: Vault, bad: fl
     assert vault.names() == vault.registered() == []
 
 
+def test_a_weight_far_above_all_others_must_be_trimmed_or_confirmed(vault: Vault) -> None:
+    frame = people()
+    assert vault.add("people", frame, schema_of(frame)).questions() == []
+    frame.loc[7, "weight"] = 19.0  # twice what nearly all stay below is 18
+    assert "survey weights" in " ".join(vault.add("people", frame, schema_of(frame)).questions())
+    with pytest.raises(DataError, match="trim them"):
+        vault.freeze("people")
+    assert vault.freeze("people", confirm=True).weighted
+
+
 def test_cutpoints_of_the_custodian_are_refused_if_a_bin_is_too_small(vault: Vault) -> None:
     frame = people(300)
     vault.add("people", frame, schema_of(frame))

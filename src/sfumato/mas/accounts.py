@@ -1,8 +1,9 @@
 """Accounts: how much has been answered about each record, held for the cells of one fine table and not by record.
 
 Every set of n records that is answered for the first time costs its members 1 / (1 + n / unit). An account that is full
-refuses. What a record has spent depends on known variables alone, so that a refusal tells nothing of confidential ones: where a
-table is split by confidential variables, its known cells pay as if they were split evenly.
+refuses. In a universe of known variables, what a record has spent depends on these alone, so that a refusal tells nothing of
+confidential ones: where a table is split by them, its known cells pay as if they were split evenly. In a universe that asks for a
+confidential level, sets pay by their noisy counts, and a refusal tells as much as these.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sfumato.engines import Kind
 from sfumato.errors import DataError, ParameterError, listing, unknown_name
 from sfumato.files import whole_folder, write_text
@@ -20,12 +22,15 @@ from sfumato.mas.dependence import Dependence, find_dependent, find_rare
 from sfumato.mas.freezing import Plan
 from sfumato.mas.prepare import check_weights, find_variables, schema_marks
 from sfumato.mas.recode import Recode, check_names
+from sfumato.mas.tails import TAIL
 from sfumato.mas.tallying import count_numbers, count_values, deciles
-from sfumato.microdata import Microdata
+from sfumato.microdata import Microdata, numbers_of
 from sfumato.schema import Role, Scale, Schema
 from sfumato.toml import dump
 
 _FILE = "registration.toml"
+_HEAVY = 2.0
+"""Of the weight that noise is made for: a record with more would stand out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,8 @@ class Registration:
     """Variables of which one nearly determines another."""
     rare: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Levels that very few records have, by variable."""
+    heavy: bool = False
+    """Whether some survey weights are far above nearly all others."""
 
     # -- made, kept and removed
 
@@ -68,15 +75,16 @@ class Registration:
             name: cut for name, cut in plan.cutpoints.items()
             if name in counted and counted[name].tally.bins(cut.edges).min() >= cut.d
         }  # fmt: skip
-        dependent, rare = find_dependent(data, variables), find_rare(data, variables)
+        dependent, rare, heavy = find_dependent(data, variables), find_rare(data, variables), _has_heavy(data)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(folder.parent, 0o700)
         with whole_folder(folder, replace=True) as temporary:
             os.chmod(temporary, 0o700)
             _write_raw(data, temporary)
             kept = cls(
-                temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare
-            )
+                temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare,
+                heavy,
+            )  # fmt: skip
             kept._write()
         return cls.load(folder, spark)
 
@@ -91,7 +99,7 @@ class Registration:
                 tuple(map(Recode.from_dict, table["recodes"])),
                 {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()},
                 tuple(map(Dependence.from_dict, table["dependent"])),
-                {name: tuple(levels) for name, levels in table["rare"].items()},
+                {name: tuple(levels) for name, levels in table["rare"].items()}, table["heavy"],
             )  # fmt: skip
         except (OSError, KeyError, TypeError, ValueError):
             raise DataError(f"{folder} does not hold a registration. Add the data set again.") from None
@@ -103,8 +111,8 @@ class Registration:
             "recodes": [recode.to_dict() for recode in self.recodes],
             "cutpoints": {name: cut.to_dict() for name, cut in self.cutpoints.items()},
             "dependent": [pair.to_dict() for pair in self.dependent],
-            "rare": {name: list(levels) for name, levels in self.rare.items()},
-        }
+            "rare": {name: list(levels) for name, levels in self.rare.items()}, "heavy": self.heavy,
+        }  # fmt: skip
         text = dump(header, "attribute", (a.to_dict() for a in self.data.schema))
         write_text(self.folder / _FILE, text, confidential=True)
 
@@ -179,7 +187,11 @@ class Registration:
             for pair in self.dependent  # of two that determine each other the worse direction, from known to confidential
             if (pair.other, pair.one) not in found or (pair.marks[::-1], pair.one) < (pair.marks, pair.other)
         ]
-        return [*map(str, pairs), *rare]
+        heavy = (
+            f"Some survey weights are more than {_HEAVY:g} times as large as those of 99.5 % of the records, for which the "
+            "noise on weighted answers is made: trim them before the data set is added."
+        )
+        return [*map(str, pairs), *rare, *([heavy] if self.heavy else [])]
 
     def __str__(self) -> str:
         wide = max(map(len, self.marks))
@@ -191,6 +203,17 @@ class Registration:
 
     def __repr__(self) -> str:
         return f"Registration({self.name}, {len(self.data.schema)} columns, in {self.data.engine.name})"
+
+
+def _has_heavy(data: Microdata) -> bool:
+    """Return whether some survey weights are far above the one that noise is made for."""
+    if (name := data.schema.one(Role.WEIGHT)) is None:
+        return False
+    attribute, most = data.schema[name], _HEAVY * count_values(data, name).tally.quantile(TAIL)
+    found = data.engine.reduce(
+        lambda rows: np.array([float((numbers_of(rows.columns[name], attribute) > most).sum())]), [name]
+    )
+    return bool(found[0])
 
 
 def _write_raw(data: Microdata, folder: Path) -> None:

@@ -14,7 +14,8 @@ from sfumato.mas.grid import round_grid
 from sfumato.mas.order_statistic import order_statistic
 from sfumato.mas.variable import Variable
 
-_SHARE = 0.995
+TAIL = 0.995
+"""Where the tail of a variable, and of the weights, begins."""
 FEWEST = 20
 """A tail that is replaced by its mean has at least so many records."""
 
@@ -29,7 +30,7 @@ def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
     if not n:
         return replace(variable, gaps=gaps)
     # the FEWEST-th value from the end, if that is further in
-    rank = max(min(math.ceil(_SHARE * n), n - FEWEST + 1), 1)
+    rank = max(min(math.ceil(TAIL * n), n - FEWEST + 1), 1)
     ends = float(found["low"][0]), float(found["high"][0])
     upper, lower = (order_statistic(warehouse, x, at, ends=ends) for at in (rank, n + 1 - rank))
     scale, centre = scale_of(max(map(abs, ends))), _centre(lower, upper)
@@ -67,7 +68,7 @@ def weight_facts(warehouse: Warehouse) -> Weight | None:
     if "w" not in warehouse.columns:
         return None
     found = warehouse.ask("SELECT min(w) AS low, max(w) AS high, count(w) AS n FROM records")
-    ends, rank = (float(found["low"][0]), float(found["high"][0])), math.ceil(_SHARE * float(found["n"][0]))
+    ends, rank = (float(found["low"][0]), float(found["high"][0])), math.ceil(TAIL * float(found["n"][0]))
     scale = scale_of(ends[1])
     mean, square = (_mean(warehouse, text, size, "TRUE") for text, size in (("w", scale), ("w * w", scale**2)))
     return Weight(scale, order_statistic(warehouse, "w", rank, ends=ends), mean, square / mean**2)
