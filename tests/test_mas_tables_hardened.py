@@ -126,6 +126,20 @@ def test_a_cell_has_the_same_numbers_in_every_table(vault: Vault) -> None:
         )
 
 
+def test_a_cell_has_the_same_numbers_in_every_universe_so_that_no_difference_is_without_noise(vault: Vault) -> None:
+    """With other drops in each, what two universes say of a cell would differ by fractions that give the count away."""
+    data, table = vault.dataset("survey"), CrossTab(("state", "sick"), of="income")
+    universes = None, {"state": ["S00", "S01"]}, {"state": ["S00", "S02", "S03"]}
+    found = [asked(data, universe, table, HARDENED.with_(rules=())) for universe in universes]
+    cells = [one[(one["state"] == "S00") & (one["sick"] != "Total")].reset_index(drop=True) for one in found]
+    sick = asked(data, {"sick": "yes"}, CrossTab(("state",), of="income"), HARDENED.with_(rules=()))
+    assert cells[0].equals(cells[1])
+    assert cells[0].equals(cells[2])
+    own = sick[sick["state"] == "S00"].iloc[0]
+    among = cells[0][cells[0]["sick"] == "yes"].iloc[0]
+    assert (own["count"], own["sum"], own["mean"]) == (among["count"], among["sum"], among["mean"])
+
+
 def test_the_number_of_values_has_the_noise_of_the_universe_of_those_that_have_one(vault: Vault) -> None:
     data = vault.dataset("survey")
     question = Question(data, FINE, Universe.of({"sex": "F"}), CrossTab(("state",), of="income"))
