@@ -487,3 +487,14 @@ def test_any_table_gets_a_schema_that_fits_it(table: dict[str, pa.Array]) -> Non
     assert schema.names() == tuple(table)
     assert all(a.reason for a in schema)
     assert Schema.from_toml(schema.to_toml()) == schema
+
+
+def test_numbers_with_a_decimal_comma_are_told_apart_from_other_text_on_every_frame() -> None:
+    frame = pd.DataFrame({
+        "pay": codes("1,5", "-20", None, "3,25"), "codes": codes("1", "2", None), "towns": codes("Ulm, Donau", "Bern"),
+    })  # fmt: skip
+    for make in FRAMES.values():
+        facts = {f.name: f for f in facts_of(make(frame))}
+        assert {name: f.commas for name, f in facts.items()} == {"pay": True, "codes": False, "towns": False}
+        assert facts["codes"].digits  # although some are missing
+    assert "decimal=','" in Schema.guess(frame)["pay"].reason

@@ -223,6 +223,22 @@ def test_categories_that_are_coded_as_numbers_can_be_attacked(tmp_path: Path) ->
     assert [told[level] for level in levels] == np.bincount(ground.codes["region"]).tolist()
 
 
+def test_names_and_levels_that_are_no_plain_words_can_be_attacked(tmp_path: Path) -> None:
+    names = {"age": "age (years)", "race": "2nd race", "state": 'st"ate'}
+    survey = survey20k(3_000)
+    frame = survey.to_native().rename(columns=names)
+    frame["2nd race"] = frame["2nd race"].astype(str) + "'s"
+    data = Microdata(frame, Schema(tuple(a.with_(name=names.get(a.name, a.name)) for a in survey.schema)))
+    bench = Bench(data, cutpoints_of(data), tmp_path, worlds=1, trials=10)
+    recipes = [
+        recipe_named(n)()
+        for n in ("model_differencing", "rewording", "saturated_model", "probes", "picture_differencing")
+    ]
+    found = bench.all(HARDENED, recipes)
+    assert [o.recipe for o in found] == [r.name for r in recipes]
+    assert all(o.success.rate == 0 for o in found if o.recipe in ("rewording", "probes"))
+
+
 def test_a_person_who_is_alone_in_a_cell_of_many_variables_is_attacked_where_no_two_tell_anybody_apart(
     tmp_path: Path,
 ) -> None:

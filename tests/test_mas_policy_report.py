@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -26,6 +27,7 @@ HARDENED = Policy.named("hardened")
 HELD = Outcome(
     "differencing", "differencing, counts", Success(400, 0.51, (0.46, 0.56), 0.5), 0.55, 0.97, {"left_out": 9}
 )
+UNCLEAR = Outcome("separation", "one outcome", Success(10, 0.6, (0.31, 0.83), 0.5), 0.55, 1.0, {})
 BROKEN = Outcome("padded_pairs", "padded pairs", Success(400, 0.81, (0.77, 0.85), 0.5), 0.55, 0.0, {})
 SERVED = Honest(200, {"no_marginal": 9}, {"20 to 50": 0.107}, {"20 to 50": 0.9}, 0.91)
 
@@ -68,6 +70,17 @@ def test_attacks_stand_against_their_bar_and_the_broken_ones_are_named() -> None
     assert cost.sentences[0] == "200 ordinary questions: 95.5 % were answered."
     assert cost.content[0].rows == (("20 to 50", "90 %", "10.7 %"),)  # type: ignore[union-attr]
     assert report.to_dict()["data"]["attacks"]["hardened"][0]["held"] is True
+
+
+def test_a_policy_is_not_called_broken_by_what_chance_does_with_few_targets() -> None:
+    """Of 10 coins 6 and more are right in 38 of 100 cases; of 10 targets 10 are not."""
+    sure = dataclasses.replace(UNCLEAR, success=Success(10, 1.0, (0.72, 1.0), 0.5))
+    assert [o.verdict for o in (HELD, UNCLEAR, sure, BROKEN)] == ["withstood", "not clear", "BROKEN", "BROKEN"]
+    said = policy_report(HARDENED, attacks={"hardened": [UNCLEAR], "mine": [BROKEN, UNCLEAR]}).sections[1].sentences
+    assert said[2] == "Hardened was attacked with too few targets to tell about one outcome."
+    assert said[3] == (
+        "Mine did not withstand padded pairs and was attacked with too few targets to tell about one outcome."
+    )
 
 
 def test_the_loss_is_that_of_the_counts_that_were_answered(vault: Vault) -> None:

@@ -402,6 +402,12 @@ def test_a_mistake_is_named_with_the_way_forward(asked: dict[str, Any], words: s
     assert not room.outputs
 
 
+def test_shares_of_something_else_are_refused_with_what_there_is() -> None:
+    data = firms()
+    with pytest.raises(ParameterError, match="normalize is True or 'all'"):
+        quiet().crosstab(data["region"], data["sector"], normalize="rows")
+
+
 def test_errors_of_pandas_are_retold_without_a_value() -> None:
     data = firms()
     with pytest.raises(DataError) as raised:

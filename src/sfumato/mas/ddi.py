@@ -149,12 +149,12 @@ def _attribute(var: _Element, language: str) -> Attribute:
 def _whole_range(given: _Element, name: str) -> range:
     """Return the codes of a range of invalid values."""
     low, high = (_number(given.attributes.get(end)) for end in ("min", "max"))
-    if not isinstance(low, int) or not isinstance(high, int) or not 0 <= high - low < _MOST_CODES:
+    if low is None or high is None or low % 1 or high % 1 or not 0 <= high - low < _MOST_CODES:
         raise SchemaError(
             f"the invalid values of variable '{name}' are a range that is open, wide, or not from one whole number to another. "
             "List them in the codebook, as in <item VALUE='-9'/>."
         )
-    return range(low, high + 1)
+    return range(int(low), int(high) + 1)
 
 
 def _codes(value: str, text: bool) -> list[float | str]:

@@ -56,9 +56,12 @@ def attacks_section(attacks: Mapping[str, Sequence[Outcome]]) -> Section:
         "The baseline is what somebody gets right who does not ask; the bar is the largest share that is accepted.",
     ]
     for title, outcomes in attacks.items():
-        broken = [one.title for one in outcomes if not one.held]
-        words = f"did not withstand {spoken(broken)}" if broken else f"withstood all {counted(len(outcomes), 'attack')}"
-        said.append(f"{title[0].upper()}{title[1:]} {words}.")
+        told = {verdict: [o.title for o in outcomes if o.verdict == verdict] for verdict in ("BROKEN", "not clear")}
+        broken, unclear = told.values()
+        words = [f"did not withstand {spoken(broken)}"] if broken else []
+        words += [f"was attacked with too few targets to tell about {spoken(unclear)}"] if unclear else []
+        words = words or [f"withstood all {counted(len(outcomes), 'attack')}"]
+        said.append(f"{title[0].upper()}{title[1:]} {spoken(words)}.")
     heads = (*HEADS[:-1], "result")
     content = [Table(heads, tuple(table(outcomes)), f"Attacks on {title}.") for title, outcomes in attacks.items()]
     return Section("What it withstands", tuple(said), tuple(content))

@@ -44,6 +44,8 @@ class ColumnFacts:
         All text that is not blank consists of digits, or looks like 2026-11-16.
     no_answer
         Some text is blank or reads like "no answer".
+    commas
+        All text that is not blank is numbers, some of them with a decimal comma.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ColumnFacts:
     digits: bool = False
     iso_dates: bool = False
     no_answer: bool = False
+    commas: bool = False
 
     @property
     def present(self) -> int:
@@ -219,11 +222,16 @@ def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
     if kind == TEXT:
         text = column.cast(nw.String).str.strip_chars()
         filled = nw.when(text != "").then(text)
+
+        def each(pattern: str) -> nw.Expr:
+            return (filled.str.contains(pattern) | filled.is_null()).all()  # to pandas what is missing does not match
+
         asked |= {
             "shortest": filled.str.len_chars().min(),
             "longest": filled.str.len_chars().max(),
-            "digits": filled.str.contains("^[0-9]+$").all(),
-            "iso_dates": filled.str.contains("^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all(),
+            "digits": each("^[0-9]+$"),
+            "iso_dates": each("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+            "commas": each("^-?[0-9]+,?[0-9]*$") & filled.str.contains(",").any(),
             "no_answer": ((text == "") | text.str.to_lowercase().is_in(_NO_ANSWER.split("|"))).any(),
         }
     return asked

@@ -261,6 +261,8 @@ def _prefixes(facts: ColumnFacts, hint: Hint | None) -> PrefixHierarchy | None:
 
 def _doubts(facts: ColumnFacts, role: Role) -> list[str]:
     doubts = []
+    if facts.commas:
+        doubts.append("Its numbers have a decimal comma, and were read as text: read the file with decimal=','.")
     if role in (Role.KEY, Role.CONFIDENTIAL) and facts.records:
         if not facts.present:
             doubts.append("Every value is missing.")

@@ -117,7 +117,7 @@ def table(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
         (
             one.title, one.success.targets, f"{one.success.rate:.3f}",
             "{:.2f} to {:.2f}".format(*one.success.interval), f"{one.success.baseline:.2f}", f"{one.limit:.2f}",
-            f"{100 * one.refusal_rate:.0f} %", "withstood" if one.held else "BROKEN",
+            f"{100 * one.refusal_rate:.0f} %", one.verdict,
         )
         for one in outcomes
     ]  # fmt: skip

@@ -44,7 +44,7 @@ def outcome_sum(server: Server, world: World, piece: Piece) -> float:
     name = next((n for n in world.numbers), None)
     if name is None:
         raise NotApplicable("models are attacked with a known variable of numbers, and these data have none.")
-    found = server.ask(piece, OLS(f"{AMOUNT} ~ {name}"))
+    found = server.ask(piece, OLS(f"{AMOUNT} ~ `{name}`"))
     if isinstance(found, Refusal):
         return math.nan
     chosen = np.ones(len(world.numbers[name]), bool)

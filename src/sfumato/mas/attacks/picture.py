@@ -54,7 +54,7 @@ def picture(server: Server, world: World, universe: Piece | None) -> Answer | No
     name = next(iter(world.numbers), None)
     if name is None:
         raise NotApplicable("pictures are attacked with a known variable of numbers, and these data have none.")
-    found = server.ask(universe, Residuals(f"{AMOUNT} ~ {name}"))
+    found = server.ask(universe, Residuals(f"{AMOUNT} ~ `{name}`"))
     return found if isinstance(found, Answer) else None
 
 

@@ -44,7 +44,7 @@ class Ask:
     def analysis(self, attribute: str) -> Analysis:
         """Return what is asked of the universe."""
         if self.model:
-            return Logistic(f"{attribute} ~ C({self.side})", event="yes")
+            return Logistic(f"{attribute} ~ C(`{self.side}`)", event="yes")
         return CrossTab((attribute,) if self.side is None else (self.side, attribute))
 
     def told(self, found: Answer, attribute: str) -> float:

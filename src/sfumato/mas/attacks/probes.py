@@ -50,7 +50,7 @@ Probe = Callable[[], tuple[Spec, Analysis]]
 
 def probes(world: World, target: Target) -> Iterator[Probe]:
     """Yield hostile questions."""
-    x = next(iter(world.numbers), HALF)
+    x = f"`{next(iter(world.numbers), HALF)}`"
     for formula in FORMULAS:
         yield partial(_model, formula.format(y=AMOUNT, x=x))
     yield lambda: ({AMOUNT: f"{world.truths[AMOUNT][target.row] + 1:.2f}"}, CrossTab((HALF,)))

@@ -17,6 +17,8 @@ from sfumato.mas.attacks.target import Target
 from sfumato.mas.attacks.world import World
 from sfumato.mas.policy import Policy
 
+ENOUGH = 400
+"""The bar is for so many targets, or more."""
 WITHIN = 0.20
 """A guess of a number is right if it is off by no more than this share."""
 
@@ -81,6 +83,14 @@ class Outcome:
     def held(self) -> bool:
         """Whether the policy withstood."""
         return self.success.rate <= self.limit + 1e-12
+
+    @property
+    def verdict(self) -> Literal["withstood", "not clear", "BROKEN"]:
+        """The same in a word; of few targets more than the bar allows may be right by chance, and then it is not clear."""
+        if self.held:
+            return "withstood"
+        sure = self.success.targets >= ENOUGH or self.success.interval[0] > self.limit
+        return "BROKEN" if sure else "not clear"
 
 
 def outcome(recipe: Recipe, field: Field) -> Outcome:

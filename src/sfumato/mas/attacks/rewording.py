@@ -41,7 +41,7 @@ def wordings(target: Target, known: Mapping[str, Variable]) -> Iterator[Spec]:
     yield {name: [*levels, *levels] for name, levels in piece.items()}
     rest = {name: [v for v in known[name].levels if v not in levels] for name, levels in piece.items()}
     yield {name: {"not": others} for name, others in rest.items() if others}
-    yield " and ".join(f"{name} in ({', '.join(map(repr, levels))})" for name, levels in piece.items())
+    yield " and ".join(f"`{name}` in ({', '.join(map(_quoted, levels))})" for name, levels in piece.items())
     yield [piece, piece]
     idle = next((v for v in known.values() if v.levels and v.name not in piece), None)
     if idle is not None:
@@ -50,3 +50,8 @@ def wordings(target: Target, known: Mapping[str, Variable]) -> Iterator[Spec]:
         if len(levels) > 1:
             middle = len(levels) // 2
             yield [{**piece, name: half} for half in (levels[:middle], levels[middle:])]
+
+
+def _quoted(level: str) -> str:
+    doubled = level.replace("'", "''")
+    return f"'{doubled}'"

@@ -33,7 +33,7 @@ def fitted(server: Server, target: Target) -> float:
     """Return the fitted value of the target's cell, from the coefficients of its dummies; NaN if none is its own."""
     name = next(n for n, levels in target.universe.items() if levels != target.without[n])
     own = target.alone()[name][0]
-    found = server.ask(target.universe, OLS(f"{AMOUNT} ~ C({name})"))
+    found = server.ask(target.universe, OLS(f"{AMOUNT} ~ C(`{name}`)"))
     if isinstance(found, Refusal):
         return math.nan
     rows = found.tables["coefficients"]

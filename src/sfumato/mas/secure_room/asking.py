@@ -25,6 +25,10 @@ def ask_crosstab(
 
     if (values is None) != (aggfunc is None):
         raise ParameterError("values and aggfunc come together: a column, and what to compute of it.")
+    if normalize not in (False, True, 0, 1, "all", "index", "columns"):
+        raise ParameterError(
+            "normalize is True or 'all' for shares of all records, 'index' of a row, 'columns' of a column."
+        )
     rows, over = _keys(index), _keys(columns)
     if not rows or not over:
         raise ParameterError("a cross-tabulation needs a key for its rows and one for its columns.")

@@ -87,14 +87,17 @@ class Blocks:
         rows = sparse.csr_array(p.rows[p.targets])
         of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         key, at = np.unique(of * len(self.seen) + self.of_leaf[rows.indices], return_inverse=True)
-        return Parts(self, key // len(self.seen), key % len(self.seen), rows.indices, at.ravel())
+        leaf = rows.indices.astype(np.int64)
+        return Parts(self, key // len(self.seen), key % len(self.seen), leaf, at.ravel())
 
     def reach(self) -> tuple[Numbers, Numbers]:
         """Return how far every secret can certainly rise and fall, shape (targets,): others of its blocks make up for it."""
         p, parts = self.problem, self.parts
         up, down = p.leaf_high - p.leaves, p.leaves - p.leaf_low
         rise, fall = (
-            np.bincount(parts.of, np.minimum(parts.inside(mine), parts.outside(others)), len(p.targets))
+            np.asarray(
+                np.bincount(parts.of, np.minimum(parts.inside(mine), parts.outside(others)), len(p.targets)), float
+            )
             for mine, others in ((up, down), (down, up))
         )
         return whole(p, p.targets, rise, fall)
@@ -152,7 +155,7 @@ class Parts:
 
     def inside(self, room: Numbers) -> Numbers:
         """Return how far the leaves of each part can move together."""
-        return np.bincount(self.part, room[self.leaf], len(self.of))
+        return np.asarray(np.bincount(self.part, room[self.leaf], len(self.of)), np.float64)
 
     def outside(self, room: Numbers) -> Numbers:
         """Return how far the other leaves of each part's block can move together, to make up for it."""
