@@ -16,8 +16,9 @@ from sfumato.mas.accounts import Accounts
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.perturbation import Counts
-from sfumato.mas.policy import BUILT_IN, Policy
+from sfumato.mas.policy import Policy
 from sfumato.mas.rules import UniverseSize
+from sfumato.mas.secure_room.policy import OutputPolicy
 from sfumato.mas.shelf import numbered
 from sfumato.mas.vault import Vault
 
@@ -31,7 +32,7 @@ def vault(tmp_path: Path) -> Vault:
     return vault_of(tmp_path / "v", frame, {})
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", Policy.built_in)
 def test_a_policy_written_to_a_file_is_read_back(name: str, tmp_path: Path) -> None:
     policy = Policy.named(name)
     policy.write(tmp_path / "p.toml")
@@ -70,7 +71,7 @@ def test_strict_is_hardened_with_more_noise_and_smaller_accounts() -> None:
     assert strict == expected
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", Policy.built_in)
 def test_a_policy_explains_every_rule_it_has(name: str) -> None:
     policy = Policy.named(name)
     text = policy.explain()
@@ -197,3 +198,14 @@ def test_a_full_account_refuses_the_dry_run_too(vault: Vault) -> None:
     refused = vault.check("data", {"sex": "F"}, tight, user="dee")
     assert refused is not None
     assert refused.rule == "accounts"
+
+
+@pytest.mark.parametrize("kind", [Policy, OutputPolicy])
+def test_a_file_that_is_no_text_is_refused_in_a_sentence(
+    tmp_path: Path, kind: type[Policy] | type[OutputPolicy]
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_bytes(b"\xff\xfe title")
+    with pytest.raises(ParameterError, match=r"no policy at .* that can be read") as refused:
+        kind.named(str(file))
+    assert refused.value.__cause__ is None

@@ -22,7 +22,7 @@ def _compile() -> Callable[[Any, Any], None]:
 _compiled = Warming(_compile)
 
 
-def _ppf(p, out):  # type: ignore[no-untyped-def]
+def _ppf(p: Any, out: Any) -> None:
     """Fill in the quantiles. It is run as it is, too: both ways the logarithm is the C library's, so the bits are the same."""
     for i in range(len(p)):
         q = p[i] - 0.5

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
-from pathlib import Path
 from typing import Any, Self
 
-from sfumato.contract import Parametric, param
-from sfumato.errors import ParameterError, unknown_name
-from sfumato.files import write_text
+from sfumato.contract import param
+from sfumato.errors import ParameterError
 from sfumato.mas.accounts import Accounts
 from sfumato.mas.evaluation.drops import Drop, DropQ, DropShare
 from sfumato.mas.explaining import explain
 from sfumato.mas.perturbation import Amounts, Counts, Models
+from sfumato.mas.policy_file import PolicyFile
 from sfumato.mas.rule import ConfidentialityRule
-from sfumato.toml import dump
 
-BUILT_IN = ("census2009", "hardened", "strict")
 _PERTURBATION = ("keyed", "drop", "counts", "amounts", "models")
 
 
-class Policy(Parametric, family="policy"):
+class Policy(PolicyFile, family="policy"):
     """Rules, drops and perturbation; a plain TOML file that a custodian edits a copy of.
 
     Examples
@@ -33,8 +28,11 @@ class Policy(Parametric, family="policy"):
     2
     """
 
-    title: str = param(default="custom", doc="name of the policy")
-    version: int = param(default=1, doc="raised with every change: each answer records it", low=1, integer=True)
+    built_in = ("census2009", "hardened", "strict")
+    home = "sfumato.mas.policies"
+    listed = "the list of policies"
+    rule_family = "confidentiality rule"
+
     keyed: str = param(
         default="known", choices=("known", "records"),
         doc="what drops and noise hang on: the records that known variables select, or the set of records itself",
@@ -89,54 +87,9 @@ class Policy(Parametric, family="policy"):
         share = self.table_drop.share if isinstance(self.table_drop, DropShare) else 0.0
         return 1 / (1 - share) if share < 1 else 1.0
 
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"{self.title} {self.version}"
-
     def explain(self) -> str:
         """Return what the policy demands and what it does to answers, in sentences for users."""
         return explain(self)
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return one of the policies that come with sfumato, or the one in a TOML file."""
-        if name in BUILT_IN:
-            return cls.parse(resources.files("sfumato.mas.policies").joinpath(f"{name}.toml").read_text("utf-8"), name)
-        if Path(name).suffix == ".toml":
-            return cls.read(name)
-        problem = unknown_name("policy", name, BUILT_IN, "the list of policies")
-        raise ParameterError(f"{problem} A file of your own ends in .toml.")
-
-    @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """Read a policy from a TOML file."""
-        try:
-            text = Path(path).read_text("utf-8")
-        except OSError:
-            raise ParameterError(f"there is no policy at {path} that can be read.") from None
-        return cls.parse(text, str(path))
-
-    @classmethod
-    def parse(cls, text: str, where: str = "the policy") -> Self:
-        """Read a policy from TOML."""
-        try:
-            table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ParameterError(f"{where} is not TOML: {error}.") from None
-        rules = table.pop("rule", [])
-        if not isinstance(rules, list) or "rules" in table:
-            raise ParameterError(f"the rules of {where} are [[rule]] tables, each with the name of a rule.")
-        return cls.from_dict({**table, "rules": [_rule(rule, where) for rule in rules]})
-
-    def to_toml(self) -> str:
-        """Return the policy as TOML; `parse` reads it back."""
-        header = {k: v for k, v in self.to_dict().items() if k != "rules"}
-        return dump(header, "rule", ({"name": rule.name, **rule.to_dict()} for rule in self.rules))
-
-    def write(self, path: str | Path) -> None:
-        """Write the policy to a TOML file."""
-        write_text(path, self.to_toml())
 
     def rule(self, name: str) -> ConfidentialityRule | None:
         """Return the rule of a name, if the policy has it."""
@@ -162,10 +115,3 @@ class Policy(Parametric, family="policy"):
     def without(self, *names: str) -> Self:
         """Return the policy without some rules, for the study of what they are good for."""
         return self.with_(rules=tuple(rule for rule in self.rules if rule.name not in names))
-
-
-def _rule(table: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise ParameterError(f"every [[rule]] of {where} needs a name.")
-    fields = {k: v for k, v in table.items() if k != "name"}
-    return {"confidentiality rule": table["name"], **fields}

@@ -207,9 +207,9 @@ class Registration:
 
 def _has_heavy(data: Microdata) -> bool:
     """Return whether some survey weights are far above the one that noise is made for."""
-    if (name := data.schema.one(Role.WEIGHT)) is None:
+    if (name := data.schema.one(Role.WEIGHT)) is None or (counted := count_values(data, name)) is None:
         return False
-    attribute, most = data.schema[name], _HEAVY * count_values(data, name).tally.quantile(TAIL)
+    attribute, most = data.schema[name], _HEAVY * counted.tally.quantile(TAIL)
     found = data.engine.reduce(
         lambda rows: np.array([float((numbers_of(rows.columns[name], attribute) > most).sum())]), [name]
     )

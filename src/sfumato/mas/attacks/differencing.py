@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from sfumato.contract import param
 from sfumato.contract.attack import Guesses
@@ -16,6 +17,7 @@ class Differencing(Recipe):
     """Counts of an attribute in U and in U without the target: the difference is the target's, but for drops and noise."""
 
     title = "differencing, counts"
+    attribute: ClassVar[str] = HALF
     conditions: int = param(
         default=2, doc="known variables that the universes are formed with", low=2, high=4, integer=True
     )
@@ -25,8 +27,8 @@ class Differencing(Recipe):
         rows, scores, truths = [], [], []
         for server, world, target in field.each(self.conditions):
             rows.append(target.row)
-            scores.append(difference(server, *target.pair(), HALF))
-            truths.append(float(world.truths[HALF][target.row]))
+            scores.append(difference(server, *target.pair(), self.attribute))
+            truths.append(float(world.truths[self.attribute][target.row]))
         return yes_or_no(rows, scores, truths)
 
 
