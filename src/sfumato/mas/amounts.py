@@ -122,12 +122,12 @@ class CellAmounts:
         variable, table = self.amount.variable, self.table
         if not self.amount.question.policy.counts.sd:
             return [b""] * table.counts.size
-        keys = table.keys()
+        keys = table.thinned_keys()
         if not variable.gaps:
             return keys
         if variable.levels and not variable.known and variable.levels[-1] == MISSING:
             there = np.arange(len(variable.levels)) < len(variable.levels) - 1
-            return table.keys(Selection((variable,), (there,)))
+            return table.thinned_keys(Selection((variable,), (there,)))
         return [key + f"{variable.name} has a value".encode() for key in keys]
 
     @cached_property
@@ -160,7 +160,7 @@ class CellAmounts:
         if not sd:
             return values
         about = purpose_of(f"{purpose}{self.amount.about}", self.amount.question.policy.amounts.sd)
-        return values + sd * self.amount.question.secret.normals(self.table.keys(), about)
+        return values + sd * self.amount.question.secret.normals(self.table.thinned_keys(), about)
 
     @cached_property
     def _true(self) -> Numbers:

@@ -44,8 +44,6 @@ class Analysis(Parametric, family="analysis", abstract=True):
 
     drawn: ClassVar[bool] = False
     """Whether answers have a chart."""
-    of_cells: ClassVar[bool] = False
-    """Whether its numbers are those of cells, each of which has noise of its own."""
 
     @abstractmethod
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:

@@ -61,7 +61,6 @@ def _drop(policy: Policy) -> str:
     if isinstance(drop, DropQ) and not drop.q:
         return "No record is dropped."
     back = " Results are scaled back." if policy.scaled else ""
-    before = "anything is computed" if policy.table_drop == drop else "a model is fitted, and none from tables"
     if isinstance(drop, DropShare):
-        return f"{drop.label()} are dropped at random before {before}, {_SAME}.{back}"
-    return f"Records are dropped at random before {before} ({drop.label()}), {_SAME}.{back}"
+        return f"{drop.label()} are dropped at random before anything is computed, {_SAME}.{back}"
+    return f"Records are dropped at random before anything is computed ({drop.label()}), {_SAME}.{back}"

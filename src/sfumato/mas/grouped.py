@@ -188,6 +188,19 @@ class Grouped:
             self._made[kind] = self._keys(among)
         return self._made[kind]
 
+    def thinned_keys(self, among: Selection | None = None) -> list[bytes]:
+        """Return the same for numbers that hang on which records of the universe are dropped.
+
+        A cell lacks other records in each universe. With the same noise in all of them, nothing would be left of the difference
+        of two universes but fractions, of which those of many together fit one count alone: so the universe is part of the key.
+        """
+        keys, question = self.keys(among), self.question
+        return [key + question.key for key in keys] if self.variables and question.policy.drops else keys
+
+    def count_keys(self) -> list[bytes]:
+        """Return the keys of counts: of known cells these are scaled back to just as many records as there are."""
+        return self.thinned_keys() if self._hidden else self.keys()
+
     def _keys(self, among: Selection | None) -> list[bytes]:
         question, shape = self.question, self.counts.shape
         if question.policy.keyed == "records":
@@ -235,7 +248,7 @@ class Grouped:
         known, hidden = self.known(), [self.variables[i] for i in self._hidden]
         question, names = self.question, "\x1f".join([*sorted(v.name for v in hidden), *([about] if about else [])])
         parts = int(np.prod([len(v.levels) for v in hidden], dtype=int))
-        keys = known.keys()
+        keys = known.thinned_keys() if names else known.keys()
         own = tuple(hashlib.blake2b(key + names.encode(), digest_size=16).digest() if names else key for key in keys)
         loss = 0.0 if about else question.policy.counts.loss
         plain = question.selection.plain

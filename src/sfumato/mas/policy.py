@@ -62,6 +62,11 @@ class Policy(PolicyFile, family="policy"):
             raise ParameterError("the rules of a policy are [[rule]] tables, each with the name of a rule.")
 
     @property
+    def drops(self) -> bool:
+        """Whether any records are dropped."""
+        return self.drop not in (DropQ(q=0), DropShare(share=0))
+
+    @property
     def scaled(self) -> bool:
         """Whether results are scaled back to all records, so that they do not reveal the drop."""
         return isinstance(self.drop, DropShare)
@@ -73,18 +78,9 @@ class Policy(PolicyFile, family="policy"):
         return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
 
     @property
-    def table_drop(self) -> Drop:
-        """Which records are dropped from tables: none where cells have noise.
-
-        A cell has one noise in all universes, and would lack other records in each. Of the difference of two such sums nothing
-        would be left but fractions, of which those of many universes together fit one count alone.
-        """
-        return DropQ(q=0) if self.counts.sd or self.amounts.sd else self.drop
-
-    @property
     def thinned(self) -> float:
-        """By what the variance of a number in a table of kept records, scaled back, is larger than that of one of all records."""
-        share = self.table_drop.share if isinstance(self.table_drop, DropShare) else 0.0
+        """By what a result of kept records, scaled back, varies more than one of all records would: a factor of the variance."""
+        share = self.drop.share if isinstance(self.drop, DropShare) else 0.0
         return 1 / (1 - share) if share < 1 else 1.0
 
     def explain(self) -> str:

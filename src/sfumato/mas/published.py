@@ -32,9 +32,11 @@ def cell_counts(table: Grouped, weight: Weight | None) -> Numbers:
 def noisy_counts(table: Grouped, weight: Weight | None = None) -> Numbers:
     """Return counts, or weighted ones, scaled back and with noise; raveled."""
     policy, secret = table.question.policy, table.question.secret
-    keys = table.keys() if policy.counts.sd else [b""] * table.counts.size
+    nothing = [b""] * table.counts.size
     if weight is None:
+        keys = table.count_keys() if policy.counts.sd else nothing
         return policy.counts.noisy((table.kept * table.factor()).ravel(), keys, secret)
+    keys = table.thinned_keys() if policy.counts.sd else nothing
     return policy.counts.weighted((table.sums["records"] * table.factor()).ravel(), keys, secret, weight.large)
 
 

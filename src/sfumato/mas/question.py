@@ -103,7 +103,7 @@ class Question:
     @cached_property
     def kept(self) -> str:
         """The SQL condition that a record of the universe is kept by the subsample."""
-        return kept(self.policy.table_drop if self.analysis.of_cells else self.policy.drop, self)
+        return kept(self.policy.drop, self)
 
     @property
     def records(self) -> str:

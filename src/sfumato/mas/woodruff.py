@@ -78,5 +78,5 @@ def design_squares(
         return found
     for i, share in enumerate(p):
         about = purpose_of(f"design squares of {variable.name} at {share!r}{' weighted' if weight else ''}", sd)
-        found[:, i] += sd * design.largest * large**2 * question.secret.normals(table.keys(), about)
+        found[:, i] += sd * design.largest * large**2 * question.secret.normals(table.thinned_keys(), about)
     return found

@@ -40,7 +40,6 @@ class CrossTab(Analysis):
     cell has the same number in every table.
     """
 
-    of_cells = True
     by: tuple[str, ...] = param(doc="the variables of the sides of the table", columns="many", holds="categories")
     of: str | None = param(
         default=None, doc="a variable of numbers whose means and sums are asked for", columns="one", holds="numbers"

@@ -28,7 +28,6 @@ class Histogram(Analysis):
     records. The bins at the ends are open: no smallest and no largest value is shown, and enough records lie beyond each edge.
     """
 
-    of_cells = True
     of: str = param(doc="the variable of numbers", columns="one", holds="numbers")
     by: tuple[str, ...] = param(
         default=(), doc="a histogram for each cell of these", columns="many", holds="categories"

@@ -31,10 +31,9 @@ class Quantiles(Analysis):
     Under a policy with noise they are read off noisy counts of bins that were frozen with the data set, on a straight line
     within a bin: they tell no more than a histogram does, and none is the value of a record. Without noise a quantile is the
     smallest value that at least the share p of the records, or of their weights, does not exceed. Standard errors are
-    Woodruff's; they allow for noise.
+    Woodruff's; they allow for drops and noise.
     """
 
-    of_cells = True
     of: str = param(doc="the variable of numbers", columns="one", holds="numbers")
     p: tuple[float, ...] = param(default=(0.25, 0.5, 0.75), doc="shares, each above 0 and below 1")
     by: tuple[str, ...] = param(default=(), doc="quantiles for each cell of these", columns="many", holds="categories")

@@ -20,7 +20,6 @@ from sfumato.mas.attacks.server import Server
 from sfumato.mas.attacks.target import LEVELS, Piece, Target
 from sfumato.mas.attacks.world import SHARES, World
 from sfumato.mas.cube import Cube
-from sfumato.mas.evaluation.drops import Drop
 
 _SIZES = (45, 1_000)
 """Sets of so few are not shown, sets of more tell little."""
@@ -150,7 +149,7 @@ class Planner:
     def _table(self, universe: Piece, axis: int | None, cells: list[NDArray[np.intp]], n: float, whole: float) -> Ask:
         counts = self.server.policy.counts
         noise = (counts.sd**2 + (counts.base**2 - 1) / 12) / 2
-        reading = self._reading(cells, n, noise, self.server.policy.table_drop)
+        reading = self._reading(cells, n, noise)
         sizes = [n] if axis is None else [n, whole]
         cost = sum(self._known(size) + self._price(size / 2) for size in sizes) if reading.holds else 0.0
         return Ask(universe, *self._side(axis), False, reading, cost)
@@ -158,19 +157,22 @@ class Planner:
     def _model(
         self, universe: Piece, axis: int, cells: list[NDArray[np.intp]], n: float, whole: float, levels: list[float]
     ) -> Ask:
-        drop = self.server.policy.drop
-        noise = (self.server.policy.models.sd / 2 / (1 - _share(drop))) ** 2
+        noise = (self.server.policy.models.sd / 2 / (1 - self._dropped)) ** 2
         fitted = self._accounts.coefficient * sum(self._price(size) for size in levels)
         cost = fitted + self._known(whole) + 2 * self._price(whole / 2) + self._known(n)
-        return Ask(universe, *self._side(axis), True, self._reading(cells, n, noise, drop), cost)
+        return Ask(universe, *self._side(axis), True, self._reading(cells, n, noise), cost)
 
-    def _reading(self, cells: list[NDArray[np.intp]], n: float, noise: float, drop: Drop) -> Reading:
-        share, dropped = SHARES[self.attribute], _share(drop)
-        lost = dropped * n / (1 - dropped) if dropped else float(getattr(drop, "q", 0))
+    def _reading(self, cells: list[NDArray[np.intp]], n: float, noise: float) -> Reading:
+        share, drop = SHARES[self.attribute], self.server.policy.drop
+        lost = self._dropped * n / (1 - self._dropped) if self._dropped else float(getattr(drop, "q", 0))
         inside = np.zeros(self.cube.counts.shape, np.float32)
         inside[np.ix_(*cells)] = 1
         holds = bool(inside[tuple(self._own)])
         return Reading(inside.ravel(), n, holds, noise + share * (1 - share) * lost + 0.01)
+
+    @property
+    def _dropped(self) -> float:
+        return float(getattr(self.server.policy.drop, "share", 0.0))
 
     @property
     def _accounts(self) -> Accounts:
@@ -196,7 +198,3 @@ class Planner:
 
     def _size(self, pick: list[NDArray[np.intp]]) -> float:
         return float(self.cube.counts[np.ix_(*pick)].sum())
-
-
-def _share(drop: Drop) -> float:
-    return float(getattr(drop, "share", 0.0))
