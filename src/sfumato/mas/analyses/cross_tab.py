@@ -36,8 +36,8 @@ def _others(amount: Amount | None, weight: Weight | None) -> list[str]:
 class CrossTab(Analysis):
     """A table of counts, and of means and sums if asked for, with all its totals.
 
-    Each cell has noise of its own, which hangs on the records that it counts: a total is not the sum of its cells, and the same
-    cell has the same number in every table.
+    Each cell has noise of its own, which hangs on the records that it counts, and on the universe where records are dropped: a
+    total is not the sum of its cells, and the same cell has the same number in every table of a universe.
     """
 
     by: tuple[str, ...] = param(doc="the variables of the sides of the table", columns="many", holds="categories")
