@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 
 TRIALS = 400
+SEED = 11
+"""Of a survey that no setting of the policy was chosen on."""
 
 
 def run() -> dict[str, float]:
@@ -15,7 +17,7 @@ def run() -> dict[str, float]:
 
     hardened = Policy.named("hardened")
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(survey20k(), fine_cutpoints(), Path(folder), trials=TRIALS)
+        bench = Bench(survey20k(seed=SEED), fine_cutpoints(), Path(folder), trials=TRIALS)
         found = [(policy.title, one) for policy in (hardened, rules_off(hardened)) for one in bench.all(policy)]
     return {f"{title}: {one.title}, right less bar": one.success.rate - one.limit for title, one in found}
 
