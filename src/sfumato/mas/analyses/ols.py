@@ -9,7 +9,7 @@ import numpy as np
 from sfumato.errors import ParameterError
 from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
-from sfumato.mas.models.algebra import DEPENDENT, largest_correlation, smallest
+from sfumato.mas.models.algebra import DEPENDENT, inverse, largest_correlation, smallest
 from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
@@ -17,6 +17,7 @@ from sfumato.mas.models.model import EMPTY, ModelAnalysis, Prepared, collinear, 
 from sfumato.mas.models.moments import moved_outcome
 from sfumato.mas.models.noise import noise_of, squares_noise
 from sfumato.mas.models.numbers import Number, Numbers
+from sfumato.mas.models.phantoms import phantoms_of
 from sfumato.mas.models.published import coefficient_rows, rounded
 from sfumato.mas.models.terms import Terms, title
 from sfumato.mas.question import Question
@@ -35,11 +36,10 @@ class OLS(ModelAnalysis):
         if isinstance(found, Refusal):
             return found
         ready, fit = found
-        user = fit.layout.to_user(ready.standard[1])
         anova, facts, mean_square = _anova(ready, fit, self.terms(question.dataset.variables))
         scale = _unit(ready, fit)
-        beta = scale * (user @ fit.moved_beta)
-        variance = scale**2 * _variance(ready, fit, user, mean_square)
+        beta = scale * (fit.user @ fit.moved_beta)
+        variance = scale**2 * _variance(ready, fit, mean_square)
         settings = question.policy.models
         df = ready.stated_n - fit.k if ready.errors == "classical" else None
         titles = [column.title for column in fit.layout.design.columns]
@@ -60,7 +60,7 @@ class OLS(ModelAnalysis):
         fit = _fitted(ready)
         if isinstance(fit, Refusal):
             return fit
-        question.results.update(fit=fit.share, leverage=lambda: fit.second[2])
+        question.results.update(fit=fit.share, leverage=lambda: fit.second.leverage)
         refusal = question.refused("result")
         return (ready, fit) if refusal is None else refusal
 
@@ -105,9 +105,15 @@ def _fitted(ready: Prepared) -> LeastSquares | Refusal:
     if ones is not None and layout.turn is not None:
         ones = np.asarray(np.linalg.solve(layout.turn.T, ones), np.float64)
     moved = (centre - (float(ready.standard[0][-1]) if outcome.standardised else 0.0)) / scale
+    phantoms = phantoms_of(ready.complete, layout, ready.bounds, inverse(products[:k, :k]))
+    blurred = products[:k, :k] + phantoms.products
+    question.results["potential"] = phantoms.potential(blurred)
+    if smallest(blurred) < DEPENDENT:
+        return collinear(question, correlation)
     return LeastSquares(
-        question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, ones, moved
-    )
+        question, layout, products, noise.scaled(1 / scale), squares / scale**2, ready.moments.n, ones, moved,
+        layout.to_user(ready.standard[1]), phantoms.products,
+    )  # fmt: skip
 
 
 def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[str, Any]], dict[str, Any], float]:
@@ -158,16 +164,19 @@ def _anova(ready: Prepared, fit: LeastSquares, terms: Terms) -> tuple[list[dict[
     return rows, facts, mean_square
 
 
-def _variance(ready: Prepared, fit: LeastSquares, user: Numbers, mean_square: float) -> Numbers:
+def _variance(ready: Prepared, fit: LeastSquares, mean_square: float) -> Numbers:
     """Return the variances of the coefficients of the formula, for an outcome as read; that of the noise is added."""
-    question = ready.question
+    question, user = ready.question, fit.user
     if ready.errors == "classical":
-        found = np.einsum("ij,jk,ik->i", user, mean_square * fit.bread, user)
-    elif ready.errors == "design":
-        source = scores_sql(question, fit.layout, fit.beta[None, :])
-        found = question.dataset.design.covariances(source, user @ fit.bread, fit.second[1])[0]
+        found = mean_square * fit.diagonal
     else:
-        robust = sandwich(fit.bread, fit.second[1]) * (fit.n / (fit.n - fit.k) if ready.errors == "hc1" else 1.0)
-        found = np.einsum("ij,jk,ik->i", user, robust, user)
+        if ready.errors == "design":
+            source = scores_sql(question, fit.layout, fit.beta[None, :])
+            found = question.dataset.design.covariances(source, user @ fit.bread, fit.second.meat)[0]
+        else:
+            robust = sandwich(fit.bread, fit.second.meat) * (fit.n / (fit.n - fit.k) if ready.errors == "hc1" else 1.0)
+            found = np.einsum("ij,jk,ik->i", user, robust, user)
+        reach = 2 * ready.bounds[-1].half / float(fit.layout.scale[-1])
+        found = ready.blurred(found, fit.diagonal * fit.second.influence * reach**2)
     noise = np.einsum("ij,jk,ik->i", user, sandwich(fit.bread, fit.noise.variance), user)
     return np.asarray(found + noise)

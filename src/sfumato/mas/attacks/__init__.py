@@ -18,6 +18,7 @@ from sfumato.mas.attacks.rewording import Rewording
 from sfumato.mas.attacks.saturated import SaturatedModel
 from sfumato.mas.attacks.separation import Separation
 from sfumato.mas.attacks.skewed import SkewedDifferencing
+from sfumato.mas.attacks.standard_errors import StandardErrors
 from sfumato.mas.attacks.timing import Timing
 from sfumato.mas.attacks.tracker import GeneralTracker
 
@@ -25,5 +26,5 @@ __all__ = [
     "AmountDifferencing", "Differencing", "DominantContributor", "EqualAnswers", "EverybodysBudget", "GeneralTracker",
     "IndividualTracker", "LargestQuantile", "ModelDifferencing", "MovedCutpoints", "NarrowDifferencing", "OutlierDifferencing",
     "PaddedPairs", "PictureDifferencing", "Probes", "RefusalOracle", "RepeatedPicture", "Rewording", "SaturatedModel",
-    "Separation", "SkewedDifferencing", "Timing", "WholeBudget", "WholeBudgetSkewed",
+    "Separation", "SkewedDifferencing", "StandardErrors", "Timing", "WholeBudget", "WholeBudgetSkewed",
 ]  # fmt: skip

@@ -82,7 +82,7 @@ class BinnedResiduals(Diagnostic):
         import pandas as pd
 
         size, total, variance = sums
-        own = draws.child("binned residuals", name, axis)
+        own = draws.child("binned residuals", name, axis, f"{self.noise:g}")  # other noise is not a multiple
         total = total + self.noise * own.normals(np.arange(len(size)), "bins")
         band = 2 * np.sqrt(variance + self.noise**2) / size
         points = {

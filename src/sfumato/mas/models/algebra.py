@@ -13,12 +13,13 @@ NEARLY = 1e-5
 
 
 def smallest(products: Numbers) -> float:
-    """Return the least eigenvalue of cross-products scaled to a diagonal of ones; 0 for a column of zeros."""
-    size = np.sqrt(np.diag(products))
-    if not len(size):
+    """Return the least eigenvalue of cross-products scaled to a diagonal of ones; 0 where that is not above 0."""
+    diagonal = np.diag(products)
+    if not len(diagonal):
         return 1.0
-    if not (size > 0).all() or not np.isfinite(products).all():
+    if not (diagonal > 0).all() or not np.isfinite(products).all():
         return 0.0
+    size = np.sqrt(diagonal)
     return float(np.linalg.eigvalsh(products / np.outer(size, size))[0])
 
 

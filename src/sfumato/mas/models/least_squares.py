@@ -12,10 +12,8 @@ from sfumato.mas.models.algebra import NEARLY, inverse, smallest, turn_of
 from sfumato.mas.models.layout import Layout, Piece
 from sfumato.mas.models.noise import Noise
 from sfumato.mas.models.numbers import Numbers
+from sfumato.mas.models.second_pass import SecondPass, scaled_influence
 from sfumato.mas.question import Question
-
-BINS = 1000
-"""Leverages are counted in so many bins between 0 and 1."""
 
 
 class _CrossProducts:
@@ -33,34 +31,23 @@ class _CrossProducts:
 
 
 class _Residuals:
-    def __init__(self, layout: Layout, beta: Numbers, bread: Numbers) -> None:
-        self.layout, self.beta, self.bread = layout, beta, bread
+    def __init__(self, layout: Layout, beta: Numbers, bread: Numbers, influence: Numbers) -> None:
+        self.layout, self.beta, self.bread, self.influence = layout, beta, bread, influence
 
     def __call__(self, piece: Piece) -> Numbers:
-        """Return the sum of squared residuals, the products of squared scores, and counts of leverages."""
+        """Return the sums of a second pass."""
         reading = self.layout.read(piece)
         z = self.layout.matrix(reading)
         e = reading.numbers[-1] - self.beta @ z
         w = reading.weights
         leverage = np.einsum("ij,ij->j", z, self.bread @ z)
+        influence = self.influence @ z
+        squares = float(e @ e) if w is None else float((w * e) @ e)
         if w is not None:
             leverage *= w
-        counts = leverage_counts(leverage)
-        squares = float(e @ e) if w is None else float((w * e) @ e)
+            influence *= w
         z *= e if w is None else e * w
-        return np.concatenate([[squares], (z @ z.T).ravel(), counts])
-
-
-def leverage_counts(leverage: Numbers) -> Numbers:
-    """Return how many leverages lie up to each thousandth; a maximum cannot be added up, counts can."""
-    at = np.clip(np.ceil(leverage * BINS - 1e-9), 0, BINS).astype(np.int64)
-    return np.bincount(at, minlength=BINS + 1).astype(np.float64)
-
-
-def largest_leverage(counts: Numbers) -> float:
-    """Return the largest leverage, to a thousandth upwards."""
-    found = np.flatnonzero(counts)
-    return float(found[-1]) / BINS if len(found) else 0.0
+        return SecondPass.sums(squares, z @ z.T, leverage, np.square(influence))
 
 
 def cross_products(question: Question, layout: Layout) -> Numbers:
@@ -102,6 +89,11 @@ class LeastSquares:
     """Coefficients that make every record 1, where the model has an intercept, written or as a sum of indicators."""
     moved: float
     """What was taken off the outcome as it is read, beyond what the formula takes off."""
+    user: Numbers
+    """Takes coefficients of the columns as read to those of the formula; shape (columns, columns)."""
+
+    phantoms: Numbers
+    """What phantoms add to X'X."""
 
     @property
     def k(self) -> int:
@@ -114,28 +106,41 @@ class LeastSquares:
         return self.beta if self.ones is None else np.asarray(self.beta + self.moved * self.ones)
 
     @cached_property
+    def information(self) -> Numbers:
+        """X'X, with phantoms."""
+        return np.asarray(self.products[: self.k, : self.k] + self.phantoms)
+
+    @cached_property
     def bread(self) -> Numbers:
-        """The inverse of X'X."""
+        """Its inverse."""
+        return inverse(self.information)
+
+    @cached_property
+    def _exact_bread(self) -> Numbers:
         return inverse(self.products[: self.k, : self.k])
 
     @cached_property
     def beta(self) -> Numbers:
         """Coefficients, with noise."""
-        return np.asarray(self.bread @ (self.products[: self.k, self.k] + self.noise.values))
+        return np.asarray(self._exact_bread @ (self.products[: self.k, self.k] + self.noise.values))
 
     @cached_property
     def exact_beta(self) -> Numbers:
         """Coefficients without noise, of which residuals are taken."""
-        return np.asarray(self.bread @ self.products[: self.k, self.k])
+        return np.asarray(self._exact_bread @ self.products[: self.k, self.k])
 
     @cached_property
-    def second(self) -> tuple[float, Numbers, float]:
-        """Sum of squared residuals, meat (columns, columns) and largest leverage, by a second pass."""
-        sums = self.question.dataset.warehouse.reduce(
-            _Residuals(self.layout, self.beta, self.bread), self.layout.columns, self.question.records
-        )
-        meat = sums[1 : 1 + self.k**2].reshape(self.k, self.k)
-        return float(sums[0]), meat, largest_leverage(sums[1 + self.k**2 :])
+    def second(self) -> SecondPass:
+        """What needs a second pass."""
+        influence = scaled_influence(self.user @ self.bread, self.diagonal)
+        added = _Residuals(self.layout, self.beta, self.bread, influence)
+        sums = self.question.dataset.warehouse.reduce(added, self.layout.columns, self.question.records)
+        return SecondPass.of(sums, self.k)
+
+    @cached_property
+    def diagonal(self) -> Numbers:
+        """The diagonal of the inverse of X'X, of the columns of the formula."""
+        return np.asarray(np.einsum("ij,jk,ik->i", self.user, self.bread, self.user))
 
     @property
     def share(self) -> float:
@@ -152,12 +157,13 @@ class LeastSquares:
 
     @cached_property
     def _lower(self) -> Numbers:
-        return np.asarray(np.linalg.cholesky(self.products[: self.k, : self.k]), np.float64)
+        return np.asarray(np.linalg.cholesky(self.information), np.float64)
 
     @cached_property
     def _effects(self) -> Numbers:
         """What the columns explain one after another, with noise: the roots of their sequential sums of squares."""
-        return np.asarray(np.linalg.solve(self._lower, self.products[: self.k, self.k] + self.noise.values))
+        products = self.products[: self.k, self.k] + self.noise.values + self.phantoms @ self.beta
+        return np.asarray(np.linalg.solve(self._lower, products))
 
     @cached_property
     def _formula_effects(self) -> Numbers:
@@ -180,7 +186,7 @@ class LeastSquares:
     @cached_property
     def _residual_and_total(self) -> tuple[float, float]:
         """Sums of squares as they come from noisy cross-products; the total is about the mean if there is an intercept."""
-        squares = float(self.products[self.k, self.k]) + self.squares_noise
+        squares = float(self.products[self.k, self.k] + self.beta @ self.phantoms @ self.beta) + self.squares_noise
         total = squares
         if self.ones is not None:
             row = self._lower.T @ self.ones  # Σ y of the records is what the columns explain of it
@@ -188,7 +194,7 @@ class LeastSquares:
         residual = squares - float(self._effects @ self._effects)
         if self.noise.variance.any():
             return residual + float(self._noise_parts.sum()), total  # noise adds so much to the regression, on average
-        return (self.second[0] if residual < 1e-6 * squares else residual), total
+        return (self.second.squares if residual < 1e-6 * squares else residual), total
 
     @cached_property
     def sums_of_squares(self) -> tuple[Numbers, float, float]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
-from sfumato.mas.models.algebra import largest_correlation
+from sfumato.mas.models.algebra import DEPENDENT, inverse, largest_correlation, smallest
 from sfumato.mas.models.errors import sandwich, scores_sql
 from sfumato.mas.models.layout import Layout, LevelOutcome
 from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
 from sfumato.mas.models.model import ModelAnalysis, Prepared, collinear, prepared
 from sfumato.mas.models.noise import Noise, noise_of
 from sfumato.mas.models.numbers import Numbers
+from sfumato.mas.models.phantoms import phantoms_of
 from sfumato.mas.models.published import coefficient_rows, rounded
 from sfumato.mas.question import Question
 
@@ -89,13 +90,18 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
             refusal := question.refused("result")
         ) is not None:  # with noise on them, nearly the same columns have no fit
             return refusal
-        noises = noises_in(layout)
-        fitted = fit(question, layout, at, np.array([noise.values for noise in noises]))
+        noises, user = noises_in(layout), layout.to_user(ready.standard[1])
+        fitted = fit(question, layout, at, np.array([noise.values for noise in noises]), user)
     except Dependent as found:
         return collinear(question, found.correlation)
     except Separated:
         return SEPARATED
-    question.results.update(fit=1 - fitted.value / _null(outcomes), leverage=lambda: fitted.second[1])
+    read = products if layout.turn is None else layout.turn @ products @ layout.turn.T
+    fitted, potential = fitted.among(phantoms_of(ready.complete, layout, ready.bounds, inverse(read)), read)
+    question.results["potential"] = potential
+    if smallest(fitted.information) < DEPENDENT:
+        return collinear(question, question.results["correlation"])
+    question.results.update(fit=1 - fitted.value / _null(outcomes), leverage=lambda: fitted.second.leverage)
     refusal = question.refused("result")
     constant = layout.design.constant(products, ready.moments.weight) is not None
     return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal
@@ -104,13 +110,12 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
 def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
     ready, fitted, noises, flip, outcome = fit.ready, fit.fitted, fit.noises, modelled.flip, modelled.outcome
     layout = fitted.layout
-    user = layout.to_user(ready.standard[1])
-    variance = _variance(ready, fitted, user, noises)
+    variance = _variance(ready, fitted, noises)
     settings = ready.question.policy.models
     rows: list[dict[str, Any]] = []
     for i, name in enumerate(outcome.titles[1:]):
         titles = [column.title for column in layout.design.columns]
-        made = coefficient_rows(titles, user @ fitted.beta[i] * (-1 if flip else 1), variance[i], settings)
+        made = coefficient_rows(titles, fitted.user @ fitted.beta[i] * (-1 if flip else 1), variance[i], settings)
         rows += [{"outcome": name, **row} for row in made] if len(outcome.titles) > 2 else made
     facts = _facts(ready, fitted, noises, fit.constant)
     return Findings({"coefficients": rows}, facts, ready.notes, ready.sets(fitted.layout.design, len(fitted.beta)))
@@ -173,18 +178,18 @@ def _spread(noises: list[Noise]) -> Numbers:
     return np.asarray(block_diag(*(noise.variance for noise in noises)))
 
 
-def _variance(ready: Prepared, fitted: Likelihood, user: Numbers, noises: list[Noise]) -> Numbers:
+def _variance(ready: Prepared, fitted: Likelihood, noises: list[Noise]) -> Numbers:
     """Return the variances of the coefficients of the formula, shape (equations, columns); that of the noise is added."""
-    equations, k = fitted.beta.shape
-    wide = np.kron(np.eye(equations), user)
+    equations, wide = len(fitted.beta), fitted.wide
     if ready.errors == "classical":
-        found = np.einsum("ij,jk,ik->i", wide, fitted.bread, wide)
-    elif ready.errors == "design":
-        source = scores_sql(ready.question, fitted.layout, fitted.beta)
-        found = ready.question.dataset.design.covariances(source, wide @ fitted.bread, fitted.second[0])[0]
+        found = fitted.diagonal
     else:
-        # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
-        robust = sandwich(fitted.bread, fitted.second[0])
-        found = np.einsum("ij,jk,ik->i", wide, robust, wide)
+        if ready.errors == "design":
+            source = scores_sql(ready.question, fitted.layout, fitted.beta)
+            found = ready.question.dataset.design.covariances(source, wide @ fitted.bread, fitted.second.meat)[0]
+        else:  # hc1 as hc0: likelihoods have no correction for n, as in statsmodels
+            found = np.einsum("ij,jk,ik->i", wide, sandwich(fitted.bread, fitted.second.meat), wide)
+        # the squares of the residuals of all equations add up to 1 at most, or to 2 where there are several
+        found = ready.blurred(found, fitted.diagonal * fitted.second.influence * min(equations, 2))
     extra = sandwich(fitted.bread, _spread(noises))
-    return np.asarray(found + np.einsum("ij,jk,ik->i", wide, extra, wide)).reshape(equations, k)
+    return np.asarray(found + np.einsum("ij,jk,ik->i", wide, extra, wide)).reshape(equations, -1)

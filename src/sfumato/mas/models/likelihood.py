@@ -10,9 +10,10 @@ import numpy as np
 
 from sfumato.mas.models.algebra import DEPENDENT, NEARLY, inverse, largest_correlation, smallest, turn_of
 from sfumato.mas.models.layout import Layout, LevelOutcome, Piece, Reading
-from sfumato.mas.models.least_squares import largest_leverage, leverage_counts
 from sfumato.mas.models.noise import Noise
 from sfumato.mas.models.numbers import Numbers
+from sfumato.mas.models.phantoms import Phantoms
+from sfumato.mas.models.second_pass import SecondPass, scaled_influence
 from sfumato.mas.question import Question
 
 _STEPS = 30
@@ -66,10 +67,10 @@ class _Step:
 
 
 class _Scores:
-    """Products of scores with each other, and counts of leverages."""
+    """The sums of a second pass; of residuals there is no sum of squares."""
 
-    def __init__(self, layout: Layout, beta: Numbers, bread: Numbers) -> None:
-        self.layout, self.beta, self.bread = layout, beta, bread
+    def __init__(self, layout: Layout, beta: Numbers, bread: Numbers, influence: Numbers) -> None:
+        self.layout, self.beta, self.bread, self.influence = layout, beta, bread, influence
 
     def __call__(self, piece: Piece) -> Numbers:
         reading = self.layout.read(piece)
@@ -78,15 +79,17 @@ class _Scores:
         p, _ = probabilities(self.beta @ z)
         rest = _indicated(reading, equations) - p
         leverage = np.zeros(reading.n)
+        influence = np.zeros((equations * k, reading.n))
         bread = self.bread.reshape(equations, k, equations, k)
         for a in range(equations):
+            influence += np.square(self.influence[:, a * k : (a + 1) * k] @ z)
             for b in range(equations):
                 weight = p[a] * ((1.0 if a == b else 0.0) - p[b])
                 leverage += weight * np.einsum("ij,ij->j", z, bread[b, :, a, :] @ z)
         if w is not None:
-            rest, leverage = rest * w, leverage * w
+            rest, leverage, influence = rest * w, leverage * w, influence * np.square(w)
         scores = (rest[:, None, :] * z[None, :, :]).reshape(equations * k, reading.n)
-        return np.concatenate([(scores @ scores.T).ravel(), leverage_counts(leverage)])
+        return SecondPass.sums(0.0, scores @ scores.T, leverage, influence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,19 +104,44 @@ class Likelihood:
     information: Numbers
     """Shape (equations × columns, the same)."""
 
+    user: Numbers
+    """Takes coefficients of the columns as read to those of the formula; shape (columns, columns)."""
+
+    def among(self, phantoms: Phantoms, products: Numbers) -> tuple[Likelihood, float]:
+        """Return the fit with phantoms on its plane, and the share of the information that one value could make up.
+
+        `products` are X'X. A phantom counts as much as a record does on average.
+        """
+        information, k, potential = self.information.copy(), len(products), 0.0
+        for a in range(len(self.beta)):
+            own = slice(a * k, (a + 1) * k)
+            share = float(np.trace(np.linalg.solve(products, self.information[own, own]))) / k
+            information[own, own] += share * phantoms.products
+            potential = max(potential, phantoms.potential(information[own, own], share))
+        return replace(self, information=information), potential
+
     @cached_property
     def bread(self) -> Numbers:
         """The inverse of the information."""
         return inverse(self.information)
 
     @cached_property
-    def second(self) -> tuple[Numbers, float]:
-        """Meat and the largest leverage, by one more pass."""
-        sums = self.question.dataset.warehouse.reduce(
-            _Scores(self.layout, self.beta, self.bread), self.layout.columns, self.question.records
-        )
-        size = len(self.information)
-        return sums[: size**2].reshape(size, size), largest_leverage(sums[size**2 :])
+    def wide(self) -> Numbers:
+        """Takes coefficients of all equations, one after another, to those of the formula."""
+        return np.asarray(np.kron(np.eye(len(self.beta)), self.user), np.float64)
+
+    @cached_property
+    def diagonal(self) -> Numbers:
+        """The diagonal of the bread, of the columns of the formula."""
+        return np.asarray(np.einsum("ij,jk,ik->i", self.wide, self.bread, self.wide))
+
+    @cached_property
+    def second(self) -> SecondPass:
+        """What needs one more pass."""
+        influence = scaled_influence(self.wide @ self.bread, self.diagonal)
+        added = _Scores(self.layout, self.beta, self.bread, influence)
+        sums = self.question.dataset.warehouse.reduce(added, self.layout.columns, self.question.records)
+        return SecondPass.of(sums, len(self.information))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +234,7 @@ def _decided(layout: Layout, at: _At, products: Numbers, shares: Numbers, noises
     return bool((happened[:, indicators] < none + 1e-9 * products[0, indicators]).any())
 
 
-def fit(question: Question, layout: Layout, at: _At, noise: Numbers) -> Likelihood:
+def fit(question: Question, layout: Layout, at: _At, noise: Numbers, user: Numbers) -> Likelihood:
     """Find where score + noise is 0, from the sums at starting coefficients (equations, columns)."""
     at, first = at.with_noise(noise), np.diag(at.information)
     for _ in range(_STEPS):
@@ -222,7 +250,7 @@ def fit(question: Question, layout: Layout, at: _At, noise: Numbers) -> Likeliho
             after = _evaluate(question, layout, at.beta + step).with_noise(noise)
         at = after
         if size <= _TOLERANCE * max(1.0, float(np.abs(at.beta).max())):
-            return Likelihood(question, layout, at.beta, at.value, at.information)
+            return Likelihood(question, layout, at.beta, at.value, at.information, user)
     raise Separated
 
 

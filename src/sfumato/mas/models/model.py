@@ -18,7 +18,7 @@ from sfumato.mas.models.design import Category, Design, DesignColumn
 from sfumato.mas.models.errors import ERRORS, usual
 from sfumato.mas.models.layout import Layout, LevelOutcome, unscaled
 from sfumato.mas.models.moments import Moments, moments_of
-from sfumato.mas.models.noise import key_of, standard_moments
+from sfumato.mas.models.noise import drawn_of, key_of, standard_moments
 from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of
 from sfumato.mas.models.terms import Terms
 from sfumato.mas.question import Question
@@ -122,6 +122,21 @@ class Prepared:
         """What sums over complete kept records are multiplied with, so that they do not reveal the drop."""
         return self.stated_n / self.moments.n
 
+    def blurred(self, variances: Numbers, largest: Numbers) -> Numbers:
+        """Return variances that are sums of squared residuals, with keyed noise; `largest` is what one record can add to each.
+
+        A residual far out would show in the standard error of a small group. Of households, whose members add up before they
+        are squared, one record can add more.
+        """
+        question = self.question
+        sd = question.policy.models.sd / 2  # in ranges, not in halves
+        if not sd:
+            return variances
+        if self.errors == "design":
+            largest = largest * (2 * question.dataset.design.largest - 1)
+        keys = [key_of(question, "variance", question.wording, self.errors, str(j)) for j in range(len(variances))]
+        return np.maximum(variances + sd * largest * drawn_of(question, keys), 0.0)
+
     def sets(self, design: Design, equations: int = 1) -> tuple[Sets, ...]:
         """Return what the accounts are charged for: each coefficient by the records that its indicators are of."""
         question = self.question
@@ -165,7 +180,7 @@ class Levels:
 def least_cell(question: Question, confidential: bool = False) -> float:
     """Return how many records a level needs for a coefficient of its own; more, perhaps, where it tells of confidential things.
 
-    Of the columns of a model there is no noise: standard errors tell how many records a level has, and how numbers vary there.
+    Standard errors tell how many records a level has, and how numbers vary there.
     """
     rule = question.policy.rule("dummy_size")
     return float(max(getattr(rule, "least", 1), (confidential and getattr(rule, "confidential", None)) or 1))

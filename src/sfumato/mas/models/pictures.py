@@ -95,7 +95,8 @@ def levels_findings(fit: LevelsFit, modelled: Modelled, axis: Axis, every: bool)
     if axis.kind == "number":
         grid = Grid.about(float(moments.means[axis.place]), float(moments.spreads[axis.place]), moments.n, AXIS)
     sums = LevelSums(layout, steady(fit.fitted.beta), axis, grid)
-    reduce, columns, binned = ready.question.dataset.warehouse.reduce, layout.columns, BinnedResiduals()
+    reduce, columns = ready.question.dataset.warehouse.reduce, layout.columns
+    binned = BinnedResiduals(noise=max(BinnedResiduals().noise, ready.question.policy.models.sd / 2))
     fine = reduce(sums, columns, where).reshape(outcomes, grid.size).astype(np.int64)
     if fine[0].sum() < 2 * binned.least:
         return TOO_FEW
