@@ -74,6 +74,11 @@ class Cubes:
         self._kept: OrderedDict[tuple[str, ...], Cube] = OrderedDict()
         self._lock = threading.Lock()
 
+    def ready(self, variables: Sequence[Variable]) -> bool:
+        """Return whether the cube of some variables is there, or can be made without a look at the records."""
+        sizes = {v.name: len(v.levels) for v in variables}
+        return math.prod(sizes.values()) <= _CELLS and bool(self._wider(variables))
+
     def of(self, variables: Sequence[Variable]) -> Cube:
         """Return the cube of some variables."""
         wanted = tuple(sorted({v.name: v for v in variables}.values(), key=lambda v: v.name))
@@ -82,17 +87,22 @@ class Cubes:
             if names in self._kept:
                 self._kept.move_to_end(names)
                 return self._kept[names]
-            wider = [cube for cube in (*self._kept.values(), *self._written) if cube.tells(wanted)]
         if math.prod(len(v.levels) for v in wanted) > _CELLS:
             raise DataError(
                 f"the table of {len(wanted)} variables would have more than {_CELLS:,} cells. Use fewer or coarser variables."
             )
+        wider = self._wider(wanted)
         made = min(wider, key=lambda cube: cube.counts.size).margin(wanted) if wider else self._made(wanted)
         with self._lock:
             self._kept[names] = made
             while sum(cube.counts.size for cube in self._kept.values()) > _KEPT and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return made
+
+    def _wider(self, variables: Sequence[Variable]) -> list[Cube]:
+        """Return the cubes that tell of some variables."""
+        with self._lock:
+            return [cube for cube in (*self._kept.values(), *self._written) if cube.tells(variables)]
 
     def _made(self, variables: tuple[Variable, ...]) -> Cube:
         shape = [len(v.levels) for v in variables]
