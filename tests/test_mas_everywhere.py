@@ -56,27 +56,26 @@ class Watch:
     """Counts what leaves the engine: the most rows of an aggregate, and the most numbers of a sum over pieces."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows = self.numbers = self.times = 0
+        self.rows = self.numbers = 0
         run, reduce = DuckDBWarehouse._run, DuckDBWarehouse.reduce
 
         def watched_run(warehouse: DuckDBWarehouse, *given: Any) -> Any:
             found = run(warehouse, *given)
-            self.rows, self.times = max(self.rows, found.num_rows), self.times + 1
+            self.rows = max(self.rows, found.num_rows)
             return found
 
         def watched_reduce(warehouse: DuckDBWarehouse, *given: Any) -> Any:
             found = reduce(warehouse, *given)
-            self.numbers, self.times = max(self.numbers, found.size), self.times + 1
+            self.numbers = max(self.numbers, found.size)
             return found
 
         monkeypatch.setattr(DuckDBWarehouse, "_run", watched_run)
         monkeypatch.setattr(DuckDBWarehouse, "reduce", watched_reduce)
 
     def of(self, work: Callable[[], object]) -> tuple[int, int]:
-        """Return the most rows and numbers while something is done; something must cross."""
-        self.rows = self.numbers = self.times = 0
+        """Return the most rows and numbers while something is done."""
+        self.rows = self.numbers = 0
         work()
-        assert self.times
         return self.rows, self.numbers
 
 
@@ -108,7 +107,10 @@ def test_what_leaves_the_engine_is_cells_whatever_the_number_of_records(
                 else:
                     crossed[f"{policy.title} {one}"] = got
         found.append(crossed)
-    assert found[0] == found[1]  # four times the records, and not a row more
+    for name, (rows, numbers) in found[0].items():  # four times the records, and not a row more
+        assert found[1][name][0] <= rows, name
+        assert found[1][name][1] <= numbers, name
+        assert rows or numbers, name
     assert max(rows for rows, _ in found[0].values()) <= 65 * 3  # cells: at most a grid of 64 bins and missing, by sex
 
 

@@ -92,6 +92,7 @@ def test_folders_and_files_of_a_vault_can_be_read_by_their_owner_only(vault: Vau
     assert {k: v for k, v in modes(vault.folder).items() if k.startswith("datasets/")} == {
         "datasets/people": 0o700, "datasets/people/1": 0o700,
         "datasets/people/1/records.parquet": 0o600, "datasets/people/1/dataset.toml": 0o600,
+        "datasets/people/1/cube.npz": 0o600,
     }  # fmt: skip
 
 

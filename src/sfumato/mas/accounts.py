@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,8 @@ from sfumato.mas.set_key import split
 from sfumato.mas.variable import Variable
 
 Numbers = NDArray[np.float64]
-_CELLS = 1_000_000
+CELLS = 1_000_000
+"""Most cells of the table that accounts are kept by."""
 
 
 class Accounts(Parametric, family="accounts"):
@@ -128,7 +129,7 @@ class Charge:
 
 @dataclass(eq=False)
 class Balance:
-    """What has been spent on each cell of the finest table of known variables that still has few enough cells."""
+    """What has been spent on each cell of a table of known variables."""
 
     variables: tuple[Variable, ...]
     spent: Numbers = field(init=False)
@@ -159,22 +160,6 @@ class Balance:
             else:
                 names.insert(0, name)
         return np.broadcast_to(_laid(np.asarray(amounts), names, list(here)), self.spent.shape)
-
-
-def finest(variables: Mapping[str, Variable]) -> tuple[Variable, ...]:
-    """Return the known variables of the accounts' table, in order of their names.
-
-    Those with few levels first, as long as their table has few enough cells; no recodes.
-    """
-    chosen: list[Variable] = []
-    cells = 1
-    listed = [v for v in variables.values() if v.known and v.levels and v.base is None]
-    for variable in sorted(listed, key=lambda v: (len(v.levels), v.name)):
-        if cells * len(variable.levels) > _CELLS:
-            break
-        chosen.append(variable)
-        cells *= len(variable.levels)
-    return tuple(sorted(chosen, key=lambda v: v.name))
 
 
 def _laid(values: Any, names: Sequence[str], order: Sequence[str]) -> Numbers:

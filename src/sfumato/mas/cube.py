@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -30,14 +31,30 @@ class Cube:
     digests: NDArray[np.int64]
     """Sums of a keyed random number of each record: the same for the same set of records, and for no other."""
 
+    def tells(self, variables: Sequence[Variable]) -> bool:
+        """Return whether the cube of some variables can be made from this one: it has them, or what they are recodes of."""
+        names = {v.name for v in self.variables}
+        return all(v.name in names or (v.base is not None and v.base.name in names) for v in variables)
+
     def margin(self, variables: Sequence[Variable]) -> Cube:
-        """Return the cube of some of the variables."""
-        kept = {v.name for v in variables}
-        gone = tuple(i for i, v in enumerate(self.variables) if v.name not in kept)
-        if not gone:
-            return self
-        left = tuple(v for v in self.variables if v.name in kept)
-        return Cube(left, np.asarray(self.counts.sum(gone)), np.asarray(self.digests.sum(gone)))
+        """Return the cube of some variables that this one tells of, given in order of their names."""
+        names = [v.name for v in self.variables]
+        sources = [v.base if v.base is not None and v.name not in names else v for v in variables]
+        axes = [names.index(v.name) for v in sources]
+        gone = tuple(i for i in range(len(names)) if i not in axes)
+        shape = [len(v.levels) for v in variables]
+        sums = [values.sum(gone, keepdims=True) for values in (self.counts, self.digests)]
+        if sources == list(variables):
+            return Cube(tuple(variables), sums[0].reshape(shape), sums[1].reshape(shape))
+        here = np.indices(sums[0].shape, sparse=True)
+        places = tuple(
+            here[axis] if source is v else np.array(v.groups)[here[axis]]
+            for v, source, axis in zip(variables, sources, axes, strict=True)
+        )
+        grouped = [np.zeros(shape, np.int64) for _ in sums]
+        for values, out in zip(sums, grouped, strict=True):
+            np.add.at(out, places, values)
+        return Cube(tuple(variables), grouped[0], grouped[1])
 
     def count(self, selection: Selection) -> int:
         """Return how many records a selection has, of variables of this cube."""
@@ -51,10 +68,16 @@ class Cube:
 class Cubes:
     """The cubes of one data set: asked for on first use, kept while there is room, the smaller ones made from larger ones."""
 
-    def __init__(self, warehouse: Warehouse) -> None:
+    def __init__(self, warehouse: Warehouse, written: Cube | None = None) -> None:
         self._warehouse = warehouse
+        self._written = (written,) if written is not None else ()
         self._kept: OrderedDict[tuple[str, ...], Cube] = OrderedDict()
         self._lock = threading.Lock()
+
+    def ready(self, variables: Sequence[Variable]) -> bool:
+        """Return whether the cube of some variables is there, or can be made without a look at the records."""
+        sizes = {v.name: len(v.levels) for v in variables}
+        return math.prod(sizes.values()) <= _CELLS and bool(self._wider(variables))
 
     def of(self, variables: Sequence[Variable]) -> Cube:
         """Return the cube of some variables."""
@@ -64,21 +87,25 @@ class Cubes:
             if names in self._kept:
                 self._kept.move_to_end(names)
                 return self._kept[names]
-            wider = [kept for kept in self._kept if set(names) <= set(kept)]
-            nearest = self._kept[min(wider, key=lambda kept: self._kept[kept].counts.size)] if wider else None
-        made = self._made(wanted) if nearest is None else nearest.margin(wanted)
+        if math.prod(len(v.levels) for v in wanted) > _CELLS:
+            raise DataError(
+                f"the table of {len(wanted)} variables would have more than {_CELLS:,} cells. Use fewer or coarser variables."
+            )
+        wider = self._wider(wanted)
+        made = min(wider, key=lambda cube: cube.counts.size).margin(wanted) if wider else self._made(wanted)
         with self._lock:
             self._kept[names] = made
             while sum(cube.counts.size for cube in self._kept.values()) > _KEPT and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return made
 
+    def _wider(self, variables: Sequence[Variable]) -> list[Cube]:
+        """Return the cubes that tell of some variables."""
+        with self._lock:
+            return [cube for cube in (*self._kept.values(), *self._written) if cube.tells(variables)]
+
     def _made(self, variables: tuple[Variable, ...]) -> Cube:
         shape = [len(v.levels) for v in variables]
-        if np.prod([float(n) for n in shape]) > _CELLS:
-            raise DataError(
-                f"the table of {len(variables)} variables would have more than {_CELLS:,} cells. Use fewer or coarser variables."
-            )
         columns = [f"c{i}" for i in range(len(variables))]
         by = f" GROUP BY {', '.join(v.codes for v in variables)}" if columns else ""
         coded = [f"{v.codes} AS {column}" for v, column in zip(variables, columns, strict=True)]

@@ -18,6 +18,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.secrets import Secret
 from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import Variable, need_variable
+from sfumato.mas.written_cube import read_cube, write_cube
 from sfumato.toml import dump
 
 
@@ -96,9 +97,10 @@ class Dataset:
         return f"Dataset({self.label}, {len(self.variables)} variables, in {self.warehouse.name})"
 
 
-def save(folder: Path, facts: Mapping[str, Any], variables: Mapping[str, Variable]) -> None:
+def save(folder: Path, facts: Mapping[str, Any], variables: Mapping[str, Variable], warehouse: Warehouse) -> None:
     """Write what the vault keeps of a frozen data set beside its records; confidential."""
-    text = dump(facts, "variable", (v.to_dict() for v in variables.values()))
+    described = {**facts, "cube": write_cube(folder, warehouse, variables)}
+    text = dump(described, "variable", (v.to_dict() for v in variables.values()))
     write_text(folder / "dataset.toml", text, confidential=True)
 
 
@@ -115,8 +117,9 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
         raise DataError(f"{folder} does not hold a frozen data set of a vault.") from None
     warehouse = open_warehouse(records, spark)
     weight = Weight(**table["weight"]) if "weight" in table else None
+    written = read_cube(folder, str(table["cube"]), variables) if "cube" in table else None
     units = tuple(c for c in ("h", "e") if c in warehouse.columns)
     return Dataset(
-        name, version, title, variables, weight, units, warehouse, Cubes(warehouse), secret, Linked(warehouse),
+        name, version, title, variables, weight, units, warehouse, Cubes(warehouse, written), secret, Linked(warehouse),
         SurveyDesign(warehouse),
     )  # fmt: skip

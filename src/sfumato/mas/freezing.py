@@ -60,7 +60,7 @@ def write_version(plan: Plan, folder: Path, secret: Draws, earlier: Sequence[Dat
         }  # fmt: skip
         if (weight := weight_facts(warehouse)) is not None:
             facts["weight"] = asdict(weight)
-        save(temporary, facts, variables)
+        save(temporary, facts, variables, warehouse)
 
 
 def _check_identity(warehouse: Warehouse, identity: str) -> None:

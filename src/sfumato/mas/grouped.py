@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from sfumato.errors import DataError
 from sfumato.mas.accounts import Sets
+from sfumato.mas.around import Whole, conditions, hidden_parts, in_cube
 from sfumato.mas.cube import in_cells
 from sfumato.mas.dataset import Weight
 from sfumato.mas.exact import combined, exact_sums
 from sfumato.mas.question import Question
-from sfumato.mas.selection import Selection, condition
-from sfumato.mas.set_key import hashed_key, hashed_records, split
+from sfumato.mas.selection import Selection
+from sfumato.mas.set_key import hashed_key, hashed_records
 from sfumato.mas.variable import Variable
 
 Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
 _CELLS = 1_000_000
 
 
@@ -77,48 +77,38 @@ class Grouped:
 
     @classmethod
     def of(cls, question: Question, variables: Sequence[Variable], asked: Asked | None = None) -> Grouped:
-        """Ask for the cells of a table of some variables."""
+        """Ask for the cells of a table of some variables; what a cube tells of them is not asked for."""
         asked = asked or Asked()
         shape = [len(v.levels) for v in variables]
         if np.prod([float(n) for n in shape]) > _CELLS:
             raise DataError("the table would have more than a million cells. Use fewer variables, or coarser ones.")
-        around, inside = _conditions(question)
-        cells = [f"c{i}" for i in range(len(shape))]
-        kept = " AND ".join(f"({part})" for part in (inside, question.kept) if part != "TRUE") or "TRUE"
-        listed = [f"{v.codes} AS {cell}" for v, cell in zip(variables, cells, strict=True)]
+        around, inside = conditions(question)
         # of known cells alone as many are counted as there are, since kept records are scaled back to just these
-        if question.policy.scaled and not asked.sums and all(v.known for v in variables):
-            kept = inside
-        flags = {name: sql for name, sql in (("n", inside), ("kept", kept)) if sql != "TRUE"}
-        listed += [
-            "CAST(r AS BIGINT) AS r",
-            *(f"CASE WHEN {sql} THEN 1 ELSE 0 END AS {name}" for name, sql in flags.items()),
-        ]
-        listed += [
-            f"{sql if kept == 'TRUE' else f'CASE WHEN {kept} THEN {sql} END'} AS {name}"
-            for name, sql in asked.values.items()
-        ]
-        wanted = [*cells, "count(*) AS around", "sum(r) AS digest", *(f"sum({name}) AS {name}" for name in flags)]
-        for name, one in asked.sums.items():
-            wanted += exact_sums(name, one.expression, one.scale, one.parts)
-        if asked.largest is not None:
-            wanted.append(f"COALESCE(max({asked.largest}), 0) AS largest")
-        by = f" GROUP BY {', '.join(cells)}" if cells else ""
-        found = question.dataset.warehouse.ask(
-            f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(listed)} FROM records WHERE {around}) AS kept_records{by}"  # noqa: S608
-        )
+        thinned = not question.policy.scaled or bool(asked.sums) or not all(v.known for v in variables)
+        kept = question.kept if thinned else "TRUE"
+        counted = False
+        if (told := in_cube(question, variables)) is not None:
+            around, inside = question.selection.where(), "TRUE"
+            counted = all(v.known for v in (*variables, *question.selection.plain.variables))
+            if counted and kept == "TRUE" and asked == Asked():
+                return cls(question, tuple(variables), told[0], told[0], asked, {}, np.zeros(shape), *told)
+        if counted:  # only those that are kept need be looked at
+            around, kept = _all_of(around, kept), "TRUE"
+        flags = {name: sql for name, sql in (("n", inside), ("kept", _all_of(inside, kept))) if sql != "TRUE"}
+        found = question.dataset.warehouse.ask(_sql(variables, asked, around, flags, told is None))
         found = {"n": found["around"], "kept": found["around"]} | found
 
         def placed(name: str) -> NDArray[Any]:
-            return in_cells(found, cells, shape, name)
+            return in_cells(found, [f"c{i}" for i in range(len(shape))], shape, name)
 
         parts = {
             name: np.stack([placed(f"{name}_{i}").astype(np.int64) for i in range(max(one.parts, 1))])
             for name, one in asked.sums.items()
         }
         largest = placed("largest") if asked.largest is not None else np.zeros(shape)
-        counts = [np.asarray(placed(name), np.int64) for name in ("n", "kept", "around", "digest")]
-        return cls(question, tuple(variables), counts[0], counts[1], asked, parts, largest, counts[2], counts[3])
+        n, left = (np.asarray(placed(name), np.int64) for name in ("n", "kept"))
+        told = told or (np.asarray(placed("around"), np.int64), np.asarray(placed("digest"), np.int64))
+        return cls(question, tuple(variables), told[0] if counted else n, left, asked, parts, largest, *told)
 
     @cached_property
     def sums(self) -> dict[str, Numbers]:
@@ -207,7 +197,7 @@ class Grouped:
             beside = b"" if among is None else among.words().encode()
             pairs = zip(self._around.ravel().tolist(), self._digests.ravel().tolist(), strict=True)
             return [hashed_records(n, digest) + beside for n, digest in pairs]
-        parts = _hidden_parts(question)
+        parts = hidden_parts(question)
         if parts is None:
             whole = question.selection if among is None else question.selection.joined(among)
             return [question.key_of(whole.joined(self.cell(i))) for i in np.ndindex(shape)]
@@ -275,25 +265,28 @@ def _cell(variables: Sequence[Variable], place: tuple[int, ...]) -> Selection:
     return Selection(used, (chosen,))
 
 
-def _hidden_parts(question: Question) -> Selection | None:
-    """Return what the universe asks of confidential variables, if it asks the same everywhere; None if not."""
-    plain = question.selection.plain
-    known, hidden = split(plain.variables)
-    if not hidden:
-        return Selection((), (np.ones((), bool),))
-    axes = tuple(plain.variables.index(v) for v in known)
-    asked = np.asarray(plain.chosen.any(axis=axes), bool)
-    wide = np.logical_or.reduce(plain.chosen, axis=tuple(plain.variables.index(v) for v in hidden), keepdims=True)
-    same = (plain.chosen == (wide & np.expand_dims(asked, axes))).all()
-    return Selection(hidden, (asked,)) if same else None
+def _sql(variables: Sequence[Variable], asked: Asked, where: str, flags: Mapping[str, str], digest: bool) -> str:
+    """Return the SQL of a table: the records of each cell, those that meet the conditions of flags, and sums over kept ones."""
+    cells = [f"c{i}" for i in range(len(variables))]
+    listed = [f"{v.codes} AS {cell}" for v, cell in zip(variables, cells, strict=True)]
+    listed += [
+        "CAST(r AS BIGINT) AS r",
+        *(f"CASE WHEN {sql} THEN 1 ELSE 0 END AS {name}" for name, sql in flags.items()),
+    ]
+    for name, sql in asked.values.items():
+        listed.append(f"CASE WHEN {flags['kept']} THEN {sql} END AS {name}" if "kept" in flags else f"{sql} AS {name}")
+    wanted = [*cells, "count(*) AS around", *(["sum(r) AS digest"] if digest else [])]
+    wanted += [f"sum({name}) AS {name}" for name in flags]
+    for name, one in asked.sums.items():
+        wanted += exact_sums(name, one.expression, one.scale, one.parts)
+    if asked.largest is not None:
+        wanted.append(f"COALESCE(max({asked.largest}), 0) AS largest")
+    by = f" GROUP BY {', '.join(cells)}" if cells else ""
+    return (
+        f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(listed)} FROM records WHERE {where}) AS kept_records{by}"  # noqa: S608
+    )
 
 
-def _conditions(question: Question) -> tuple[str, str]:
-    """Return SQL for what the universe asks of known variables, and for the rest."""
-    parts = _hidden_parts(question)
-    plain = question.selection.plain
-    if parts is None or question.policy.keyed == "records":
-        return plain.where(), "TRUE"
-    known, hidden = split(plain.variables)
-    axes = tuple(plain.variables.index(v) for v in hidden)
-    return condition(known, np.asarray(plain.chosen.any(axis=axes), bool)), parts.where()
+def _all_of(*conditions: str) -> str:
+    """Return the SQL condition that all of some hold."""
+    return " AND ".join(f"({sql})" for sql in conditions if sql != "TRUE") or "TRUE"

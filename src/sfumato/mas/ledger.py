@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.accounts import Accounts, Balance, Charge, Sets, finest
+from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge, Sets
 from sfumato.mas.answer import Refusal
 from sfumato.mas.log import Entry, Written, append_line, digest_of, last_line, read_log
 from sfumato.mas.overlap import Place
-from sfumato.mas.variable import Variable
+from sfumato.mas.variable import Variable, finest
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -220,7 +220,7 @@ class Ledger:
         self, connection: sqlite3.Connection, family: str, users: Sequence[str], variables: Mapping[str, Variable]
     ) -> dict[str, Balance]:
         """Return the balances of some users, with what other processes have charged meanwhile."""
-        table = finest(variables)
+        table = finest(variables, CELLS)
         shape = tuple((v.name, v.levels) for v in table)
         for user in users:
             kept = self._balances.get((family, user))

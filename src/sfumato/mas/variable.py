@@ -165,6 +165,18 @@ def need_variable(name: str, known: Mapping[str, Variable]) -> Variable:
     return known[name]
 
 
+def finest(variables: Mapping[str, Variable], cells: int) -> tuple[Variable, ...]:
+    """Return as many known variables as a table of at most so many cells can have, in order of their names; no recodes."""
+    chosen, room = list[Variable](), cells
+    listed = [v for v in variables.values() if v.known and v.levels and v.base is None]
+    for variable in sorted(listed, key=lambda v: (len(v.levels), v.name)):  # those with few levels first
+        room //= len(variable.levels)
+        if not room:
+            break
+        chosen.append(variable)
+    return tuple(sorted(chosen, key=lambda v: v.name))
+
+
 def parse_range(text: str) -> tuple[float, bool, float, bool] | None:
     """Return the lower end of a range and whether the range lies above it, the upper end and whether it belongs to it.
 
