@@ -194,7 +194,7 @@ class CellAmounts:
         return np.asarray(np.sqrt(policy.thinned * squares + noise) / divided, np.float64)
 
     def _plain_squares(self) -> Numbers:
-        """Return the variance of each Σ w(v − m) as of records drawn one by one, with keyed noise; NaN where there is one value."""
+        """Return the variance of each Σ w(v − m) of records drawn one by one, with keyed noise; NaN where there is one value."""
         counted = np.where(self.values > 1, self.values, np.nan)
         ww, wv = (self._sum("ww"), self._sum("wv")) if self.amount.weight else (self._kept, self._sum("s"))
         return self._blurred(self._sum("vv"), wv, ww, "squares of ")[0] * counted / (counted - 1)
