@@ -176,7 +176,7 @@ def _extras(published: PublishedTable, report: Path | None, chart: Path | None, 
         from sfumato.tables.pictures import heatmap
 
         tell("Drawing", 0, 0)
-        save_chart(heatmap(published, public=publishable), chart)
+        save_chart(heatmap(published, public=publishable), chart, confidential=not publishable)
     if report is not None:
         from sfumato.reports import table_report
 
