@@ -201,11 +201,14 @@ def test_a_measure_of_one_column_is_told_in_its_own_terms_for_each_column(files:
     assert "typical error" not in one
 
 
-def test_the_profile_is_drawn(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    done = run("risk", files[0], "--schema", files[2], "--keys", "age,sex", "--chart", tmp_path / "r.svg")
+def test_the_profile_is_drawn_for_its_owner_alone(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    args = ("risk", files[0], "--schema", files[2], "--keys", "age,sex", "--chart")
+    done = run(*args, tmp_path / "r.svg")
     assert done.exit_code == 0, done.stderr
     picture = (tmp_path / "r.svg").read_text("utf-8")
     assert "What each key contributes" in picture
+    assert run(*args, tmp_path / "r.png").exit_code == 0
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_population_file_gives_the_share_of_right_matches(tmp_path: Path) -> None:

@@ -99,11 +99,13 @@ def test_the_report_and_the_chart_are_written(here: Path, tmp_path: Path) -> Non
     page = files[1].read_text("utf-8")
     assert "p% rule, p = 10" in page
     assert json.loads(files[1].with_suffix(".json").read_text("utf-8"))["version"] == "confidential"
+    assert {path.stat().st_mode & 0o777 for path in (*files[1:], files[1].with_suffix(".json"))} == {0o600}
     public = [tmp_path / n for n in ("t2.csv", "r2.html", "c2.svg")]
     done = run(*asked(here, *SURE, "--out", public[0], "--report", public[1], "--chart", public[2], "--publishable"))
     assert done.exit_code == 0, done.stderr
     assert "not published: unsafe" not in public[2].read_text("utf-8")
     assert "p% rule" not in public[1].read_text("utf-8")
+    assert {path.stat().st_mode & 0o777 for path in (*public, public[1].with_suffix(".json"))} == {0o644}
 
 
 def test_the_answer_for_machines_has_no_value(here: Path, tmp_path: Path) -> None:

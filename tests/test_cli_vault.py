@@ -91,6 +91,7 @@ def test_cutpoints_are_shown_before_one_is_chosen(here: Path, tmp_path: Path) ->
     assert seen.exit_code == 0, seen.stderr
     assert "CONFIDENTIAL" in seen.stdout
     assert chart.read_text().startswith("<svg")
+    assert chart.stat().st_mode & 0o777 == 0o600
     assert not Vault.open(vault).registration("people").cutpoints
     told = document(run("vault", "cutpoints", vault, "people", "income", "--strategy", "minimum", "--json"))
     assert {row["strategy"] for row in told["strategies"]} == {
@@ -136,6 +137,7 @@ def test_residuals_are_asked_for_and_drawn(frozen: Path, tmp_path: Path) -> None
     text = run(*asked, "--chart", tmp_path / "a.png")
     assert "more rows" in text.stdout
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "a.png").stat().st_mode & 0o777 == 0o644  # an answer may be shown to others
     wrong = run("ask", frozen, "people", "--ols", "income ~ age", "--chart", tmp_path / "b.svg")
     assert wrong.exit_code == 2
     assert "residuals" in wrong.stderr

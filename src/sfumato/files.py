@@ -88,5 +88,10 @@ def check_replaceable(path: str | Path, known: Sequence[str]) -> None:
 
 def write_text(path: str | Path, text: str, confidential: bool = False) -> None:
     """Write a text file whole; a confidential one can be read by its owner only."""
+    write_bytes(path, text.encode("utf-8"), confidential)
+
+
+def write_bytes(path: str | Path, content: bytes, confidential: bool = False) -> None:
+    """Write a file whole; a confidential one can be read by its owner only."""
     with whole_file(path, 0o600 if confidential else 0o644) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)

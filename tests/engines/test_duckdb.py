@@ -16,6 +16,7 @@ import pytest
 
 from sfumato.engines import Column, Rows, open_frame
 from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.engines.store import open_file
 from sfumato.errors import DataError
 
 
@@ -267,3 +268,23 @@ def test_masking_more_than_memory_allows_takes_little_memory() -> None:
     # 5 million records of 4 numbers and an id are 200 MB before and 200 MB after; a piece is 5 MB
     ran = subprocess.run([sys.executable, "-c", _LARGE], capture_output=True, text=True, check=True)
     assert float(ran.stdout) < 120
+
+
+def test_what_does_not_fit_in_memory_goes_to_a_private_folder_and_not_to_the_working_one(
+    private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, here = tmp_path / "many.parquet", tmp_path / "here"
+    duckdb.sql("SELECT hash(i) AS a, hash(i + 1) AS b FROM range(1_000_000) t(i)").write_parquet(str(path))
+    here.mkdir()
+    monkeypatch.chdir(here)
+    engine, _ = open_file(path, engine="duckdb")
+    (folder,) = private.iterdir()
+    engine.native().query("source", "SET memory_limit = '40MB'")
+    assert not (folder / "spill").exists()
+    engine.group(["a", "b"])
+    assert (folder / "spill").exists()  # DuckDB makes it when it first needs it
+    assert not list(here.iterdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    del engine
+    gc.collect()
+    assert not list(private.iterdir())

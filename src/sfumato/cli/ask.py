@@ -107,7 +107,7 @@ def ask(
     if isinstance(answer, Refusal):
         raise typer.Exit(INFEASIBLE)
     if chart is not None:
-        save_chart(answer.chart(), chart)
+        save_chart(answer.chart(), chart, confidential=False)
         screen.say(f"Wrote {chart}.")
 
 

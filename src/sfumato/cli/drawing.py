@@ -40,12 +40,12 @@ def check_report(path: Path | None, replace: bool, json: bool = True) -> None:
         load_weasyprint()
 
 
-def save_chart(picture: alt.TopLevelMixin, path: Path) -> None:
-    """Write a chart as the suffix says."""
+def save_chart(picture: alt.TopLevelMixin, path: Path, confidential: bool = True) -> None:
+    """Write a chart as the suffix says; what is not for the public can be read by its owner only."""
     from sfumato.charts.render import to_png, to_svg
     from sfumato.files import write_text
 
     if path.suffix.lower() == ".svg":
-        write_text(path, to_svg(picture))
+        write_text(path, to_svg(picture), confidential)
     else:
-        to_png(picture, path)
+        to_png(picture, path, confidential=confidential)

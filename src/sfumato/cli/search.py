@@ -198,7 +198,7 @@ def _write(
         save_chart(found.chart(), chart)
     if page is not None:
         tell("Writing the page", 0, 0)
-        write_text(page, found.page(f"Recipes for {file.name}"))
+        write_text(page, found.page(f"Recipes for {file.name}"), confidential=True)
     if out is not None:
         from sfumato.reports import board_report
 

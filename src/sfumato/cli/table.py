@@ -11,38 +11,11 @@ from sfumato.cli.drawing import check_chart, check_report, save_chart
 from sfumato.cli.handling import Misuse
 from sfumato.cli.listing import show_tables
 from sfumato.cli.load import refuse_existing
-from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace
+from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
 from sfumato.cli.protections import protection_of, with_wishes
 from sfumato.cli.screen import Screen
 from sfumato.cli.table_batch import is_batch, run_batch
-from sfumato.cli.table_options import (
-    APrioriFile,
-    Contributor,
-    Contributors,
-    Count,
-    Decimals,
-    Dimensions,
-    Empty,
-    Files,
-    Formula,
-    HierarchyFiles,
-    LeaveOut,
-    Margins,
-    Negative,
-    PerSize,
-    Recode,
-    RecordKey,
-    Request,
-    Rule,
-    Size,
-    TableSchema,
-    Top,
-    Total,
-    Value,
-    Variable,
-    Waiver,
-    protection_names,
-)
+from sfumato.cli.table_options import APrioriFile, Rule, protection_names, taking
 from sfumato.cli.table_secrets import Secrets
 from sfumato.cli.table_source import Source
 from sfumato.errors import DataError
@@ -51,26 +24,9 @@ if TYPE_CHECKING:
     from sfumato.tables import Protection, PublishedTable, Table
 
 
+@taking(Source)
 def table(
-    files: Files = None,
-    formula: Formula = None,
-    variable: Variable = None,
-    contributor: Contributor = None,
-    size: Size = None,
-    per_size: PerSize = None,
-    waiver: Waiver = None,
-    request: Request = None,
-    record_key: RecordKey = None,
-    empty: Empty = False,
-    leave_out: LeaveOut = False,
-    recode: Recode = None,
-    dimensions: Dimensions = None,
-    value: Value = None,
-    top: Top = None,
-    contributors: Contributors = None,
-    total: Total = None,
-    margins: Margins = None,
-    negative: Negative = False,
+    source: Source,
     method: Annotated[
         str | None,
         typer.Option(
@@ -100,11 +56,6 @@ def table(
             rich_help_panel=METHOD,
         ),
     ] = False,
-    count: Count = None,
-    hierarchy: HierarchyFiles = None,
-    decimals: Decimals = None,
-    schema: TableSchema = None,
-    read: Read = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where what may be published goes (.csv, .xlsx, .json, ...).", rich_help_panel=OUTPUT),
@@ -168,35 +119,19 @@ def table(
     if list_:
         show_tables(screen, method, None if not rule else rule[0])
         return
-    if files is not None and is_batch(files):
-        others = (
-            formula,
-            dimensions,
-            value,
-            variable,
-            method,
-            rule,
-            set_,
-            a_priori,
-            schema,
-            out,
-            record_file,
-            record_from,
-            report,
-        )
-        run_batch(screen, files, any(o is not None for o in others), seed_file, seed_from, replace)
+    files = source.files or []
+    if is_batch(files):
+        others = (method, rule, set_, a_priori, out, record_file, record_from, report)
+        more = source != Source(files) or any(o is not None for o in others)
+        run_batch(screen, files, more, seed_file, seed_from, replace)
         return
-    source = Source(
-        files, formula, variable, contributor, size, per_size, waiver, request, record_key, empty, leave_out, recode,
-        dimensions, value, top, contributors, total, margins, negative, count, hierarchy, decimals, schema, read,
-    )  # fmt: skip
     source.check()
     if method is None:
         raise Misuse("--method is missing: how to protect the table, such as --method suppression. --list shows all.")
     if out is None:
         raise Misuse("--out is missing: the file that gets what may be published.")
     chosen = protection_of(method, set_ or (), rule, marked=a_priori is not None or source.argus)
-    _check_files([*(files or ()), schema, a_priori], out, form, report, chart, replace)
+    _check_files([*files, source.schema, a_priori], out, form, report, chart, replace)
     secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace)
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
@@ -241,7 +176,7 @@ def _extras(published: PublishedTable, report: Path | None, chart: Path | None, 
         from sfumato.tables.pictures import heatmap
 
         tell("Drawing", 0, 0)
-        save_chart(heatmap(published, public=publishable), chart)
+        save_chart(heatmap(published, public=publishable), chart, confidential=not publishable)
     if report is not None:
         from sfumato.reports import table_report
 

@@ -11,37 +11,10 @@ from sfumato.cli.drawing import check_chart, check_report, save_chart
 from sfumato.cli.given import number, settings, thresholds
 from sfumato.cli.handling import INFEASIBLE, Misuse
 from sfumato.cli.load import refuse_existing
-from sfumato.cli.options import METHOD, OUTPUT, Json, Read, Replace
+from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
 from sfumato.cli.protections import protections_of, swept_over, with_wishes
 from sfumato.cli.screen import Screen
-from sfumato.cli.table_options import (
-    APrioriFile,
-    Contributor,
-    Contributors,
-    Count,
-    Decimals,
-    Dimensions,
-    Empty,
-    Files,
-    Formula,
-    HierarchyFiles,
-    LeaveOut,
-    Margins,
-    Negative,
-    PerSize,
-    Recode,
-    RecordKey,
-    Request,
-    Rule,
-    Size,
-    TableSchema,
-    Top,
-    Total,
-    Value,
-    Variable,
-    Waiver,
-    protection_names,
-)
+from sfumato.cli.table_options import APrioriFile, Rule, protection_names, taking
 from sfumato.cli.table_source import Source
 from sfumato.errors import ParameterError, unknown_name
 
@@ -49,26 +22,9 @@ if TYPE_CHECKING:
     from sfumato.tables import TableChoice, TableMap, TableMeasure
 
 
+@taking(Source)
 def table_map(
-    files: Files = None,
-    formula: Formula = None,
-    variable: Variable = None,
-    contributor: Contributor = None,
-    size: Size = None,
-    per_size: PerSize = None,
-    waiver: Waiver = None,
-    request: Request = None,
-    record_key: RecordKey = None,
-    empty: Empty = False,
-    leave_out: LeaveOut = False,
-    recode: Recode = None,
-    dimensions: Dimensions = None,
-    value: Value = None,
-    top: Top = None,
-    contributors: Contributors = None,
-    total: Total = None,
-    margins: Margins = None,
-    negative: Negative = False,
+    source: Source,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,11 +69,6 @@ def table_map(
         ),
     ] = None,
     replications: Annotated[int, typer.Option(help="How often each random method is tried at each point.", min=2)] = 20,
-    count: Count = None,
-    hierarchy: HierarchyFiles = None,
-    decimals: Decimals = None,
-    schema: TableSchema = None,
-    read: Read = None,
     seed: Annotated[
         int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
     ] = None,
@@ -139,10 +90,6 @@ def table_map(
     from sfumato.tables import table_map as trace
 
     screen = Screen(as_json)
-    source = Source(
-        files, formula, variable, contributor, size, per_size, waiver, request, record_key, empty, leave_out, recode,
-        dimensions, value, top, contributors, total, margins, negative, count, hierarchy, decimals, schema, read,
-    )  # fmt: skip
     source.check()
     _check_out(out, replace)
     check_chart(chart, replace)
@@ -172,7 +119,7 @@ def table_map(
         own = [m.measures[i] for i in m.of_side(m.measures[0].side)]
         limits = thresholds(max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
         choice = m.choose(limits) if limits else None
-        _draw(m, choice, limits, files or [], out, chart, tell)
+        _draw(m, choice, limits, source.files or [], out, chart, tell)
     _show(screen, m, choice)
     for label, reason in m.refused.items():
         screen.note(f"{label}: {reason}")

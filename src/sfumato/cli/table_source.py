@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sfumato.cli.given import number, pair
 from sfumato.cli.handling import Misuse
 from sfumato.cli.hierarchies import named_hierarchies, total_labels, with_hierarchies
 from sfumato.cli.load import load, load_cells
+from sfumato.cli.table_options import TableOptions
 from sfumato.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -43,33 +44,8 @@ _WISHES = ("status", "cost", "lower", "upper", "lower_level", "upper_level")
 
 
 @dataclass(frozen=True)
-class Source:
-    """What the options say about a table; see `table_options`."""
-
-    files: Sequence[Path] | None
-    formula: str | None = None
-    variable: str | None = None
-    contributor: str | None = None
-    size: str | None = None
-    per_size: str | None = None
-    waiver: str | None = None
-    request: str | None = None
-    record_key: str | None = None
-    empty: bool = False
-    leave_out: bool = False
-    recode: list[str] | None = None
-    dimensions: str | None = None
-    value: str | None = None
-    top: str | None = None
-    contributors: str | None = None
-    total: list[str] | None = None
-    margins: Literal["check", "compute", "given"] | None = None
-    negative: bool = False
-    count: str | None = None
-    hierarchy: list[str] | None = None
-    decimals: int | None = None
-    schema: Path | None = None
-    read: list[str] | None = None
+class Source(TableOptions):
+    """What the options say about a table."""
 
     @property
     def argus(self) -> bool:

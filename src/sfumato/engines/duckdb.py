@@ -214,6 +214,17 @@ class DuckDBEngine(Engine):
         return relation
 
 
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a connection of its own. What does not fit in memory goes to a private folder, which is removed with it.
+
+    DuckDB would write it to the working folder, for all to read.
+    """
+    folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
+    connection = duckdb.connect(config={"temp_directory": str(Path(folder) / "spill")})
+    weakref.finalize(connection, _remove, folder, os.getpid())  # relations hold the connection that they are on
+    return connection
+
+
 class PrivateFile:
     """Stored records in a Parquet file that only this user can read, removed with this object."""
 

@@ -37,7 +37,7 @@ def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple
 def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
     import duckdb
 
-    from sfumato.engines.duckdb import DuckDBEngine
+    from sfumato.engines.duckdb import DuckDBEngine, connect
     from sfumato.engines.duckdb_csv import typed_csv
 
     if options:
@@ -46,7 +46,7 @@ def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
         )
     if not path.is_file():
         raise DataError(f"there is no file {path}.")
-    connection = duckdb.connect()
+    connection = connect()
     try:
         if path.suffix.lower() == ".parquet":
             return DuckDBEngine.from_relation(connection.read_parquet(str(path)))

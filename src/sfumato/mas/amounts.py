@@ -187,29 +187,39 @@ class CellAmounts:
         the sum, and of the number of values times the mean. The squares have keyed noise, too.
         """
         policy, weight = self.amount.question.policy, self.amount.weight
-        squares, one = self._squares()
         unit = weight.large if weight else 1.0
-        name = "design squares of " if self.amount.design else "squares of "
-        blurred = policy.amounts.sd * one * self._bound**2
-        squares = np.maximum(self._noisy(squares * self._factor, blurred, name), 0.0)
-        counted = np.where(self.values > 1, self.values, np.nan)
         divided = np.where(self._weights > 0, self._weights, np.nan)
         noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
-        corrected = squares if self.amount.design else squares * counted / (counted - 1)
-        return np.asarray(np.sqrt(policy.thinned * corrected + noise) / divided, np.float64)
+        squares = self._design_squares() if self.amount.design else self._plain_squares()
+        return np.asarray(np.sqrt(policy.thinned * squares + noise) / divided, np.float64)
 
-    def _squares(self) -> tuple[Numbers, float]:
-        """Return the squares that the variance of each mean is made of, and what one record can count for in them."""
-        amount, total, one = self.amount, self._total, 1.0
+    def _plain_squares(self) -> Numbers:
+        """Return the variance of each Σ w(v − m) of records drawn one by one, with keyed noise; NaN where there is one value."""
+        counted = np.where(self.values > 1, self.values, np.nan)
+        ww, wv = (self._sum("ww"), self._sum("wv")) if self.amount.weight else (self._kept, self._sum("s"))
+        return self._blurred(self._sum("vv"), wv, ww, "squares of ")[0] * counted / (counted - 1)
+
+    def _design_squares(self) -> Numbers:
+        """Return the same under the survey's design.
+
+        A household counts for as much as all its records, so that the noise may hide the squares of a thousand. What it may
+        have hidden, two standard deviations, is made up for as far as records drawn one by one vary: households rarely vary less.
+        """
+        vv, wv, ww, largest = self._design_sums()
+        squares, sd = self._blurred(vv, wv, ww, "design squares of ", largest)
+        return np.maximum(squares, np.fmin(self._plain_squares(), squares + 2 * sd))
+
+    def _blurred(self, vv: Numbers, wv: Numbers, ww: Numbers, name: str, one: float = 1.0) -> tuple[Numbers, float]:
+        """Return squares of w(v − m), scaled back and with keyed noise, and its standard deviation.
+
+        `one` is how many records can lie together in one square.
+        """
+        total, sd = self._total, self.amount.question.policy.amounts.sd * one * self._bound**2
         mean = np.divide(self._sum("s"), total, out=np.zeros(total.shape), where=total > 0)  # above the centre
-        if amount.design:
-            vv, wv, ww, one = self._design_squares()
-        else:
-            vv = self._sum("vv")
-            ww, wv = (self._sum("ww"), self._sum("wv")) if amount.weight else (self._kept, self._sum("s"))
-        return np.maximum(vv - 2 * mean * wv + mean**2 * ww, 0.0), one
+        squares = np.maximum(vv - 2 * mean * wv + mean**2 * ww, 0.0)
+        return np.maximum(self._noisy(squares * self._factor, sd, name), 0.0), sd
 
-    def _design_squares(self) -> tuple[Numbers, Numbers, Numbers, float]:
+    def _design_sums(self) -> tuple[Numbers, Numbers, Numbers, float]:
         """Return squares and products of households' totals of wx and w, and the records of the largest household."""
         amount, design = self.amount, self.amount.question.dataset.design
         (value, x, bound), columns = amount.coded, [*(f"c{i}" for i in range(self.table.counts.ndim)), *design.columns]

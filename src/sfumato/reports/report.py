@@ -14,7 +14,7 @@ from sfumato.charts.render import to_svg
 from sfumato.contract import Figure, Section, Table
 from sfumato.contract.score import number
 from sfumato.errors import DataError
-from sfumato.files import whole_file, write_text
+from sfumato.files import write_bytes, write_text
 from sfumato.reports.pdf import to_pdf
 from sfumato.version import VERSION
 
@@ -82,22 +82,21 @@ class Report:
     def write(self, path: str | Path, json: bool = False) -> None:
         """Write the report to a file, whole or not at all: PDF if its name ends in .pdf, else HTML.
 
-        With `json`, the same is written for machines beside it: report.json beside report.html or report.pdf.
+        With `json`, the same is written for machines beside it: report.json beside report.html or report.pdf. Only a report whose
+        version is "publishable" can be read by others than its owner.
         """
-        target = Path(path)
+        target, confidential = Path(path), self.version != "publishable"
         beside = target.with_suffix(".json")
         if beside == target:
             raise DataError(
                 "a report is written as .html or .pdf, and with json=True as .json beside it: choose such a name."
             )
         if target.suffix.lower() == ".pdf":
-            made = self.pdf()
-            with whole_file(target) as temporary:
-                temporary.write_bytes(made)
+            write_bytes(target, self.pdf(), confidential)
         else:
-            write_text(target, self.html())
+            write_text(target, self.html(), confidential)
         if json:
-            write_text(beside, self.to_json())
+            write_text(beside, self.to_json(), confidential)
 
     def to_json(self) -> str:
         """Return the report for machines as JSON text."""
