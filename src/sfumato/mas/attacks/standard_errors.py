@@ -71,7 +71,7 @@ def smallest_group(world: World, target: Target, name: str, least: int) -> tuple
             here = np.ones(len(world.codes[by]), bool) if within is None else world.codes[within] == own[within]
             n = int((here & (world.codes[by] == own[by])).sum())
             if within != by and n >= least and int(here.sum()) >= max(600, n + least):
-                piece = {} if within is None else {within: (known[within].levels[own[within]],)}
+                piece: Piece = {} if within is None else {within: (known[within].levels[own[within]],)}
                 found.append((n, piece, by, known[by].levels[own[by]]))
     if not found:
         return None
