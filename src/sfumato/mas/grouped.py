@@ -61,7 +61,7 @@ class Grouped:
     variables: tuple[Variable, ...]
     """The sides of the table, in the order that was asked for."""
     counts: Whole
-    """Records of the universe."""
+    """Records of the universe; only their sums over confidential sides are of use, since a cube may tell no more."""
     kept: Whole
     """Of these, records that were not dropped."""
     asked: Asked
@@ -89,8 +89,8 @@ class Grouped:
         counted = False
         if (told := in_cube(question, variables)) is not None:
             around, inside = question.selection.where(), "TRUE"
-            counted = all(v.known for v in (*variables, *question.selection.plain.variables))
-            if counted and kept == "TRUE" and asked == Asked():
+            counted = all(v.known for v in question.selection.plain.variables)
+            if counted and all(v.known for v in variables) and kept == "TRUE" and asked == Asked():
                 return cls(question, tuple(variables), told[0], told[0], asked, {}, np.zeros(shape), *told)
         if counted:  # only those that are kept need be looked at
             around, kept = _all_of(around, kept), "TRUE"
