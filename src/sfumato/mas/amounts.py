@@ -197,7 +197,8 @@ class CellAmounts:
         """Return the variance of each Σ w(v − m) of records drawn one by one, with keyed noise; NaN where there is one value."""
         counted = np.where(self.values > 1, self.values, np.nan)
         ww, wv = (self._sum("ww"), self._sum("wv")) if self.amount.weight else (self._kept, self._sum("s"))
-        return self._blurred(self._sum("vv"), wv, ww, "squares of ")[0] * counted / (counted - 1)
+        squares, _ = self._blurred(self._sum("vv"), wv, ww, "squares of ")
+        return np.asarray(squares * counted / (counted - 1), np.float64)
 
     def _design_squares(self) -> Numbers:
         """Return the same under the survey's design.
