@@ -191,7 +191,7 @@ class CellAmounts:
         divided = np.where(self._weights > 0, self._weights, np.nan)
         noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
         squares = self._design_squares() if self.amount.design else self._plain_squares()
-        return np.asarray(np.sqrt(policy.thinned * squares + noise) / divided, np.float64)
+        return np.asarray(np.sqrt(policy.variance_inflation * squares + noise) / divided, np.float64)
 
     def _plain_squares(self) -> Numbers:
         """Return the variance of each Σ w(v − m) of records drawn one by one, with keyed noise; NaN where there is one value."""
