@@ -108,6 +108,31 @@ def test_cutpoints_are_shown_before_one_is_chosen(here: Path, tmp_path: Path) ->
     assert told["bins"] == list(Vault.open(vault).registration("people").cutpoints["income"].labels)
 
 
+def test_the_custodian_may_bring_edges_and_they_stay_when_the_data_set_is_added_again(
+    here: Path, tmp_path: Path
+) -> None:
+    vault, labels = tmp_path / "v", ["29 or less", "30 to 64", "65 or more"]
+    assert "chosen before" not in added(here, vault).stdout
+    asked = ("vault", "cutpoints", vault, "people", "age")
+    told = document(run(*asked, "--edges", "29,64", "--json"))
+    assert (told["chosen"], told["bins"]) == ("own", labels)
+    assert "With the cutpoints that were chosen before: age." in added(here, vault).stdout
+    assert list(Vault.open(vault).registration("people").cutpoints["age"].labels) == labels
+    for edges, why, code in (
+        ("29,old", "numbers with commas", 2), ("64,29", "ascending", 1), ("29.5", "whole numbers", 1), ("18", "fewer than 75", 1),
+    ):  # fmt: skip
+        wrong = run(*asked, "--edges", edges)
+        assert (wrong.exit_code, why in wrong.stderr) == (code, True)
+    assert "not both" in run(*asked, "--edges", "29", "--strategy", "fixed").stderr
+
+
+def test_a_name_of_no_variable_is_answered_with_what_else_it_may_be(frozen: Path) -> None:
+    asked = ("ask", frozen, "people", "--crosstab")
+    assert "Survey weights" in run(*asked, "weight").stderr
+    near = run(*asked, "stat").stderr
+    assert ("Did you mean 'state'?" in near, "Survey weights" in near) == (True, False)
+
+
 def test_an_answer_is_that_of_the_library_in_every_process(frozen: Path) -> None:
     asked = ("ask", frozen, "people", "--universe", "sex == 'F'", "--crosstab", "state,sick")
     told = document(run(*asked, "--json"))

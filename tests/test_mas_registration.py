@@ -178,6 +178,26 @@ def test_cutpoints_of_the_custodian_are_refused_if_a_bin_is_too_small(vault: Vau
     assert vault.freeze("people").variables["age"].levels == ("39 or less", "40 or more")
 
 
+def test_cutpoints_that_were_chosen_stay_when_the_data_set_is_added_again_where_they_fit(vault: Vault) -> None:
+    frame = people(300)
+    vault.add("people", frame, schema_of(frame))
+    for name in ("age", "income"):
+        vault.cutpoints("people", name, "hybrid", d=100)
+    chosen = vault.registration("people").cutpoints
+    more = pd.concat([frame, people(900, seed=2)])
+    assert vault.add("people", more, schema_of(more)).cutpoints == chosen
+    high = frame.assign(income=frame["income"].max(), age=frame["age"] + 0.5)
+    with pytest.raises(DataError, match="'age' is said to hold whole numbers, and does not"):
+        vault.add("people", high, schema_of(high))
+    parts = schema_of(high).change("age", integer=False)
+    assert vault.add("people", high, parts).without_levels == (
+        "age",
+        "income",
+    )  # an empty bin, and no whole numbers
+    (vault.folder / "registered" / "people" / "registration.toml").write_text("no TOML")
+    assert vault.add("people", frame, schema_of(frame)).without_levels == ("age", "income")
+
+
 @pytest.mark.parametrize("name", ["incme", "sex", "weight", "person"])
 def test_a_variable_that_takes_no_cutpoints_is_refused_with_those_that_do(vault: Vault, name: str) -> None:
     frame = people(300)

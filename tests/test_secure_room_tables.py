@@ -58,6 +58,21 @@ def slow_reasons(values: pd.Series[float], statistic: str) -> set[str]:
 # -- the same table as pandas
 
 
+@pytest.mark.parametrize("kind", ["object", "category"])
+def test_values_that_are_text_are_counted_and_have_no_other_statistics(kind: str) -> None:
+    frame = firms()
+    frame["size"] = frame["size"].where(frame["staff"].notna()).astype(kind)
+    room = quiet()
+    found = room.crosstab(frame["region"], frame["sector"], values=frame["size"], aggfunc="count", suppress=False)
+    expected = pd.crosstab(frame["region"], frame["sector"], values=frame["size"], aggfunc="count")
+    pd.testing.assert_frame_equal(found, expected)
+    reasons = room.last.outcome
+    assert (reasons.eq("fewer than 10 contributors") == ((expected < 10) & (expected > 0))).all(axis=None)
+    for wanted in ("mean", ["count", "mean"]):
+        with pytest.raises(DataError, match=r"has no mean\. Count its values"):
+            room.pivot_table(frame, values="size", index="region", columns="sector", aggfunc=wanted)
+
+
 @pytest.mark.parametrize("normalize", [False, True, "index", "columns"])
 @pytest.mark.parametrize("margins", [False, True])
 def test_a_crosstab_of_counts_is_that_of_pandas(margins: bool, normalize: Any) -> None:

@@ -150,4 +150,6 @@ def _describe(screen: Screen, dataset: Dataset) -> None:
         for v in told["variables"]
     ]
     screen.table(("variable", "label", "numbers", "levels"), rows)
+    if dataset.weighted:
+        screen.say("Records have survey weights, which are no variable: --set weighted=true uses them.")
     screen.answer(told)

@@ -91,6 +91,8 @@ def add(
     )
     for question in made.questions():
         screen.say(f"Asked: {question}")
+    if made.cutpoints:
+        screen.say(f"With the cutpoints that were chosen before: {', '.join(made.cutpoints)}.")
     if made.without_levels:
         screen.say(f"Without cutpoints, and so not for universes: {', '.join(made.without_levels)}.")
         screen.say(f"Next: sfumato vault cutpoints {vault} {name} {shlex.quote(made.without_levels[0])}")
@@ -98,7 +100,8 @@ def add(
     screen.say(f"{'Then' if made.without_levels else 'Next'}: sfumato vault freeze {vault} {name}{confirm}")
     screen.answer({
         "name": name, "records": len(made.data), "marks": made.marks, "questions": made.questions(),
-        "dependent": [pair.to_dict() for pair in made.dependent], "without_cutpoints": list(made.without_levels),
+        "dependent": [pair.to_dict() for pair in made.dependent], "cutpoints": list(made.cutpoints),
+        "without_cutpoints": list(made.without_levels),
     })  # fmt: skip
 
 
@@ -112,6 +115,13 @@ def cutpoints(
             help="Choose one: fixed, minimum, increasing, partitioned or hybrid. Without it nothing is chosen."
         ),
     ] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBERS",
+            help="Choose your own: the last value of every bin but the last, with commas between: 29,39,64.",
+        ),
+    ] = None,
     d: Annotated[int, typer.Option("--least", help="Fewest records in each bin.", min=1)] = 75,
     chart: Annotated[
         Path | None,
@@ -119,23 +129,27 @@ def cutpoints(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """See what each strategy makes of a variable, and choose one. What is shown is confidential."""
+    """See what each strategy makes of a variable, and choose one, or edges of your own. What is shown is confidential."""
     from sfumato.cli.drawing import check_chart, save_chart
 
     screen = Screen(as_json)
     check_chart(chart, False)
+    if strategy is not None and edges is not None:
+        raise Misuse("give --strategy or --edges, not both.")
     opened = open_vault(vault)
-    shown = opened.cutpoints(name, variable, strategy, d)
+    own = None if edges is None else opened.registration(name).preview(variable, d).own(_numbers(edges))
+    shown = opened.cutpoints(name, variable, own or strategy, d)
+    chosen = None if strategy is None and own is None else shown.chosen
     if not as_json:
         print(shown)
     if chart is not None:
         save_chart(shown.chart(), chart)
         screen.say(f"Wrote {chart}.")
     screen.say()
-    if strategy is None:
+    if chosen is None:
         screen.say(f"Choose one: sfumato vault cutpoints {vault} {name} {shlex.quote(variable)} --strategy hybrid")
     else:
-        screen.say(f"Chosen: {strategy}. Next, when all are chosen: sfumato vault freeze {vault} {name}")
+        screen.say(f"Chosen: {chosen}. Next, when all are chosen: sfumato vault freeze {vault} {name}")
     bins = len(shown.choose(shown.chosen).labels)
     if (form := opened.policy_of(name).rule("universe_form")) is not None and bins > (
         most := getattr(form, "levels", bins)
@@ -146,9 +160,17 @@ def cutpoints(
         )
     frame = shown.frame
     screen.answer({
-        "variable": variable, "least": d, "chosen": strategy, "strategies": frame.to_dict("records"),
+        "variable": variable, "least": d, "chosen": chosen, "strategies": frame.to_dict("records"),
         "bins": list(shown.choose(shown.chosen).labels), "chart": chart,
     })  # fmt: skip
+
+
+def _numbers(text: str) -> list[float]:
+    """Return the numbers that a text lists."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise Misuse(f"--edges takes numbers with commas between, such as 29,39,64; got '{text}'.") from None
 
 
 def freeze(

@@ -191,13 +191,14 @@ class CellAmounts:
         divided = np.where(self._weights > 0, self._weights, np.nan)
         noise = self._noise**2 + (policy.counts.sd * unit * self.means) ** 2
         squares = self._design_squares() if self.amount.design else self._plain_squares()
-        return np.asarray(np.sqrt(policy.thinned * squares + noise) / divided, np.float64)
+        return np.asarray(np.sqrt(policy.variance_inflation * squares + noise) / divided, np.float64)
 
     def _plain_squares(self) -> Numbers:
         """Return the variance of each Σ w(v − m) of records drawn one by one, with keyed noise; NaN where there is one value."""
         counted = np.where(self.values > 1, self.values, np.nan)
         ww, wv = (self._sum("ww"), self._sum("wv")) if self.amount.weight else (self._kept, self._sum("s"))
-        return self._blurred(self._sum("vv"), wv, ww, "squares of ")[0] * counted / (counted - 1)
+        squares, _ = self._blurred(self._sum("vv"), wv, ww, "squares of ")
+        return np.asarray(squares * counted / (counted - 1), np.float64)
 
     def _design_squares(self) -> Numbers:
         """Return the same under the survey's design.

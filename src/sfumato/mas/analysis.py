@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.contract import Parametric
-from sfumato.errors import DataError, ParameterError, listing, unknown_name
+from sfumato.errors import DataError, ParameterError, listing
 from sfumato.mas.accounts import Sets
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.variable import Variable
+from sfumato.mas.variable import Variable, need_variable
 
 if TYPE_CHECKING:
     import altair as alt
@@ -71,20 +71,18 @@ def levels_of(names: Sequence[str], known: Mapping[str, Variable]) -> tuple[Vari
     """Return variables that have levels, in the order that is asked for."""
     found = []
     for name in names:
-        if name not in known:
-            raise DataError(unknown_name("variable", name, known, "this data set"))
-        if not known[name].levels:
+        variable = need_variable(name, known)
+        if not variable.levels:
             others = [v.name for v in known.values() if v.levels]
             raise DataError(f"variable '{name}' has no levels for a side of a table. Those that do: {listing(others)}.")
-        found.append(known[name])
+        found.append(variable)
     return tuple(found)
 
 
 def numbers_in(name: str, known: Mapping[str, Variable]) -> Variable:
     """Return a variable of numbers."""
-    if name not in known:
-        raise DataError(unknown_name("variable", name, known, "this data set"))
-    if not known[name].numeric:
+    variable = need_variable(name, known)
+    if not variable.numeric:
         others = [v.name for v in known.values() if v.numeric]
         raise DataError(f"variable '{name}' does not hold numbers. Those that do: {listing(others)}.")
-    return known[name]
+    return variable

@@ -78,7 +78,7 @@ class Policy(PolicyFile, family="policy"):
         return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
 
     @property
-    def thinned(self) -> float:
+    def variance_inflation(self) -> float:
         """By what a result of kept records, scaled back, varies more than one of all records would: a factor of the variance."""
         share = self.drop.share if isinstance(self.drop, DropShare) else 0.0
         return 1 / (1 - share) if share < 1 else 1.0

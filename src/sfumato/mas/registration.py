@@ -74,6 +74,7 @@ class Registration:
         kept_cuts = {
             name: cut for name, cut in plan.cutpoints.items()
             if name in counted and counted[name].tally.bins(cut.edges).min() >= cut.d
+            and (counted[name].tally.whole or not cut.whole)  # the labels of whole numbers skip what lies between
         }  # fmt: skip
         dependent, rare, heavy = find_dependent(data, variables), find_rare(data, variables), _has_heavy(data)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -232,6 +233,15 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
     return Microdata(spark.read.parquet(str(folder / "data")), schema)
+
+
+def chosen_in(folder: Path) -> dict[str, Cutpoints]:
+    """Return the cutpoints that were chosen for what is registered in a folder; none, where nothing is, or not to be read."""
+    try:
+        table = tomllib.loads((folder / _FILE).read_text("utf-8"))
+        return {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()}
+    except (OSError, KeyError, TypeError, ValueError, ParameterError):
+        return {}
 
 
 def check_name(name: str) -> None:

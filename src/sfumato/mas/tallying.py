@@ -15,6 +15,7 @@ from sfumato.mas.cutpoints.cutpoints import Cutpoints
 from sfumato.mas.cutpoints.tally import Tally
 from sfumato.mas.prepare import find_variables
 from sfumato.microdata import Microdata, numbers_of
+from sfumato.schema import Attribute
 
 Numbers = NDArray[np.float64]
 _EXACT = 1_000_000
@@ -52,12 +53,20 @@ def count_values(data: Microdata, name: str) -> Counted | None:
         raise DataError(
             f"variable '{name}' does not hold numbers, so it takes no cutpoints. Group its levels by a recode."
         )
-    whole = True if attribute.integer else None
     if data.engine.name != "Spark" and len(data) <= _EXACT:
         found = data.engine.group([name])
         values = numbers_of(found.columns[name], attribute)
-        return None if np.isnan(values).all() else Counted(Tally.of(values, found.counts, whole))
+        if np.isnan(values).all():
+            return None
+        tally = Tally.of(values, found.counts)
+        _check_whole(attribute, tally.whole)
+        return Counted(tally)
     return _on_a_grid(data, name)
+
+
+def _check_whole(attribute: Attribute, whole: bool) -> None:
+    if attribute.integer and not whole:
+        raise DataError(f"variable '{attribute.name}' is said to hold whole numbers, and does not. Correct the schema.")
 
 
 def count_numbers(data: Microdata) -> dict[str, Counted]:
@@ -80,8 +89,7 @@ def _on_a_grid(data: Microdata, name: str) -> Counted | None:
     missing, broken, *octaves = data.engine.reduce(sizes, [name])
     if not sum(octaves):
         return None
-    if attribute.integer and broken:
-        raise DataError(f"variable '{name}' is said to hold whole numbers, and does not. Correct the schema.")
+    _check_whole(attribute, not broken)
     low, high = _ends(np.array(octaves))
 
     def histogram(rows: Rows) -> Numbers:

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.errors import DataError, brief, listing, unknown_name
+from sfumato.errors import DataError, brief, did_you_mean, listing, unknown_name
 from sfumato.mas.cutpoints.cutpoints import Cutpoints
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 MISSING = "missing"
 """The level of records without a value."""
+_NO_VARIABLES = (
+    "Survey weights, strata, households and identifiers are no variables: nothing is told of them. Where there are weights, an "
+    "analysis uses them with weighted=true."
+)
 
 
 @dataclass(frozen=True)
@@ -159,9 +163,10 @@ def level_text(value: object) -> str:
 
 
 def need_variable(name: str, known: Mapping[str, Variable]) -> Variable:
-    """Return a variable of a data set; the nearest name is offered where there is none."""
+    """Return a variable of a data set; where there is none, the nearest name is offered, or what else the name may be of."""
     if name not in known:
-        raise DataError(unknown_name("variable", name, known, "this data set"))
+        other = "" if did_you_mean(name, known) else f" {_NO_VARIABLES}"
+        raise DataError(unknown_name("variable", name, known, "this data set") + other)
     return known[name]
 
 

@@ -26,7 +26,7 @@ from sfumato.mas.overlap import Alert, Place, alerts_in
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.recode import Recode
-from sfumato.mas.registration import Registration, check_name, columns_of, described_by, opened_as
+from sfumato.mas.registration import Registration, check_name, chosen_in, columns_of, described_by, opened_as
 from sfumato.mas.secrets import Secret
 from sfumato.mas.shelf import Shelf
 from sfumato.mas.standing import Standing, standing_of
@@ -126,7 +126,8 @@ class Vault:
         Parameters
         ----------
         name
-            A plain word. A name that is there already gets a new version when it is frozen.
+            A plain word. A name that is there already gets a new version when it is frozen. Cutpoints that were chosen for it
+            are kept, where they fit the new records.
         data
             Microdata, a frame, or the name of a file.
         schema
@@ -144,10 +145,12 @@ class Vault:
         check_name(name)
         described, said = described_by(schema, lambda: columns_of(data))
         opened = opened_as(data, described, identity, known)
+        folder = self.folder / "registered" / name
         before = self.dataset(name).variables.values() if self.versions(name) else ()
-        cutpoints = {v.name: v.cutpoints for v in before if v.cutpoints is not None and v.name in opened.schema}
+        chosen = {v.name: v.cutpoints for v in before if v.cutpoints is not None} | chosen_in(folder)
+        cutpoints = {variable: cut for variable, cut in chosen.items() if variable in opened.schema}
         plan = Plan(name, opened, cutpoints, title or said, identity, tuple(recodes))
-        return Registration.make(self.folder / "registered" / name, plan, self._spark)
+        return Registration.make(folder, plan, self._spark)
 
     def registered(self) -> list[str]:
         """Return the names of the data sets that are registered and not yet frozen."""
@@ -178,7 +181,8 @@ class Vault:
         if strategy is not None:
             if shown.tally.bins(chosen.edges).min() < d:
                 raise DataError(
-                    f"these cutpoints of '{variable}' leave fewer than {d} records in a bin. Move them, or lower d."
+                    f"these cutpoints of '{variable}' leave fewer than {d} records in a bin. Move them, or allow fewer (d, "
+                    "--least)."
                 )
             registration.choose(variable, chosen)
         return shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +65,10 @@ class Preview:
         if strategy not in self.cutpoints:
             raise ParameterError(unknown_name("strategy", strategy, self.cutpoints, "the preview"))
         return self.cutpoints[strategy]
+
+    def own(self, edges: Sequence[float]) -> Cutpoints:
+        """Return cutpoints at the custodian's own edges, in the unit and within the bounds of the variable."""
+        return replace(self.choose(), edges=tuple(edges), strategy="own", why="", counts=None)
 
     def bins(self, strategy: str = "hybrid") -> pd.DataFrame:
         """Return the bins of one strategy, with label and count."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, did_you_mean, listing, unknown_name
-from sfumato.mas.secure_room.checks import STATISTICS
+from sfumato.mas.secure_room.checks import COUNTS, STATISTICS
 from sfumato.mas.secure_room.grid import Mask, Numbers
 
 if TYPE_CHECKING:
@@ -78,12 +78,18 @@ def _listed(aggfunc: Any) -> tuple[str, ...]:
     return names
 
 
-def numbers(column: pd.Series[Any], name: str) -> Numbers:
-    """Return a column as numbers, NaN where missing."""
+def numbers(column: pd.Series[Any], name: str, wanted: Sequence[str]) -> Numbers:
+    """Return a column as numbers, NaN where missing; where values are only counted, it may hold text."""
     import pandas as pd
 
+    if set(wanted) == {COUNTS}:
+        return np.where(column.isna().to_numpy(), np.nan, 1.0)
     if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
-        raise DataError(f"column '{name}' does not hold numbers, so that it has no such statistics.")
+        other = next(statistic for statistic in wanted if statistic != COUNTS)
+        raise DataError(
+            f"column '{name}' does not hold numbers, and has no {other}. Count its values (aggfunc='count'), or make it a key of "
+            "the table."
+        )
     out = column.to_numpy(np.float64, na_value=np.nan)
     if np.isinf(out).any():
         raise DataError(f"column '{name}' holds infinite values. Correct them first.")

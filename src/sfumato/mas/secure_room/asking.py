@@ -64,7 +64,7 @@ def ask_crosstab(
         raw=raw,
         rows=_frame(down, row_names),
         columns=_frame(across, column_names),
-        values={} if value is None else {name: numbers(value, name)},
+        values={} if value is None else {name: numbers(value, name, functions[name])},
         functions=functions,
         style=style,
         margins=margins,
@@ -102,7 +102,7 @@ def ask_pivot_table(
     if not used or set(used) & {*rows, *over}:
         raise ParameterError("a pivot table needs a column of values that is not one of its keys.")
     functions, style = statistics(aggfunc, used)
-    columns_of = {v: numbers(frame[v], v) for v in functions}
+    columns_of = {v: numbers(frame[v], v, wanted) for v, wanted in functions.items()}
 
     def once(part: pd.DataFrame, what: Any, how: Any) -> pd.DataFrame:
         return quietly(
