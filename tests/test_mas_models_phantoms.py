@@ -172,3 +172,16 @@ def test_robust_errors_are_right_on_average_and_vary_by_what_one_record_can_add(
     assert (np.std(found, axis=0) > 0).all()
     assert (found.mean(axis=0) > exact).all()  # the noise of the coefficients is in them, too
     assert (np.std(found, axis=0) < 0.2 * exact).all()
+
+
+def test_a_steep_function_of_a_known_number_is_charged_as_the_few_records_that_decide_it(vault: Vault) -> None:
+    """Worked out from the records: three times the sum of squares over the largest square, and never more than there are."""
+    age = survey()["age"].to_numpy()
+    model = OLS("flag ~ age:square(age):sqrt(age)")
+    _, sets = answer(asked(vault, model, NOISY))
+    steep = age * age**2 * np.sqrt(age)
+    expected = 3 * float((steep**2).sum()) / float(steep.max()) ** 2
+    assert sets[0].coefficients[1] == pytest.approx(expected, rel=1e-6)
+    assert expected < 0.5 * len(age)
+    _, plain = answer(asked(vault, OLS("flag ~ age"), NOISY))
+    assert plain[0].coefficients[1] == pytest.approx(len(age), rel=0.06)

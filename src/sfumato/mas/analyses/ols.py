@@ -44,7 +44,7 @@ class OLS(ModelAnalysis):
         df = ready.stated_n - fit.k if ready.errors == "classical" else None
         titles = [column.title for column in fit.layout.design.columns]
         tables = {"coefficients": coefficient_rows(titles, beta, variance, settings, df), "anova": anova}
-        return Findings(tables, facts, ready.notes, ready.sets(fit.layout.design))
+        return Findings(tables, facts, ready.notes, ready.sets(fit.layout, fit.squares))
 
     def fitted(self, question: Question) -> tuple[Prepared, LeastSquares] | Refusal:
         """Return the fit, unless a rule, before it or after it, refuses the model."""

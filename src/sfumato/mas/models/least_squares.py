@@ -115,6 +115,15 @@ class LeastSquares:
         """Its inverse."""
         return inverse(self.information)
 
+    @property
+    def squares(self) -> Numbers:
+        """Sums of squares of the columns, before they are turned."""
+        products = self.products[: self.k, : self.k]
+        if self.layout.turn is None:
+            return np.diag(products)
+        back = np.linalg.inv(self.layout.turn)
+        return np.diag(back @ products @ back.T)
+
     @cached_property
     def _exact_bread(self) -> Numbers:
         return inverse(self.products[: self.k, : self.k])

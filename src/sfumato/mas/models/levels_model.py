@@ -68,6 +68,8 @@ class LevelsFit:
     noises: list[Noise]
     constant: bool
     """Whether the model has an intercept, written or as a sum of indicators."""
+    squares: Numbers
+    """Sums of squares of the columns."""
 
 
 def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelled) -> LevelsFit | Refusal:
@@ -104,7 +106,7 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
     question.results.update(fit=1 - fitted.value / _null(outcomes), leverage=lambda: fitted.second.leverage)
     refusal = question.refused("result")
     constant = layout.design.constant(products, ready.moments.weight) is not None
-    return LevelsFit(ready, fitted, noises, constant) if refusal is None else refusal
+    return LevelsFit(ready, fitted, noises, constant, np.diag(products)) if refusal is None else refusal
 
 
 def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
@@ -118,7 +120,7 @@ def _published(fit: LevelsFit, modelled: Modelled) -> Findings:
         made = coefficient_rows(titles, fitted.user @ fitted.beta[i] * (-1 if flip else 1), variance[i], settings)
         rows += [{"outcome": name, **row} for row in made] if len(outcome.titles) > 2 else made
     facts = _facts(ready, fitted, noises, fit.constant)
-    return Findings({"coefficients": rows}, facts, ready.notes, ready.sets(fitted.layout.design, len(fitted.beta)))
+    return Findings({"coefficients": rows}, facts, ready.notes, ready.sets(layout, fit.squares, len(fitted.beta)))
 
 
 def _noisy(ready: Prepared, noises: list[Noise]) -> Numbers:

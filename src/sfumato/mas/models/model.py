@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -137,12 +138,32 @@ class Prepared:
         keys = [key_of(question, "variance", question.wording, self.errors, str(j)) for j in range(len(variances))]
         return np.maximum(variances + sd * largest * drawn_of(question, keys), 0.0)
 
-    def sets(self, design: Design, equations: int = 1) -> tuple[Sets, ...]:
-        """Return what the accounts are charged for: each coefficient by the records that its indicators are of."""
+    def sets(self, layout: Layout, squares: Numbers, equations: int = 1) -> tuple[Sets, ...]:
+        """Return what the accounts are charged for: each coefficient by the records that it tells of.
+
+        `squares` are the sums of squares of the columns that a layout reads, shape (columns,).
+        """
         question = self.question
         key = key_of(question, "answer", question.wording)
-        about = tuple(self._about(design, column) for column in design.columns)
+        told = self._told(layout, squares)
+        about = tuple(min(self._about(layout.design, c), n) for c, n in zip(layout.design.columns, told, strict=True))
         return Sets(question.selection.plain, (), (key,), np.array(self.n), 1, about * equations), self.counted
+
+    def _told(self, layout: Layout, squares: Numbers) -> Numbers:
+        """Return of how many records each column tells by its numbers, where these are known.
+
+        Of a number that is spread evenly over its range the mean square is a third of the largest one: it tells of all. Of a
+        steep function it is far less: few records decide, and pay as few.
+        """
+        known = {v.numbers for v in self.question.dataset.variables.values() if v.known}
+        reach = np.abs(np.array([(b.low, b.high) for b in self.bounds]).T - layout.centre) / layout.scale
+        ends = reach.max(axis=0) if reach.size else reach
+        found = np.full(len(squares), np.inf)
+        for i, column in enumerate(layout.design.columns):
+            largest = math.prod(float(ends[j]) for j in column.numbers) ** 2
+            if column.numbers and largest > 0 and all(layout.design.numbers[j].column in known for j in column.numbers):
+                found[i] = 3 * float(squares[i]) / largest * self.n / self.moments.weight
+        return found
 
     def _about(self, design: Design, column: DesignColumn) -> float:
         """Return of how many records a coefficient tells; an intercept of those with the reference levels."""
