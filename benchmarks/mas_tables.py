@@ -168,7 +168,7 @@ def _bare(listed: str, where: str) -> None:
     import duckdb
 
     by = ", ".join(listed.split(", ")[:2])
-    duckdb.sql(f"SELECT {listed} FROM '{records()}' WHERE {where} GROUP BY {by}").fetchall()
+    duckdb.execute(f"SELECT {listed} FROM '{records()}' WHERE {where} GROUP BY {by}").fetchall()
 
 
 def _seconds(work: Callable[[], object]) -> float:

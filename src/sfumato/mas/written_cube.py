@@ -1,4 +1,4 @@
-"""The cube of known variables that a frozen version keeps beside its records, so that first questions need no pass for it.
+"""The cube of known variables that a frozen version keeps beside its records: what it tells needs no pass over these.
 
 Confidential, as the records are. It is a table, and not the records in other words: at most one cell for 100 of them.
 """
@@ -21,7 +21,7 @@ from sfumato.mas.variable import Variable, finest
 _FILE = "cube.npz"
 _CELLS = 100_000
 _RECORDS = 100
-"""Records for each cell, at least; so that what leaves Spark for it is a table of few rows."""
+"""Records for each cell on average, at least: so it is an aggregate, also as what leaves Spark."""
 
 
 def write_cube(folder: Path, warehouse: Warehouse, variables: Mapping[str, Variable]) -> str:
