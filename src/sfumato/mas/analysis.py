@@ -49,6 +49,10 @@ class Analysis(Parametric, family="analysis", abstract=True):
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
         """Return the variables that it uses; refuse names that are not there."""
 
+    def sides(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        """Return the variables whose levels a table has cells for; none for what is no table."""
+        return ()
+
     @abstractmethod
     def run(self, question: Question) -> Findings | Refusal:
         """Compute on the records that are kept, apply the rules that look at results, perturb and round."""

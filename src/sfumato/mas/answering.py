@@ -33,6 +33,11 @@ def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Anal
 
 def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
     """Go the way from a question to an answer (MAS.md, "From query to answer"); return it with the sets that it is about."""
+    asked = question.selection.plain.variables
+    if not all(
+        v.known for v in asked
+    ):  # of known ones there may be a cube that was written when the version was frozen
+        question.dataset.cubes.foresee((*asked, *question.analysis.sides(question.dataset.variables)))
     stages: tuple[Stage, ...] = ("universe", "analysis")
     for stage in stages:
         if (refusal := question.refused(stage)) is not None:

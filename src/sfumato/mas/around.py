@@ -49,15 +49,29 @@ def in_cube(question: Question, variables: Sequence[Variable]) -> tuple[Whole, W
     sides = sorted((v for v in variables if v.known), key=lambda v: v.name)
     if not cubes.ready((*around.variables, *sides)):
         return None
-    whole = cubes.of((*around.variables, *sides))
-    inside = spread(around, whole.variables)
-    cells = Cube(whole.variables, np.where(inside, whole.counts, 0), np.where(inside, whole.digests, 0)).margin(sides)
+    cells = _within(cubes.of((*around.variables, *sides)), around, sides)
     order = [sides.index(v) for v in variables if v.known]
     place = tuple(slice(None) if v.known else 0 for v in variables)
     laid = [np.zeros([len(v.levels) for v in variables], np.int64) for _ in range(2)]
     for out, values in zip(laid, (cells.counts, cells.digests), strict=True):
         out[place] = values.transpose(order)
     return laid[0], laid[1]
+
+
+def counts_in_cube(question: Question, variables: Sequence[Variable]) -> Whole | None:
+    """Return how many records of the universe each cell has, from a cube that is there; None if none is."""
+    plain, cubes = question.selection.plain, question.dataset.cubes
+    every = (*plain.variables, *variables)
+    if not cubes.ready(every):
+        return None
+    sides = sorted(variables, key=lambda v: v.name)
+    return _within(cubes.of(every), plain, sides).counts.transpose([sides.index(v) for v in variables])
+
+
+def _within(cube: Cube, selection: Selection, sides: Sequence[Variable]) -> Cube:
+    """Return the cube of some of the variables, of the records of a selection alone."""
+    inside = spread(selection, cube.variables)
+    return Cube(cube.variables, np.where(inside, cube.counts, 0), np.where(inside, cube.digests, 0)).margin(sides)
 
 
 def _known(question: Question) -> Selection:

@@ -19,6 +19,7 @@ from sfumato.mas.variable import Variable
 
 _CELLS = 4_000_000
 _KEPT = 16_000_000
+_FORESEEN = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,12 @@ class Cubes:
         """Return whether the cube of some variables is there, or can be made without a look at the records."""
         sizes = {v.name: len(v.levels) for v in variables}
         return math.prod(sizes.values()) <= _CELLS and bool(self._wider(variables))
+
+    def foresee(self, variables: Sequence[Variable]) -> None:
+        """Make one cube for what rules and a table will ask for, if it is small: one pass in place of two."""
+        bases = {v.name: v for v in (variable.base or variable for variable in variables)}.values()
+        if math.prod(len(v.levels) for v in bases) <= _FORESEEN and not self.ready(tuple(bases)):
+            self.of(tuple(bases))
 
     def of(self, variables: Sequence[Variable]) -> Cube:
         """Return the cube of some variables."""

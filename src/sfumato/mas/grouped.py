@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import DataError
 from sfumato.mas.accounts import Sets
-from sfumato.mas.around import Whole, conditions, hidden_parts, in_cube
+from sfumato.mas.around import Whole, conditions, counts_in_cube, hidden_parts, in_cube
 from sfumato.mas.cube import in_cells
 from sfumato.mas.dataset import Weight
 from sfumato.mas.exact import combined, exact_sums
@@ -86,13 +86,13 @@ class Grouped:
         # of known cells alone as many are counted as there are, since kept records are scaled back to just these
         thinned = not question.policy.scaled or bool(asked.sums) or not all(v.known for v in variables)
         kept = question.kept if thinned else "TRUE"
-        counted = False
+        counted: Whole | None = None
         if (told := in_cube(question, variables)) is not None:
             around, inside = question.selection.where(), "TRUE"
-            counted = all(v.known for v in question.selection.plain.variables)
-            if counted and all(v.known for v in variables) and kept == "TRUE" and asked == Asked():
-                return cls(question, tuple(variables), told[0], told[0], asked, {}, np.zeros(shape), *told)
-        if counted:  # only those that are kept need be looked at
+            counted = counts_in_cube(question, variables)
+            if counted is not None and kept == "TRUE" and asked == Asked():
+                return cls(question, tuple(variables), counted, counted, asked, {}, np.zeros(shape), *told)
+        if counted is not None:  # only those that are kept need be looked at
             around, kept = _all_of(around, kept), "TRUE"
         flags = {name: sql for name, sql in (("n", inside), ("kept", _all_of(inside, kept))) if sql != "TRUE"}
         found = question.dataset.warehouse.ask(_sql(variables, asked, around, flags, told is None))
@@ -108,7 +108,7 @@ class Grouped:
         largest = placed("largest") if asked.largest is not None else np.zeros(shape)
         n, left = (np.asarray(placed(name), np.int64) for name in ("n", "kept"))
         told = told or (np.asarray(placed("around"), np.int64), np.asarray(placed("digest"), np.int64))
-        return cls(question, tuple(variables), told[0] if counted else n, left, asked, parts, largest, *told)
+        return cls(question, tuple(variables), n if counted is None else counted, left, asked, parts, largest, *told)
 
     @cached_property
     def sums(self) -> dict[str, Numbers]:

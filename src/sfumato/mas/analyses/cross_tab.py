@@ -70,7 +70,11 @@ class CrossTab(Analysis):
 
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
         """Return the sides of the table, and the variable of numbers."""
-        return levels_of(self.by, known) + (() if self.of is None else (numbers_in(self.of, known),))
+        return self.sides(known) + (() if self.of is None else (numbers_in(self.of, known),))
+
+    def sides(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        """Return the sides of the table."""
+        return levels_of(self.by, known)
 
     def run(self, question: Question) -> Findings:
         """Add up the records that are kept, scale back, perturb and round."""
