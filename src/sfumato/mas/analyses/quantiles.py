@@ -103,7 +103,9 @@ class Quantiles(Analysis):
             variance = np.maximum(squares / total**2, variance if policy.counts.sd else 0.0)
         for place, curve, row, of_sample in zip(np.ndindex(table.counts.shape), curves, cuts, variance, strict=True):
             values = np.array([cut.value for cut in row])
-            errors = [curve.error(share, policy.variance_inflation * v) for share, v in zip(self.p, of_sample, strict=True)]
+            errors = [
+                curve.error(share, policy.variance_inflation * v) for share, v in zip(self.p, of_sample, strict=True)
+            ]
             shown = np.ceil(values) if variable.integer else values
             told = significant(np.where(np.isnan(values), np.nan, errors), policy.amounts.error_digits)
             levels = {v.name: v.levels[i] for v, i in zip(table.variables, place, strict=True)}
