@@ -162,11 +162,14 @@ def level_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def need_variable(name: str, known: Mapping[str, Variable]) -> Variable:
-    """Return a variable of a data set; where there is none, the nearest name is offered, or what else the name may be of."""
+def need_variable(name: str, known: Mapping[str, Variable], more: str = "") -> Variable:
+    """Return a variable of a data set; where there is none, the nearest name is offered, or what else the name may be of.
+
+    `more` is said besides.
+    """
     if name not in known:
         other = "" if did_you_mean(name, known) else f" {_NO_VARIABLES}"
-        raise DataError(unknown_name("variable", name, known, "this data set") + other)
+        raise DataError(unknown_name("variable", name, known, "this data set") + other + more)
     return known[name]
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sfumato.errors import DataError, ParameterError, brief, listing, unknown_name
+from sfumato.errors import ParameterError, brief, listing
 from sfumato.mas.analysis import levels_of, numbers_in
-from sfumato.mas.variable import Variable
+from sfumato.mas.variable import Variable, need_variable
 from sfumato.utility.formula import parse
 
 FUNCTIONS = ("log", "log1p", "sqrt", "square", "standardise")
@@ -46,9 +46,8 @@ class Terms:
             function, name = factor
             if known is None:
                 return factor
-            if name not in known:
-                raise DataError(unknown_name("variable", name, known, "this data set") + _quoted(name, known))
-            return ("C", name) if not function and not known[name].numeric else factor
+            variable = need_variable(name, known, _quoted(name, known))
+            return ("C", name) if not function and not variable.numeric else factor
 
         sorted_terms = {tuple(sorted({settled(f) for f in term}, key=lambda f: (f[1], f[0]))) for term in terms}
         order = sorted(sorted_terms, key=_rank)
