@@ -294,8 +294,10 @@ def test_a_coefficient_is_charged_by_the_records_of_its_level(vault: Vault, fram
     n, women, men = (len(frame), (frame["sex"] == "F").sum(), (frame["sex"] == "M").sum())
     model, counted = sets[-2:]  # the last is the number of complete records
     assert not counted.coefficients
+    age = frame["age"] - frame["age"].mean()
+    n = min(n, 3 * (age**2).sum() / (age**2).max())  # about all, for ages are spread evenly
     about = [men, n, women] * 2  # the intercept is that of men, who are more; two equations
-    assert sorted(model.coefficients) == pytest.approx(sorted(about), abs=25)  # noise of five
+    assert sorted(model.coefficients) == pytest.approx(sorted(about), abs=60)  # noise of five, and drops
     price = sum(1 / (1 + size / 24) for size in about)
     accounts = Policy.named("hardened").accounts
     assert accounts is not None
