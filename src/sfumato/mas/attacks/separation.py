@@ -8,7 +8,7 @@ from sfumato.contract import Draws
 from sfumato.contract.attack import Guesses
 from sfumato.mas.answer import Answer
 from sfumato.mas.attacks.plan import Planner
-from sfumato.mas.attacks.recipe import Field, Recipe, yes_or_no
+from sfumato.mas.attacks.recipe import Field, Recipe, balanced, yes_or_no
 from sfumato.mas.attacks.server import Server
 from sfumato.mas.attacks.world import RARE, SHARES
 
@@ -19,6 +19,7 @@ class Separation(Recipe):
     """A logistic model of an attribute that 2 % have, with a coefficient for a small group of the target's.
 
     If nobody else in the group has it, the model is refused as separated, or its coefficient is far down, unless the target does.
+    Nearly all are refused, and then "no" is guessed; right guesses are weighed so that this alone is worth one half.
     """
 
     title = "a small group with one outcome"
@@ -31,7 +32,7 @@ class Separation(Recipe):
             rows.append(target.row)
             scores.append(told(server, planner))
             truths.append(float(world.truths[RARE][target.row]))
-        return yes_or_no(rows, scores, truths)
+        return balanced(yes_or_no(rows, scores, truths))
 
 
 def told(server: Server, planner: Planner) -> float:
