@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 TRIALS = 400
-SEED = 11
-"""Of another survey than the one that most settings of the policy were chosen on; docs/mas/attacks.md says which were not."""
+SEED = 12
+"""Of another survey than those that settings of the policy were chosen on."""
 
 
 def run() -> dict[str, float]:
@@ -19,9 +19,11 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(survey20k(seed=SEED), fine_cutpoints(), Path(folder), trials=TRIALS)
         found = [(policy.title, one) for policy in (hardened, rules_off(hardened)) for one in bench.all(policy)]
-    return {f"{title}: {one.title}, right less bar": one.success.rate - one.limit for title, one in found}
+    less = {f"{title}: {one.title}, right less bar": one.success.rate - one.limit for title, one in found}
+    broken = {f"broken: {one.title}": float(one.verdict == "BROKEN") for title, one in found if title == hardened.title}
+    return less | broken
 
 
 def holds(result: dict[str, float]) -> bool:
-    """Whether every recipe stays under its bar; without universe rules it is told, and not judged."""
-    return all(value <= 0 for what, value in result.items() if "rules off" not in what)
+    """Whether no recipe breaks its bar: beyond what chance explains, where targets are few. Without universe rules it is told."""
+    return not any(value for what, value in result.items() if what.startswith("broken"))
