@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EXACT = Policy(title="exact")
 NOISY = Policy(title="noisy", models=Models(sd=2.0))
+MUCH = Policy(title="much", models=Models(sd=8.0))
 HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
 
 
@@ -118,6 +119,38 @@ def test_noise_on_correlations_has_the_stated_size_and_is_in_the_standard_errors
     spread = np.std([r["correlation"] for r in rows])
     added = np.median([r["standard error"] for r in rows]) ** 2 - exact["standard error"] ** 2
     assert np.sqrt(added) == pytest.approx(spread, rel=0.2)
+
+
+@pytest.mark.parametrize("errors", ["classical", "hc1"])
+def test_the_standard_error_of_a_correlation_hardly_tells_whether_one_of_a_few_hundred_is_rich(
+    frame: pd.DataFrame, tmp_path: Path, errors: str
+) -> None:
+    """It hangs on how incomes vary: with exact sums, that of one person would change it by more than noise does."""
+    universe, usual = {"race": ["A", "O"]}, float(frame["income"].median())
+    one = int(frame.index[frame["race"] == "A"][0])
+    found = []
+    for income in (usual, float(frame["income"].max())):
+        vault = Vault.create(tmp_path / str(income))
+        vault.freeze("survey", microdata(frame.assign(income=frame["income"].where(frame.index != one, income))))
+        data = vault.dataset("survey")
+        told = [
+            answer(Question(dataclasses.replace(data, secret=Secret(Draws(seed))), MUCH, Universe.of(universe),
+                            Correlation(("age", "income"), errors=errors)))[0]
+            for seed in range(60)
+        ]  # fmt: skip
+        found.append(np.log([one.tables["pairs"][0]["standard error"] for one in told if isinstance(one, Answer)]))
+        assert len(found[-1]) == len(told)
+    poor, rich = found
+    assert abs(np.median(poor) - np.median(rich)) < 0.75 * np.std(poor)
+
+
+def test_a_pair_has_the_same_robust_standard_error_whatever_else_is_asked_for(vault: Vault) -> None:
+    """Also in the other order, and though the noise on it hangs on the pair."""
+    some = [Correlation(of, errors="hc1") for of in (("age", "income"), ("z", "income", "age"))]
+    rows = [
+        [r for r in ask(vault, one).tables["pairs"] if {r["variable"], r["with"]} == {"age", "income"}] for one in some
+    ]
+    assert rows[0] == rows[1]
 
 
 def test_another_model_does_not_redraw_the_noise_of_a_column(vault: Vault, frame: pd.DataFrame) -> None:
