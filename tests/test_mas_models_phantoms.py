@@ -16,6 +16,7 @@ from sfumato.mas.analyses import OLS, Logistic
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.models.least_squares import LeastSquares
 from sfumato.mas.models.model import ModelAnalysis
+from sfumato.mas.models.phantoms import phantoms_of
 from sfumato.mas.perturbation import Models
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
@@ -26,6 +27,8 @@ from sfumato.mas.vault import Vault, answer
 
 EXACT = Policy(title="exact")
 NOISY = Policy(title="noisy", models=Models(sd=8.0))
+SOME = Policy(title="some", models=Models(sd=0.5))
+"""So little noise that no phantom, three standard deviations at most, takes away what a small group has."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ FORMULAS = (
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_phantoms_change_no_coefficient_no_residual_and_no_count(vault: Vault, formula: str) -> None:
-    fit = fitted(vault, formula)
+    fit = fitted(vault, formula, policy=SOME)
     without = dataclasses.replace(fit, phantoms=np.zeros_like(fit.phantoms))
     assert np.abs(fit.phantoms).max() > 0
     assert fit.ones is not None
@@ -109,12 +112,39 @@ def test_another_model_does_not_draw_phantoms_anew(vault: Vault) -> None:
 
 def test_each_group_with_a_slope_of_its_own_has_phantoms_of_its_own(vault: Vault, frame: pd.DataFrame) -> None:
     """Of moves in different groups no two columns are shared, where each group has its own slope and no common one."""
-    fit = fitted(vault, "age ~ C(race) + C(race):income")
+    fit = fitted(vault, "age ~ C(race) + C(race):income", policy=SOME)
     slopes = [i for i, c in enumerate(fit.layout.design.columns) if c.numbers]
     own = fit.phantoms[np.ix_(slopes, slopes)]
     assert (np.abs(np.diag(own)) > 0).all()
     assert len({round(float(d), 9) for d in np.diag(own)}) == len(slopes)
     np.testing.assert_allclose(own - np.diag(np.diag(own)), 0, atol=1e-12 * np.abs(own).max())
+
+
+def test_groups_of_different_terms_do_not_cross_and_are_not_drawn_anew(vault: Vault) -> None:
+    """Of a:x + b:x a group of a has the phantoms that it has in a:x, and there are no more groups than levels."""
+    one = fitted(vault, "age ~ C(race) + C(race):income", policy=SOME)
+    model = OLS("age ~ C(race):income + C(sex):income")
+    found = model.fitted(asked(vault, model, SOME))
+    assert not isinstance(found, Refusal)
+    ready, more = found
+    drawn = phantoms_of(ready.complete, more.layout, ready.bounds, more.bread)
+    assert len(drawn.weights) == 4 + (2 - 1)  # all races, and one sex beside the reference
+    of = [{c.title: i for i, c in enumerate(fit.layout.design.columns)} for fit in (one, more)]
+    for race in "BAO":  # that of the reference is part of what moves in other groups, too
+        places = [titles[f"income:C(race)[{race}]"] for titles in of]
+        assert one.phantoms[places[0], places[0]] == pytest.approx(more.phantoms[places[1], places[1]], rel=1e-9)
+
+
+def test_another_coding_of_the_same_model_has_the_same_phantoms(vault: Vault) -> None:
+    """Slopes of all groups, or that of the reference and differences from it: the same standard error of the first."""
+    apart, together = (
+        fitted(vault, f"age ~ {rest}", policy=SOME) for rest in ("C(race) + C(race):income", "C(race)*income")
+    )
+    at = [
+        [c.title for c in fit.layout.design.columns].index(title)
+        for fit, title in ((apart, "income:C(race)[W]"), (together, "income"))
+    ]
+    assert apart.diagonal[at[0]] == pytest.approx(together.diagonal[at[1]], rel=1e-9)
 
 
 @pytest.mark.parametrize("formula", ["age ~ C(sex) + C(race)", "income ~ age", "income ~ C(sex) * age"])
@@ -165,9 +195,8 @@ def test_robust_errors_are_right_on_average_and_vary_by_what_one_record_can_add(
     """Published variances over secrets, against those of a policy with noise on the coefficients alone."""
     asked_for = model("income ~ C(sex)" if model is OLS else "sick ~ C(sex)", errors=kind)
     exact = told(vault, asked_for, EXACT).frame("coefficients")["standard error"].to_numpy() ** 2
-    some = Policy(title="some", models=Models(sd=0.5))
     found = np.array([
-        told(vault, asked_for, some, seed).frame("coefficients")["standard error"].to_numpy() ** 2 for seed in range(120)
+        told(vault, asked_for, SOME, seed).frame("coefficients")["standard error"].to_numpy() ** 2 for seed in range(120)
     ])  # fmt: skip
     assert (np.std(found, axis=0) > 0).all()
     assert (found.mean(axis=0) > exact).all()  # the noise of the coefficients is in them, too

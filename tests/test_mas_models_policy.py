@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EXACT = Policy(title="exact")
 NOISY = Policy(title="noisy", models=Models(sd=2.0))
+MUCH = Policy(title="much", models=Models(sd=8.0))
 HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
 
 
@@ -118,6 +119,35 @@ def test_noise_on_correlations_has_the_stated_size_and_is_in_the_standard_errors
     spread = np.std([r["correlation"] for r in rows])
     added = np.median([r["standard error"] for r in rows]) ** 2 - exact["standard error"] ** 2
     assert np.sqrt(added) == pytest.approx(spread, rel=0.2)
+
+
+def test_the_standard_error_of_a_correlation_varies_with_the_noise_on_squares(
+    vault: Vault, frame: pd.DataFrame
+) -> None:
+    """It is nearly in proportion to 1/√Σ(x - m)² of the incomes: by exact squares, one far out would be seen in it."""
+    few, model = frame[frame["race"].isin(["A", "O"])], Correlation(("age", "income"))
+    half = 2 ** (np.ceil(4 * np.log2((frame["income"].max() - frame["income"].min()) / 2)) / 4)
+    moved = (frame["income"].max() + frame["income"].min()) / 2 - few["income"].mean()
+    noise = 8 * np.hypot(
+        half**2, 2 * moved * half
+    )  # squares are taken from the middle, so that the noise on sums is in them
+    expected = noise / float(((few["income"] - few["income"].mean()) ** 2).sum()) / 2  # of its logarithm
+    found = []
+    for seed in range(120):
+        data = dataclasses.replace(vault.dataset("survey"), secret=Secret(Draws(seed)))
+        told, _ = answer(Question(data, MUCH, Universe.of({"race": ["A", "O"]}), model))
+        assert isinstance(told, Answer)
+        found.append(np.log(told.tables["pairs"][0]["standard error"]))
+    assert np.std(found) > 0.8 * expected
+
+
+def test_a_pair_has_the_same_robust_standard_error_whatever_else_is_asked_for(vault: Vault) -> None:
+    """Also in the other order, and though the noise on it hangs on the pair."""
+    some = [Correlation(of, errors="hc1") for of in (("age", "income"), ("z", "income", "age"))]
+    rows = [
+        [r for r in ask(vault, one).tables["pairs"] if {r["variable"], r["with"]} == {"age", "income"}] for one in some
+    ]
+    assert rows[0] == rows[1]
 
 
 def test_another_model_does_not_redraw_the_noise_of_a_column(vault: Vault, frame: pd.DataFrame) -> None:

@@ -19,7 +19,7 @@ from sfumato.mas.models.design import Category, Design, DesignColumn
 from sfumato.mas.models.errors import ERRORS, usual
 from sfumato.mas.models.layout import Layout, LevelOutcome, unscaled
 from sfumato.mas.models.moments import Moments, moments_of
-from sfumato.mas.models.noise import drawn_of, key_of, standard_moments
+from sfumato.mas.models.noise import blurred, key_of, standard_moments
 from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of
 from sfumato.mas.models.terms import Terms
 from sfumato.mas.question import Question
@@ -124,19 +124,10 @@ class Prepared:
         return self.stated_n / self.moments.n
 
     def blurred(self, variances: Numbers, largest: Numbers) -> Numbers:
-        """Return variances that are sums of squared residuals, with keyed noise; `largest` is what one record can add to each.
-
-        A residual far out would show in the standard error of a small group. Of households, whose members add up before they
-        are squared, one record can add more.
-        """
+        """Return robust variances of the coefficients with keyed noise; `largest` is what one record can add to each."""
         question = self.question
-        sd = question.policy.models.sd / 2  # in ranges, not in halves
-        if not sd:
-            return variances
-        if self.errors == "design":
-            largest = largest * (2 * question.dataset.design.largest - 1)
         keys = [key_of(question, "variance", question.wording, self.errors, str(j)) for j in range(len(variances))]
-        return np.maximum(variances + sd * largest * drawn_of(question, keys), 0.0)
+        return blurred(question, self.errors, variances, largest, keys)
 
     def sets(self, layout: Layout, squares: Numbers, equations: int = 1) -> tuple[Sets, ...]:
         """Return what the accounts are charged for: each coefficient by the records that it tells of.

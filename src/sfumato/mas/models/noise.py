@@ -118,6 +118,20 @@ def drawn_of(question: Question, keys: list[bytes]) -> Numbers:
     return question.secret.normals(keys, purpose_of("cross-product", question.policy.models.sd))
 
 
+def blurred(question: Question, errors: str, variances: Numbers, largest: Numbers, keys: list[bytes]) -> Numbers:
+    """Return variances that are sums of squared residuals, with keyed noise; `largest` is what one record can add to each.
+
+    A residual far out would show in the standard error of a small group. Of households, whose members add up before they
+    are squared, one record can add more.
+    """
+    sd = question.policy.models.sd / 2  # in ranges, not in halves
+    if not sd:
+        return variances
+    if errors == "design":
+        largest = largest * (2 * question.dataset.design.largest - 1)
+    return np.maximum(variances + sd * largest * drawn_of(question, keys), 0.0)
+
+
 def squares_noise(complete: Complete, outcome: str, bounds: Bounds, weighted: bool) -> float:
     """Return the noise on the sum of squares of a number, taken from the middle of its range."""
     sd = unit_of(complete.question, weighted) * bounds.half**2

@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.mas.models.complete import Complete
 from sfumato.mas.models.layout import Piece
-from sfumato.mas.models.noise import INTERCEPT, drawn_of, pair_key, unit_of
+from sfumato.mas.models.noise import INTERCEPT, blurred, drawn_of, key_of, pair_key, unit_of
 from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of, literal
 from sfumato.mas.question import Question
 from sfumato.mas.variable import Variable
@@ -78,16 +78,18 @@ class Pairs:
         """Records with both."""
         return np.asarray(self.sums[0])
 
-    def _correlations(self, firsts: Numbers, squares: Numbers, products: Numbers) -> Numbers:
-        weight = self.sums[1]
-        spread = squares - firsts**2 / weight
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((products - firsts * firsts.T / weight) / np.sqrt(spread * spread.T))
+    @cached_property
+    def _noisy_sums(self) -> Numbers:
+        """Sums and squares of the first of each pair, and products, with noise; shape (3, m, m)."""
+        return np.asarray(self.sums[2:] + self._noise())
 
     @cached_property
     def noisy(self) -> Numbers:
         """Correlations from noisy sums; what noise makes impossible is 0."""
-        made = self._correlations(*(self.sums[2:] + self._noise()))
+        (firsts, squares, products), weight = self._noisy_sums, self.sums[1]
+        spread = squares - firsts**2 / weight
+        with np.errstate(invalid="ignore", divide="ignore"):
+            made = (products - firsts * firsts.T / weight) / np.sqrt(spread * spread.T)
         return np.clip(np.nan_to_num(made, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
 
     def _noise(self) -> Numbers:
@@ -118,12 +120,18 @@ class Pairs:
     def _moved(self) -> Numbers:
         return np.array([b.middle for b in self.bounds]) - self.centre
 
+    @cached_property
+    def _half(self) -> Numbers:
+        """Half the range of each number, as read."""
+        return np.array([b.half for b in self.bounds]) / self.scale
+
     def noise_variance(self, at: Place) -> float:
         """Return what noise adds to the variance of a correlation, to first order."""
         unit = unit_of(self.question, self.weighted)
-        (i, j), r, total = at, float(self.noisy[at]), float(self.sums[1][at])
-        half = np.array([self.bounds[i].half, self.bounds[j].half]) / self.scale[[i, j]]
-        d = self._moved[[i, j]] / self.scale[[i, j]]
+        r, (*means, s, t, total) = float(self.noisy[at]), self.moments_of(at)
+        spreads = np.array([s, t])
+        half = self._half[list(at)] / spreads
+        d = ((self._moved / self.scale)[list(at)] - means) / spreads
         parts = [
             half[0] * half[1],
             half[0] * (d[1] - r * d[0]),
@@ -134,11 +142,15 @@ class Pairs:
         return float(np.square(np.array(parts) * unit / total).sum())
 
     def moments_of(self, at: Place) -> tuple[float, float, float, float, float]:
-        """Return means and standard deviations of the two of a pair, as read, and the weight."""
+        """Return means and standard deviations of the two of a pair, as read, and the weight.
+
+        They have the noise of the sums: standard errors would else tell how a number varies, and one value far out makes up much
+        of that. The sum of squares is at least the standard deviation of its noise.
+        """
         i, j = at
-        weight = self.sums[1]
-        mean = self.sums[2] / weight
-        spread = np.sqrt(np.maximum(self.sums[3] / weight - mean**2, 0))
+        weight, least = self.sums[1], unit_of(self.question, self.weighted) * np.square(self._half)[:, None]
+        mean = self._noisy_sums[0] / weight
+        spread = np.sqrt(np.maximum(self._noisy_sums[1] / weight - mean**2, least / weight))
         spread = np.where(spread > 0, spread, 1.0)  # one that does not vary adds nothing to speak of
         return float(mean[i, j]), float(mean[j, i]), float(spread[i, j]), float(spread[j, i]), float(weight[i, j])
 
@@ -152,9 +164,25 @@ class Pairs:
         columns = _columns(self.numbers, self.weighted)
         found = self.question.dataset.warehouse.reduce(_Influence(sums, places, self), columns, self.question.records)
         if kind == "design":
-            made = self.question.dataset.design.covariances(self._sql(places), np.eye(len(places)), found)
-            return np.asarray(made[0])
-        return np.asarray(np.diag(found) * (n / (n - 1) if kind == "hc1" else 1.0))
+            made = self.question.dataset.design.covariances(self._sql(places), np.eye(len(places)), found)[0]
+        else:
+            made = np.diag(found) * (n / (n - 1) if kind == "hc1" else 1.0)
+        keys = [self._variance_key(at, kind) for at in places]
+        return blurred(self.question, kind, made, np.array([self._reach(at) ** 2 for at in places]), keys)
+
+    def _reach(self, at: Place) -> float:
+        """Return the most that one record can add to a correlation, by noisy moments."""
+        a, b, s, t, total = self.moments_of(at)
+        middles, weight = self._moved / self.scale, self.question.dataset.weight
+        u, v = ((abs(middles[i] - mean) + self._half[i]) / sd for i, mean, sd in zip(at, (a, b), (s, t), strict=True))
+        record = weight.large if self.weighted and weight is not None else 1.0
+        return float(record * (u * v + abs(self.noisy[at]) * (u * u + v * v) / 2) / total)
+
+    def _variance_key(self, at: Place, kind: str) -> bytes:
+        both = Complete.of(self.question, [(self.numbers[i], self.bounds[i]) for i in at], {})
+        names = sorted(self.numbers[i].name for i in at)
+        mark = "weighted" if self.weighted else ""
+        return key_of(self.question, "variance", *names, kind, mark, among=both.key)
 
     def _sql(self, places: Sequence[Place]) -> str:
         """Return SQL for what each record adds to the correlation of each pair."""

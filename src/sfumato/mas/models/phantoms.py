@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.mas.models.algebra import DEPENDENT, inverse, smallest
 from sfumato.mas.models.complete import Complete
-from sfumato.mas.models.design import Category, Design
+from sfumato.mas.models.design import Category, Design, DesignColumn
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.noise import drawn_of, key_of, unit_of
 from sfumato.mas.models.numbers import Bounds, Numbers
@@ -119,26 +119,37 @@ class _Grid:
         return names.index(self.variable.name) if self.variable.name in names else None
 
     @cached_property
-    def _beside(self) -> tuple[list[int], list[int]]:
-        """Categories and numbers that the variable is multiplied with."""
-        groups: set[int] = set()
-        numbers: set[int] = set()
-        for column in self.design.columns:
-            if set(column.numbers) & set(self._factors) or any(c == self._own for c, _ in column.cells):
-                groups |= {c for c, _ in column.cells}
-                numbers |= set(column.numbers)
-        return sorted(groups - {self._own}), sorted(numbers - set(self._factors))
+    def _columns_of(self) -> list[DesignColumn]:
+        """The columns that the variable is part of."""
+        own = set(self._factors)
+        return [c for c in self.design.columns if own & set(c.numbers) or any(i == self._own for i, _ in c.cells)]
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """Numbers that the variable is multiplied with."""
+        return sorted({i for column in self._columns_of for i in column.numbers} - set(self._factors))
+
+    def _groups(self) -> list[dict[int, int]]:
+        """Return levels of the categories that the variable is multiplied with, where it has a coefficient of its own.
+
+        Categories of different terms do not cross: of a:x + b:x there are about as many groups as coefficients. A column that
+        leaves out a category of its term, since a higher one has it, is that of the reference level.
+        """
+        told = {frozenset(cell for cell in c.cells if cell[0] != self._own) for c in self._columns_of}
+        crossed = {frozenset(category for category, _ in cells) for cells in told}
+        found = {
+            tuple(sorted({**{c: self.design.categories[c].reference for c in some}, **dict(cells)}.items()))
+            for some in crossed if not any(some < more for more in crossed)
+            for cells in told if {c for c, _ in cells} <= some
+        }  # fmt: skip
+        return [dict(one) for one in sorted(found)]
 
     def moves(self, known: Mapping[str, Variable]) -> Iterator[tuple[dict[Variable, tuple[int, ...]], Numbers]]:
         """Yield each group of records, and the moves of a value there; shape (moves, columns)."""
-        groups, numbers = self._beside
         own = [self.design.categories[self._own]] if self._own is not None else []
-        ends = _corners(len(numbers))
-        for levels in product(*(self.design.categories[c].shown for c in groups)):
-            cells: dict[Variable, tuple[int, ...]] = {
-                known[self.design.categories[c].name]: (i,) for c, i in zip(groups, levels, strict=True)
-            }
-            at = dict(zip(groups, levels, strict=True))
+        numbers, ends = self._numbers, _corners(len(self._numbers))
+        for at in self._groups():
+            cells = {known[self.design.categories[c].name]: (i,) for c, i in at.items()}
             if self._factors:
                 made = self._columns(at, numbers, ends, True) - self._columns(at, numbers, ends, False)
                 yield cells, made
