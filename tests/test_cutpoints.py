@@ -442,3 +442,10 @@ def test_the_chart_is_drawn_for_every_sort_of_variable(x: Any) -> None:
     said = [r["text"] for unit, rows in layers(spec) if unit["mark"]["type"] == "text" for r in rows]
     assert len(said) == 5
     assert all("bin" in text for text in said)
+
+
+def test_the_first_bar_of_the_histogram_holds_those_who_have_the_least_value() -> None:
+    values = np.concatenate([np.zeros(300), np.linspace(0.5, 1000.5, 1700)])
+    bars = preview(values).histogram()
+    assert bars["count"].iloc[0] >= 300
+    assert bars["count"].sum() == (values <= bars["high"].iloc[-1]).sum()

@@ -62,7 +62,7 @@ def told(vault: Vault, model: ModelAnalysis, policy: Policy, seed: int = 1, univ
 
 
 FORMULAS = (
-    "age ~ income", "age ~ C(race) + C(race):income", "age ~ C(sex) * income + C(race)", "age ~ C(sick) * C(sex)",
+    "age ~ income", "age ~ C(sex) + C(sex):income", "age ~ C(sex) * income + C(race)", "age ~ C(sick) * C(sex)",
     "age ~ income + log1p(income) + C(sex)",
 )  # fmt: skip
 

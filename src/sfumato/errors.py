@@ -7,6 +7,7 @@ raise with ``from None`` so that the chain does not carry it either.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -43,10 +44,13 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
 
     >>> did_you_mean("incme", ["age", "income"])
     " Did you mean 'income'?"
+    >>> did_you_mean("age", ["wage", "age (years)"])
+    " Did you mean 'age (years)'?"
     """
     names = [str(a) for a in allowed]
     folded = {n.casefold(): n for n in names}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    words = [n for n in folded if re.split(r"\W", n)[0] == name.casefold()]  # the name without its unit
+    close = words or difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
 
 

@@ -29,13 +29,18 @@ def hidden_parts(question: Question) -> Selection | None:
     return Selection(hidden, (asked,)) if same else None
 
 
+def around(question: Question) -> str:
+    """Return SQL for the cells of known variables of which the universe asks for any record."""
+    cells = _known(question)
+    return condition(cells.variables, cells.chosen)
+
+
 def conditions(question: Question) -> tuple[str, str]:
     """Return SQL for what the universe asks of known variables, and for the rest."""
     parts = hidden_parts(question)
     if parts is None or question.policy.keyed == "records":
         return question.selection.where(), "TRUE"
-    around = _known(question)
-    return condition(around.variables, around.chosen), parts.where()
+    return around(question), parts.where()
 
 
 def in_cube(question: Question, variables: Sequence[Variable]) -> tuple[Whole, Whole] | None:
@@ -45,11 +50,11 @@ def in_cube(question: Question, variables: Sequence[Variable]) -> tuple[Whole, W
     """
     if question.policy.keyed == "records" or hidden_parts(question) is None:
         return None
-    around, cubes = _known(question), question.dataset.cubes
+    known, cubes = _known(question), question.dataset.cubes
     sides = sorted((v for v in variables if v.known), key=lambda v: v.name)
-    if not cubes.ready((*around.variables, *sides)):
+    if not cubes.ready((*known.variables, *sides)):
         return None
-    cells = _within(cubes.of((*around.variables, *sides)), around, sides)
+    cells = _within(cubes.of((*known.variables, *sides)), known, sides)
     order = [sides.index(v) for v in variables if v.known]
     place = tuple(slice(None) if v.known else 0 for v in variables)
     laid = [np.zeros([len(v.levels) for v in variables], np.int64) for _ in range(2)]

@@ -11,6 +11,7 @@ from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
 from sfumato.mas.models.algebra import DEPENDENT, inverse, largest_correlation, smallest
 from sfumato.mas.models.errors import sandwich, scores_sql
+from sfumato.mas.models.hat import leverage_of
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.least_squares import LeastSquares, cross_products, independent, without_empty
 from sfumato.mas.models.model import EMPTY, ModelAnalysis, Prepared, collinear, prepared
@@ -44,7 +45,7 @@ class OLS(ModelAnalysis):
         df = ready.stated_n - fit.k if ready.errors == "classical" else None
         titles = [column.title for column in fit.layout.design.columns]
         tables = {"coefficients": coefficient_rows(titles, beta, variance, settings, df), "anova": anova}
-        return Findings(tables, facts, ready.notes, ready.sets(fit.layout, fit.squares))
+        return Findings(tables, facts, ready.notes, ready.sets(fit.layout, np.diag(fit.unturned)))
 
     def fitted(self, question: Question) -> tuple[Prepared, LeastSquares] | Refusal:
         """Return the fit, unless a rule, before it or after it, refuses the model."""
@@ -60,7 +61,10 @@ class OLS(ModelAnalysis):
         fit = _fitted(ready)
         if isinstance(fit, Refusal):
             return fit
-        question.results.update(fit=fit.share, leverage=lambda: fit.second.leverage)
+        question.results["fit"] = fit.share
+        question.results["leverage"] = lambda: leverage_of(
+            ready.complete, fit.layout, fit.unturned, lambda: fit.second.leverage
+        )
         refusal = question.refused("result")
         return (ready, fit) if refusal is None else refusal
 

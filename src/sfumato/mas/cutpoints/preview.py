@@ -116,7 +116,7 @@ class Preview:
     def histogram(self, bars: int = 80) -> pd.DataFrame:
         """Return counts in equal bars from the 0.5th to the 99.5th percentile: columns low, high, count.
 
-        Whole numbers are not cut through: a bar then holds a whole number of them.
+        Whole numbers are not cut through: a bar then holds a whole number of them. The first bar holds its lower end, too.
         """
         import pandas as pd
 
@@ -129,6 +129,7 @@ class Preview:
         else:
             ends = np.linspace(low, high, bars + 1)
         upto = np.array([self.tally.up_to(e) for e in ends])
+        upto[0] = self.tally.up_to(np.nextafter(ends[0], -np.inf))  # many may have the least value: no income at all
         return pd.DataFrame({"low": ends[:-1], "high": ends[1:], "count": np.diff(upto)})
 
 

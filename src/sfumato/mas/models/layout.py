@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,19 +80,10 @@ class Layout:
 
     def read(self, piece: Piece) -> Reading:
         """Return the complete records of a piece."""
-        n = len(next(iter(piece.values())))
-        factors, groups = self.factors, self.design.categories
-        numbers = np.empty((len(factors), n))
-        for row, factor in zip(numbers, factors, strict=True):
-            row[:] = factor.values(piece)
-        complete = np.isfinite(numbers).all(axis=0) if len(factors) else np.ones(n, bool)
-        codes = tuple(np.asarray(piece[c.column]) for c in groups)
-        for category, code in zip(groups, codes, strict=True):
-            if category.missing >= 0:
-                complete &= code != category.missing
+        numbers = self._numbers(piece)
+        codes = tuple(np.asarray(piece[c.column]) for c in self.design.categories)
         levels = self.outcome.values(piece) if isinstance(self.outcome, LevelOutcome) else None
-        if levels is not None:
-            complete &= levels >= 0
+        complete = self._complete(numbers, codes, levels)
         weights = np.asarray(piece["w"], np.float64) if self.weighted else None
         if not complete.all():
             numbers, codes = numbers[:, complete], tuple(code[complete] for code in codes)
@@ -102,7 +93,30 @@ class Layout:
         if self.rest.any():
             numbers -= self.rest[:, None]
         numbers /= self.scale[:, None]
-        return Reading(numbers.shape[1] if len(factors) else int(complete.sum()), numbers, codes, weights, levels)
+        return Reading(int(complete.sum()), numbers, codes, weights, levels)
+
+    def complete(self, piece: Piece) -> NDArray[np.bool_]:
+        """Return which records of a piece are complete."""
+        levels = self.outcome.values(piece) if isinstance(self.outcome, LevelOutcome) else None
+        codes = [np.asarray(piece[c.column]) for c in self.design.categories]
+        return self._complete(self._numbers(piece), codes, levels)
+
+    def _numbers(self, piece: Piece) -> Numbers:
+        numbers = np.empty((len(self.factors), len(next(iter(piece.values())))))
+        for row, factor in zip(numbers, self.factors, strict=True):
+            row[:] = factor.values(piece)
+        return numbers
+
+    def _complete(
+        self, numbers: Numbers, codes: Sequence[NDArray[Any]], levels: NDArray[np.int64] | None
+    ) -> NDArray[np.bool_]:
+        complete = np.isfinite(numbers).all(axis=0)
+        for category, code in zip(self.design.categories, codes, strict=True):
+            if category.missing >= 0:
+                complete &= code != category.missing
+        if levels is not None:
+            complete &= levels >= 0
+        return np.asarray(complete, bool)
 
     def matrix(self, reading: Reading) -> Numbers:
         """Return the columns of the model, shape (columns, n)."""

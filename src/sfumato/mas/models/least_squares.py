@@ -116,13 +116,13 @@ class LeastSquares:
         return inverse(self.information)
 
     @property
-    def squares(self) -> Numbers:
-        """Sums of squares of the columns, before they are turned."""
+    def unturned(self) -> Numbers:
+        """X'X before columns are turned."""
         products = self.products[: self.k, : self.k]
         if self.layout.turn is None:
-            return np.diag(products)
+            return products
         back = np.linalg.inv(self.layout.turn)
-        return np.diag(back @ products @ back.T)
+        return np.asarray(back @ products @ back.T)
 
     @cached_property
     def _exact_bread(self) -> Numbers:

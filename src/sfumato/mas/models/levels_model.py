@@ -12,6 +12,7 @@ from sfumato.mas.analysis import Findings
 from sfumato.mas.answer import Refusal
 from sfumato.mas.models.algebra import DEPENDENT, inverse, largest_correlation, smallest
 from sfumato.mas.models.errors import sandwich, scores_sql
+from sfumato.mas.models.hat import leverage_of
 from sfumato.mas.models.layout import Layout, LevelOutcome
 from sfumato.mas.models.likelihood import Dependent, Likelihood, Separated, fit, start
 from sfumato.mas.models.model import ModelAnalysis, Prepared, collinear, prepared
@@ -103,7 +104,8 @@ def fitted_levels(question: Question, analysis: ModelAnalysis, modelled: Modelle
     question.results["potential"] = potential
     if smallest(fitted.information) < DEPENDENT:
         return collinear(question, question.results["correlation"])
-    question.results.update(fit=1 - fitted.value / _null(outcomes), leverage=lambda: fitted.second.leverage)
+    question.results["fit"] = 1 - fitted.value / _null(outcomes)
+    question.results["leverage"] = lambda: leverage_of(ready.complete, layout, products, lambda: fitted.second.leverage)
     refusal = question.refused("result")
     constant = layout.design.constant(products, ready.moments.weight) is not None
     return LevelsFit(ready, fitted, noises, constant, np.diag(products)) if refusal is None else refusal

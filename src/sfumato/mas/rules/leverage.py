@@ -11,7 +11,10 @@ from sfumato.mas.rule import ConfidentialityRule, Stage
 
 
 class Leverage(ConfidentialityRule):
-    """No record has a larger leverage, the diagonal element of the hat matrix; found by a second pass, rounded up to .001."""
+    """No record has a larger leverage, the diagonal element of the hat matrix; rounded up to .001.
+
+    With a limit to what a confidential value could add, it is that of the columns that others may know (`models.hat`).
+    """
 
     stage: ClassVar[Stage] = "result"
     most: float = param(default=0.25, doc="largest leverage of a record", low=0, high=1)
