@@ -149,7 +149,9 @@ class _Grid:
         own = [self.design.categories[self._own]] if self._own is not None else []
         numbers, ends = self._numbers, _corners(len(self._numbers))
         for at in self._groups():
-            cells = {known[self.design.categories[c].name]: (i,) for c, i in at.items()}
+            cells: dict[Variable, tuple[int, ...]] = {
+                known[self.design.categories[c].name]: (i,) for c, i in at.items()
+            }
             if self._factors:
                 made = self._columns(at, numbers, ends, True) - self._columns(at, numbers, ends, False)
                 yield cells, made
