@@ -90,7 +90,7 @@ class Pairs:
         spread = squares - firsts**2 / weight
         with np.errstate(invalid="ignore", divide="ignore"):
             made = (products - firsts * firsts.T / weight) / np.sqrt(spread * spread.T)
-        return np.asarray(np.clip(np.nan_to_num(made, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1))
+        return np.asarray(np.clip(np.nan_to_num(made, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1), np.float64)
 
     def _noise(self) -> Numbers:
         """Return noise on sums and squares of the first of each pair, and on products; shape (3, m, m).
