@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.mas.models.algebra import DEPENDENT, inverse, smallest
 from sfumato.mas.models.complete import Complete
-from sfumato.mas.models.design import Category, Design, DesignColumn
+from sfumato.mas.models.design import Design, DesignColumn
 from sfumato.mas.models.layout import Layout
 from sfumato.mas.models.noise import drawn_of, key_of, unit_of
 from sfumato.mas.models.numbers import Bounds, Numbers
@@ -146,7 +146,6 @@ class _Grid:
 
     def moves(self, known: Mapping[str, Variable]) -> Iterator[tuple[dict[Variable, tuple[int, ...]], Numbers]]:
         """Yield each group of records, and the moves of a value there; shape (moves, columns)."""
-        own = [self.design.categories[self._own]] if self._own is not None else []
         numbers, ends = self._numbers, _corners(len(self._numbers))
         for at in self._groups():
             cells: dict[Variable, tuple[int, ...]] = {
@@ -155,15 +154,13 @@ class _Grid:
             if self._factors:
                 made = self._columns(at, numbers, ends, True) - self._columns(at, numbers, ends, False)
                 yield cells, made
-            for category in own:
-                for level in _others(category):
-                    there = {**at, self._place(category): level}
-                    back = {**at, self._place(category): category.reference}
-                    made = self._columns(there, numbers, ends, True) - self._columns(back, numbers, ends, True)
-                    yield {**cells, known[category.name]: (level,)}, made
-
-    def _place(self, category: Category) -> int:
-        return self.design.categories.index(category)
+            if self._own is not None:
+                category = self.design.categories[self._own]
+                back = self._columns({**at, self._own: category.reference}, numbers, ends, True)
+                for level in category.shown:
+                    if level != category.reference:
+                        made = self._columns({**at, self._own: level}, numbers, ends, True) - back
+                        yield {**cells, known[category.name]: (level,)}, made
 
     def _columns(self, levels: dict[int, int], numbers: list[int], ends: NDArray[np.bool_], upper: bool) -> Numbers:
         """Return the columns of made-up records, one for each choice of ends; shape (choices, columns)."""
@@ -181,10 +178,6 @@ class _Grid:
     def _read(self, i: int, value: float) -> float:
         layout = self.layout
         return float((value - layout.centre[i] - layout.rest[i]) / layout.scale[i])
-
-
-def _others(category: Category) -> list[int]:
-    return [i for i in category.shown if i != category.reference]
 
 
 def _corners(n: int) -> NDArray[np.bool_]:
