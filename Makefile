@@ -7,7 +7,7 @@ export PYTHONWARNINGS :=
 # hundreds of processes of the tests import sfumato: what they compile is kept, whatever the shell says
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types collect unit docs docs-serve bench bench-large system clean help
+.PHONY: golden demo test lint types collect unit docs docs-serve bench bench-large system clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -63,3 +63,6 @@ bench-large: $(VENV)/dev.stamp  ## 100M records out of core on DuckDB within 6 G
 
 clean:
 	rm -rf $(VENV) out out-confidential site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+golden: $(VENV)/dev.stamp  ## compare with the golden answers that were written before a change of shape (tests/golden.py)
+	$(BIN)/python tests/golden.py compare
