@@ -10,7 +10,7 @@ import pytest
 from commands import document, run
 
 from sfumato import Draws, Microdata
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables import (
     APriori,
     ByHand,
@@ -234,7 +234,10 @@ def micro(tmp_path: Path) -> Path:
 
 
 def test_microdata_are_recoded_weighted_as_asked_and_each_table_goes_its_way(micro: Path) -> None:
-    one, two = run_argus_batch(micro / "m.arb")
+    with pytest.raises(ParameterError, match="the seed must be kept"):
+        run_argus_batch(micro / "m.arb")
+    assert not (micro / "one.csv").exists()
+    one, two = run_argus_batch(micro / "m.arb", Draws(1))
     assert set(one.published.cells.labels[:, 1]) == {"Total", "s", "m", "l"}
     assert one.published.suppressed[one.published.cells.find(Region="A", Size="s")]
     total = 4 * sum(10 * (i + j + 3) for i in range(3) for j in range(5))
@@ -247,9 +250,13 @@ def test_microdata_are_recoded_weighted_as_asked_and_each_table_goes_its_way(mic
 
 
 def test_a_batch_file_runs_on_the_command_line(micro: Path) -> None:
-    found = document(run("table", micro / "m.arb", "--json"))
+    bare = run("table", micro / "m.arb")
+    assert bare.exit_code == 2
+    assert "--seed-file where to keep the secret seed" in bare.stderr
+    assert not (micro / "one.csv").exists()
+    found = document(run("table", micro / "m.arb", "--json", "--seed-file", micro / "seed.toml"))
     assert [t["out"] for t in found["tables"]] == [str(micro / "one.csv"), str(micro / "two.csv")]
-    again = run("table", micro / "m.arb")
+    again = run("table", micro / "m.arb", "--seed-from", micro / "seed.toml")
     assert again.exit_code == 1
     assert "one.csv is there already" in again.stderr
     mixed = run("table", micro / "m.arb", "--method", "rta")

@@ -50,6 +50,11 @@ class ArgusJob:
     notes: tuple[str, ...] = ()
     """What has no counterpart here, in sentences."""
 
+    @property
+    def random(self) -> bool:
+        """Whether its protection draws random numbers, so that the seed must be kept."""
+        return self.method == "RND"
+
 
 @dataclass
 class _Reading:

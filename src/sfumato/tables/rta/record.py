@@ -44,6 +44,10 @@ class Record:
 
     def write(self, path: str | Path) -> None:
         """Write it to a file that only its owner can read."""
+        write_text(path, self.text(), confidential=True)
+
+    def text(self) -> str:
+        """Return what stands in its file: a secret."""
         covariance = self.covariance.tocoo()
         incidence = self.cells.incidence.tocoo()
         table = {
@@ -53,7 +57,7 @@ class Record:
             "units": self.units.tolist(),
             "covariance": [covariance.row.tolist(), covariance.col.tolist(), covariance.data.tolist()],
         }  # fmt: skip
-        write_text(path, json.dumps(table, ensure_ascii=False), confidential=True)
+        return json.dumps(table, ensure_ascii=False)
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
