@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sfumato.cli.screen import complain
 from sfumato.cli.stopping import leaving
 from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
@@ -60,7 +61,7 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE) from None
         except KeyboardInterrupt:
-            print("sfumato: stopped.", file=sys.stderr)
+            complain("sfumato: stopped.")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             _fail(error, debug=bool(ctx.params.get("debug")))
@@ -74,15 +75,15 @@ def _misused(error: typer.TyperException) -> NoReturn:
     said = error.format_message().replace("Value error, ", "")
     said += "" if said.endswith((".", "?")) else "."
     where = context.command_path if context is not None else "sfumato"
-    print(f"sfumato: {said[:1].lower()}{said[1:]} See {where} -h", file=sys.stderr)
+    complain(f"sfumato: {said[:1].lower()}{said[1:]} See {where} -h")
     raise typer.Exit(USAGE) from None
 
 
 def _fail(error: Exception, debug: bool) -> NoReturn:
     if debug:
-        print("The last line below may quote data: read it before you send it to anyone.", file=sys.stderr)
-        traceback.print_exception(error)  # no local variables: they hold records
-    print(f"sfumato: {sentence(error, debug)}", file=sys.stderr)
+        complain("The last line below may quote data: read it before you send it to anyone.")
+        complain("".join(traceback.format_exception(error)).rstrip())  # no local variables: they hold records
+    complain(f"sfumato: {sentence(error, debug)}")
     raise typer.Exit(USAGE if isinstance(error, Misuse) else ERROR) from None
 
 
