@@ -67,6 +67,9 @@ def run_argus_batch(
             "the batch file rounds at random (RND), and the seed must be kept: give draws=Draws.secret(), and "
             "secrets={path: draws.seed_text()} to keep it before the tables appear."
         )
+    outs = [out.resolve() for job in jobs for out in job.out]
+    if len(set(outs)) < len(outs):
+        raise DataError(f"the batch file {path} writes two tables to one file (<WRITETABLE>). Name a file for each.")
     several = len({(j.data, j.response) for j in jobs}) < len(jobs)
     found = []
     for result in _results(jobs, draws or Draws.secret()):
