@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -56,7 +57,9 @@ class Commands(TyperGroup):
             raise
         except typer.TyperException as error:
             _misused(error)
-        except BrokenPipeError:
+        except BrokenPipeError as error:
+            if not _reader_left():  # another pipe broke, such as that to a cluster
+                _fail(error, debug=bool(ctx.params.get("debug")))
             # whoever read our output has left; Python must not complain when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE) from None
@@ -65,6 +68,21 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             _fail(error, debug=bool(ctx.params.get("debug")))
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads our output, or our notes, any more: a pager was closed, `head` has seen enough."""
+    if not hasattr(select, "poll"):
+        return True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            asked = select.poll()
+            asked.register(stream.fileno(), 0)
+            if any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in asked.poll(0)):
+                return True
+        except (OSError, ValueError):  # it has no number, or is closed
+            continue
+    return False
 
 
 def _misused(error: typer.TyperException) -> NoReturn:
