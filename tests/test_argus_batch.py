@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -387,7 +389,7 @@ def test_whatever_damage_is_done_to_files_of_argus_they_are_read_or_refused_in_w
         (micro / name).write_text(text)
     table = read_argus_table(micro / "t.tab").table
     records_ = read_argus_microdata(micro / "m.asc")
-    reading = {
+    reading: dict[str, Callable[[], object]] = {
         "t.rda": lambda: read_argus_table(micro / "t.tab"), "t.tab": lambda: read_argus_table(micro / "t.tab"),
         "t.arb": lambda: read_argus_batch(micro / "t.arb"), "h.hrc": lambda: read_argus_hierarchy(micro / "h.hrc"),
         "t.hst": lambda: read_argus_a_priori(micro / "t.hst", table), "m.rda": lambda: read_argus_microdata(micro / "m.asc"),
@@ -419,9 +421,15 @@ def test_a_record_file_that_was_damaged_is_refused_in_words(tmp_path: Path) -> N
     earlier = {key: value for key, value in good.items() if key != "digest"}  # as before records had one
     (tmp_path / "r.json").write_text(json.dumps(earlier))
     assert Record.read(tmp_path / "r.json").units.tolist() == record.units.tolist()
-    damages = [{**good, "units": [good["units"][0] + 1, *good["units"][1:]]}, [], None, "x"]  # one digit, too
-    damages += [{**earlier, key: bad} for key in earlier for bad in (None, 10**30, 1e400, [], {}, "x", [[None]], [[1e400]])
-                if (key, bad) not in (("warning", bad), ("variable", bad), ("period", bad))]  # fmt: skip
+    damages: list[Any] = [
+        {**good, "units": [good["units"][0] + 1, *good["units"][1:]]},
+        [],
+        None,
+        "x",
+    ]  # one digit, too
+    values: list[Any] = [None, 10**30, 1e400, [], {}, "x", [[None]], [[1e400]]]
+    checked = [key for key in earlier if key not in ("warning", "variable", "period")]
+    damages += [{**earlier, key: bad} for key in checked for bad in values]
     for damaged in damages:
         (tmp_path / "r.json").write_text(json.dumps(damaged))
         with pytest.raises(ParameterError, match="is not the record of a published table, or is damaged"):

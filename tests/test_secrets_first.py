@@ -34,7 +34,7 @@ class _Killer:
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         if not self.on or not (event in _STEPS or (event == "open" and self._writes(args))):
             return
-        if any(isinstance(a, str | os.PathLike) and os.fspath(a).startswith(self.folder) for a in args):  # type: ignore[arg-type]
+        if any(isinstance(a, str | os.PathLike) and os.fspath(a).startswith(self.folder) for a in args):
             self.seen += 1
             if self.seen >= self.at:
                 raise Killed

@@ -132,8 +132,8 @@ def table(
         raise Misuse("--out is missing: the file that gets what may be published.")
     chosen = protection_of(method, set_ or (), rule, marked=a_priori is not None or source.argus)
     _check_files([*files, source.schema, a_priori], out, form, report, chart, replace)
-    others = [p for p in (*files, source.schema, a_priori, report, chart, seed_from, record_from) if p is not None]
-    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace, others)
+    taken = [p for p in (*files, source.schema, a_priori, report, chart, seed_from, record_from) if p is not None]
+    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace, taken)
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
