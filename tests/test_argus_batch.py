@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,16 +14,20 @@ import pytest
 from commands import document, run
 
 from sfumato import Draws, Microdata
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.tables import (
+    RTA,
     APriori,
     ByHand,
+    Record,
     Suppression,
     Table,
     audit,
+    read_argus_a_priori,
     read_argus_batch,
     read_argus_hierarchy,
     read_argus_metadata,
+    read_argus_microdata,
     read_argus_table,
     recode_by_argus,
     rules_of,
@@ -234,7 +242,10 @@ def micro(tmp_path: Path) -> Path:
 
 
 def test_microdata_are_recoded_weighted_as_asked_and_each_table_goes_its_way(micro: Path) -> None:
-    one, two = run_argus_batch(micro / "m.arb")
+    with pytest.raises(ParameterError, match="the seed must be kept"):
+        run_argus_batch(micro / "m.arb")
+    assert not (micro / "one.csv").exists()
+    one, two = run_argus_batch(micro / "m.arb", Draws(1))
     assert set(one.published.cells.labels[:, 1]) == {"Total", "s", "m", "l"}
     assert one.published.suppressed[one.published.cells.find(Region="A", Size="s")]
     total = 4 * sum(10 * (i + j + 3) for i in range(3) for j in range(5))
@@ -247,9 +258,13 @@ def test_microdata_are_recoded_weighted_as_asked_and_each_table_goes_its_way(mic
 
 
 def test_a_batch_file_runs_on_the_command_line(micro: Path) -> None:
-    found = document(run("table", micro / "m.arb", "--json"))
+    bare = run("table", micro / "m.arb")
+    assert bare.exit_code == 2
+    assert "--seed-file where to keep the secret seed" in bare.stderr
+    assert not (micro / "one.csv").exists()
+    found = document(run("table", micro / "m.arb", "--json", "--seed-file", micro / "seed.toml"))
     assert [t["out"] for t in found["tables"]] == [str(micro / "one.csv"), str(micro / "two.csv")]
-    again = run("table", micro / "m.arb")
+    again = run("table", micro / "m.arb", "--seed-from", micro / "seed.toml")
     assert again.exit_code == 1
     assert "one.csv is there already" in again.stderr
     mixed = run("table", micro / "m.arb", "--method", "rta")
@@ -284,3 +299,141 @@ def test_batch_files_that_are_wrong_say_where(here: Path, change: tuple[str, str
     with pytest.raises(DataError, match=message):
         run_argus_batch(here / "t.arb")
     assert not (here / "safe.txt").exists()
+
+
+# ------------------------------------------------------------------------------------------------- damaged files
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../safe.csv", "/tmp/safe.csv", "\\\\tmp\\\\safe.csv", "deep/../../safe.csv", "link/safe.csv", "..", "C:\\.."],
+)
+def test_a_batch_file_writes_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
+    (inside := tmp_path / "batch").mkdir()
+    (inside / "link").symlink_to(tmp_path)
+    (inside / "t.rda").write_text(RDA)
+    (inside / "t.tab").write_text(TAB.format("U"))
+    (inside / "t.arb").write_text(BATCH.replace("C:\\out\\safe.txt", name.replace("\\\\", "\\")))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match="outside its own folder"):
+        run_argus_batch(inside / "t.arb")
+    done = run("table", inside / "t.arb", "--replace")
+    assert done.exit_code == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_two_tables_of_a_batch_do_not_go_to_one_file(micro: Path) -> None:
+    (micro / "m.arb").write_text(MICRO.format(method="MOD(1)", more="").replace("two.csv", "one.csv"))
+    with pytest.raises(DataError, match="two tables to one file"):
+        run_argus_batch(micro / "m.arb", Draws(1))
+    assert not (micro / "one.csv").exists()
+
+
+@pytest.mark.parametrize(("file", "old", "new", "message"), [
+    ("t.arb", "OPT(1,1)", "OPT 1", "line 9 .* one of GH"),
+    ("t.arb", "OPT(1,1)", "RND(1,1e400)", "line 9 .* cannot be understood"),
+    ("t.rda", '<SEPARATOR> ","', '<SEPARATOR> "ab"', "must be one sign"),
+    ("t.rda", "freq\n", "freq\n<DECIMALS> 400\n", "line 11 .* cannot be understood"),
+    ("t.rda", "freq\n", "freq\n<HIERLEVELS> 99999999999\n", "line 11 .* digits of the levels"),
+    ("t.rda", "   <RECODEABLE> <TOTCODE>", "   <NUMERIC> <RECODEABLE> <TOTCODE>", "cannot be broken down by 'region'"),
+    ("t.rda", "   <NUMERIC>\nstatus", "status", "do not say that 'freq' holds numbers"),
+])  # fmt: skip
+def test_damaged_files_of_argus_are_refused_in_a_sentence(
+    here: Path, file: str, old: str, new: str, message: str
+) -> None:
+    text = (here / file).read_text()
+    assert old in text
+    (here / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(DataError, match=message):
+        run_argus_batch(here / "t.arb", Draws(1), write=False)
+
+
+def test_half_a_character_at_the_end_of_a_file_is_refused_without_quoting_the_file(here: Path) -> None:
+    (here / "t.tab").write_bytes(TAB.format("U").encode("utf-16")[:-1])
+    with pytest.raises(DataError, match="begins as UTF-16 text does, but is damaged") as refused:
+        read_argus_table(here / "t.tab")
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+_PARTS = [
+    '"', "<", ">", ",", ";", "|", "(", ")", "-", "1", "99999999999999999999", "1e400", "nan", "inf", "-1", "\0", "\x1b", "é", "@",
+    "\n", "\t", "Total", "..", "//", "<NUMERIC>", "<STATUS>", "<RECODEABLE>", "<HIERLEVELS> 1 1", "<FREQUENCY>", "<MAXSCORE>",
+    "<COST>", "<LOWERPL>", "<SHADOW>", "<TOTCODE>", '<SEPARATOR> ""', '<SEPARATOR> "ab"', "<DECIMALS> 400", "<DECIMALS> -3",
+]  # fmt: skip
+
+
+def _damaged(text: str, chance: random.Random) -> bytes:
+    """Return a text with signs or lines removed, exchanged, repeated or put in; now and then in UTF-16, cut short."""
+    end = chance.choice(["", "\n"])
+    parts = text.split(end) if end else list(text)
+    for _ in range(chance.choice([1, 1, 2, 4])):
+        i, j = chance.randrange(len(parts)), chance.randrange(len(parts))
+        parts[i : i + 1] = chance.choice([
+            [], [chance.choice(_PARTS), parts[i]], [chance.choice(_PARTS)], [parts[j]], [*parts[i : i + 3], parts[i]],
+        ])  # fmt: skip
+        parts = parts or [""]
+    found = end.join(parts)
+    return found.encode("utf-16")[: chance.choice([None, -1])] if chance.random() < 0.1 else found.encode()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_damage_is_done_to_files_of_argus_they_are_read_or_refused_in_words(micro: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    whole = {
+        "t.rda": RDA, "t.tab": TAB.format("U"), "t.arb": BATCH, "h.hrc": "A\n@A1\n@A2\nB\n@B1\n@@B11\n",
+        "t.hst": "A;female;u\nTotal;male;C;5\nB;male;PL;2;3\nB;Total;AB;1;90\n",
+        **{name: (micro / name).read_text() for name in ("m.rda", "m.asc", "size.grc")},
+    }  # fmt: skip
+    for name, text in whole.items():
+        (micro / name).write_text(text)
+    table = read_argus_table(micro / "t.tab").table
+    records_ = read_argus_microdata(micro / "m.asc")
+    reading: dict[str, Callable[[], object]] = {
+        "t.rda": lambda: read_argus_table(micro / "t.tab"), "t.tab": lambda: read_argus_table(micro / "t.tab"),
+        "t.arb": lambda: read_argus_batch(micro / "t.arb"), "h.hrc": lambda: read_argus_hierarchy(micro / "h.hrc"),
+        "t.hst": lambda: read_argus_a_priori(micro / "t.hst", table), "m.rda": lambda: read_argus_microdata(micro / "m.asc"),
+        "m.asc": lambda: read_argus_microdata(micro / "m.asc"),
+        "size.grc": lambda: recode_by_argus(records_, "Size", micro / "size.grc"),
+    }  # fmt: skip
+    read = 0
+    for _ in range(120):
+        name = chance.choice(list(whole))
+        (micro / name).write_bytes(damaged := _damaged(whole[name], chance))
+        try:
+            reading[name]()
+            read += 1
+        except SfumatoError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{name} with {damaged!r}: {type(error).__name__}") from error
+        (micro / name).write_text(whole[name])
+    assert 10 < read < 110
+
+
+def test_a_record_file_that_was_damaged_is_refused_in_words(tmp_path: Path) -> None:
+    data = Microdata(pd.DataFrame({"region": list("aabbcc") * 5, "v": np.arange(30.0) + 5}))
+    record = RTA(base_cv=0.2).protect(Table.of(data, "region", "v"), Draws(1)).record
+    assert record is not None
+    record.write(tmp_path / "r.json")
+    assert Record.read(tmp_path / "r.json").units.tolist() == record.units.tolist()
+    good = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    earlier = {key: value for key, value in good.items() if key != "digest"}  # as before records had one
+    (tmp_path / "r.json").write_text(json.dumps(earlier))
+    assert Record.read(tmp_path / "r.json").units.tolist() == record.units.tolist()
+    damages: list[Any] = [
+        {**good, "units": [good["units"][0] + 1, *good["units"][1:]]},
+        [],
+        None,
+        "x",
+    ]  # one digit, too
+    values: list[Any] = [None, 10**30, 1e400, [], {}, "x", [[None]], [[1e400]]]
+    checked = [key for key in earlier if key not in ("warning", "variable", "period")]
+    damages += [{**earlier, key: bad} for key in checked for bad in values]
+    for damaged in damages:
+        (tmp_path / "r.json").write_text(json.dumps(damaged))
+        with pytest.raises(ParameterError, match="is not the record of a published table, or is damaged"):
+            Record.read(tmp_path / "r.json")
+    (tmp_path / "r.json").write_text("[" * 100_000)
+    with pytest.raises(ParameterError, match="or is damaged"):
+        Record.read(tmp_path / "r.json")

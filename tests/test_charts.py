@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -448,3 +449,36 @@ def test_the_recipe_of_the_two_parameter_example_draws() -> None:
     names = {LAMBDA: [0.1, 0.2], "top_code.quantile": [0.95, 0.99]}
     m = ru_map(data, KimNoise() >> TopCode(quantile=0.99), names, "salary", "salary", replications=4, draws=1)
     assert to_svg(m.chart(0.04)).startswith("<svg")
+
+
+def _every_control(row: str) -> dict[str, Any]:
+    """A bar chart whose data, column names, title and expressions have every character that no picture can hold."""
+    odd = [*map(chr, range(32)), "\x7f", "\x85", "\x9b", "\u2028", "\u202e", "\ud800", "\ufffe", "\uffff"]
+    labels = [f"{row}{c}y" for c in odd]
+    values = [{"label\x1b": label, "b\x00": i} for i, label in enumerate(labels)]
+    axis = {"values": list(range(len(odd))), "labelExpr": f"{json.dumps(labels)}[datum.value]"}
+    return {
+        "title": "".join(odd), "data": {"values": values}, "mark": "bar",
+        "encoding": {"x": {"field": "label\x1b", "type": "nominal", "title": "\x1b[31m"},
+                     "y": {"field": "b\x00", "type": "quantitative", "axis": axis}},
+    }  # fmt: skip
+
+
+def test_control_characters_in_labels_names_and_titles_are_drawn_as_signs_and_never_end_the_process(
+    tmp_path: Path,
+) -> None:
+    # vl-convert aborts the whole process at some of them: a process of its own, so that a fault fails this test only
+    (tmp_path / "spec.json").write_text(json.dumps(_every_control("x")))
+    code = (
+        "import json, sys; from pathlib import Path; from sfumato.charts.render import to_png, to_svg\n"
+        "spec = json.loads(Path(sys.argv[1], 'spec.json').read_text())\n"
+        "Path(sys.argv[1], 'chart.svg').write_text(to_svg(spec), 'utf-8'); to_png(spec, Path(sys.argv[1], 'chart.png'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-300:]
+    svg = (tmp_path / "chart.svg").read_text("utf-8")
+    assert "x\u2400y" in svg
+    assert "\u241b[31m" in svg
+    assert not [c for c in svg if ord(c) < 32 and c not in "\t\n\r"]
+    assert len(set(re.findall(r"x[^<]{0,12}y", svg))) > 35  # labels that differ stay different
+    assert (tmp_path / "chart.png").read_bytes()[:4] == b"\x89PNG"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from commands import files, folder, frames, run
+
+import sfumato.cli
+from sfumato.cli.screen import Screen
 
 __all__ = ["files", "folder", "frames"]  # fixtures
 
@@ -197,3 +203,74 @@ def test_a_refusal_of_the_operating_system_is_told(
     assert run("schema", files[0]).stderr == "sfumato: the operating system refused: permission denied (survey.csv).\n"
     broken(monkeypatch, MemoryError())
     assert "memory of this machine does not suffice" in run("schema", files[0]).stderr
+
+
+EVIL = "\x1b]0;owned\x07\x1b[31mred\x9b2J\r\u202e\x08"
+"""Sets the title of a terminal, its colour, wipes it, goes back, and turns the writing round."""
+UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_escape_codes_of_files_columns_and_options_never_reach_the_terminal(tmp_path: Path) -> None:
+    data = tmp_path / "evil\x1b[2J.csv"
+    data.write_text(f"age,{EVIL.replace(chr(13), '')}\n" + "".join(f"{i % 7},v{i % 3}\n" for i in range(40)), "utf-8")
+    for args in (("schema", data), ("schema", tmp_path / "no\x1b[31m.csv"), ("schema", data, "--\x1b[31m"), ("\x1b[31m",),
+                 ("risk", data, "--keys", f"age,{EVIL}"), ("mask", data, "--out", tmp_path / EVIL, "--mask", EVIL),
+                 ("schema", tmp_path / "no\x1b[31m.csv", "--debug")):  # fmt: skip
+        done = run(*args)
+        assert UNSAFE.search(done.stdout + done.stderr) is None, args
+        assert any(
+            word in done.stdout + done.stderr for word in ("red", "\u241b", r"\x1b")
+        )  # as we show it, or click does
+    told = run("schema", data, "--json")
+    assert UNSAFE.search(told.stdout) is None
+    assert any("\x1b" in name for name in _texts(json.loads(told.stdout)))  # a machine gets the name as it is
+
+
+def _texts(part: object) -> list[str]:
+    if isinstance(part, dict):
+        return [t for k, v in part.items() for t in (k, *_texts(v))]
+    if isinstance(part, list):
+        return [t for v in part for t in _texts(v)]
+    return [part] if isinstance(part, str) else []
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_whatever_a_screen_prints_has_no_control_character_of_the_data(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out, err = stream(), stream()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    screen = Screen()
+    screen.say(f"Wrote {EVIL}.")
+    screen.note(EVIL)
+    screen.table((f"column {EVIL}", "n"), [(EVIL, 1), ("plain", 2)], (1,))
+    screen.described(("a", "b"), [(EVIL, 1)], [EVIL])
+    screen.set_lines(EVIL)
+    assert UNSAFE.search(re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())) is None  # rich may set letters bold itself
+    assert UNSAFE.search(re.sub(r"\x1b\[[0-9;]*m", "", err.getvalue())) is None
+    assert "\x1b[31m" not in out.getvalue() + err.getvalue()
+    Screen(as_json=True).answer({"name": EVIL})
+    assert '"name": "\\u001b]0;owned' in out.getvalue()
+
+
+def test_only_the_screen_prints() -> None:
+    folder = Path(sfumato.cli.__file__).parent
+    own = {"screen.py"}
+    others = [p.name for p in sorted(folder.rglob("*.py")) if p.name not in own and _prints(p.read_text("utf-8"))]
+    assert others == []
+
+
+def _prints(code: str) -> bool:
+    plain = code.replace('print(f"sfumato {VERSION}")', "")
+    return (
+        re.search(r"(?<![\w.])(print|typer\.echo|typer\.secho)\(|traceback\.print|sys\.std(out|err)\.write", plain)
+        is not None
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from commands import run
 
 from sfumato.cli import stopping
 
@@ -117,3 +122,28 @@ def test_nothing_is_raised_again_once_the_command_is_being_left() -> None:
         tidies_up(waiting)
     assert waiting[0] > 0
     assert waiting[1] == 0
+
+
+@pytest.mark.parametrize("args", [("schema", "data.csv"), ("schema", "data.csv", "--json"), ("--help",)])
+def test_a_closed_pager_ends_a_command_without_a_word(tmp_path: Path, args: tuple[str, ...]) -> None:
+    (tmp_path / "data.csv").write_text("age,sex\n" + "30,1\n41,2\n" * 20)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "sfumato", *args]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=tmp_path)
+    os.close(writing)
+    assert done.returncode in (1, 141)  # 1 is typer's own, for its help
+    assert done.stderr == b""
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error_and_not_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    (tmp_path / "data.csv").write_text("age,sex\n30,1\n41,2\n")
+    monkeypatch.setattr("sfumato.microdata.Microdata.read", broken)
+    done = run("schema", tmp_path / "data.csv")
+    assert done.exit_code == 1
+    assert "the operating system refused: broken pipe" in done.stderr

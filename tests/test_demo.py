@@ -136,7 +136,7 @@ def test_progress_is_told_stage_by_stage(made: tuple[DemoResult, list[str]]) -> 
     [
         "sfumato.reports.Report.write",
         "sfumato.contract.Release.write",
-        "sfumato.contract.Draws.write",
+        "sfumato.files._keep",
         "sfumato.schema.Schema.write",
     ],
 )

@@ -150,6 +150,7 @@ def rows() -> pd.DataFrame:
             "wealth": np.where(np.arange(N) % 10 == 0, -9, np.round(AMOUNTS)),
             "diagnosis": pd.Categorical(codes("J45", "E11.9", "unknown")),
             "q12": codes(1, 2, 3, 8),
+            "q13": codes(1.0, 2.0, np.nan, 3.0),  # whole, with gaps: floats to pandas
             "ratio": RNG.normal(size=N),
             "empty": np.full(N, np.nan),
             "same": 1,
@@ -160,7 +161,7 @@ def rows() -> pd.DataFrame:
 ROLES = {
     "person id": "identifier", "Name": "identifier", "hhid": "household", "weight": "weight", "gender": "key", "AGE": "key",
     "zip.code": "key", "plz": "key", "birth_date": "key", "seen": "key", "smoker": "confidential", "salary": "confidential",
-    "wealth": "confidential", "diagnosis": "confidential", "q12": "key", "ratio": "confidential", "empty": "other",
+    "wealth": "confidential", "diagnosis": "confidential", "q12": "key", "q13": "key", "ratio": "confidential", "empty": "other",
     "same": "other",
 }  # fmt: skip
 
@@ -185,6 +186,7 @@ def test_roles_and_scales_of_every_kind_of_column() -> None:
     assert "smallest value stands apart" in schema["wealth"].reason
     assert "reads like 'no answer'" in schema["diagnosis"].reason
     assert schema["empty"].reason == "Every value is missing."
+    assert schema["q13"].scale is Scale.UNORDERED  # codes without an order, as q12
 
 
 @pytest.mark.parametrize("kind", FRAMES)
@@ -304,6 +306,95 @@ def test_running_and_register_numbers_are_identifiers() -> None:
     assert one("x", RNG.permutation(N) + 17).role is Role.IDENTIFIER
     assert one("x", RNG.choice(89_999_999, N, replace=False) + 10_000_000).role is Role.IDENTIFIER
     assert one("x", RNG.choice(89_999, N, replace=False)).role is Role.CONFIDENTIAL
+
+
+M = 1000
+SERIALS = {
+    "a register's numbers in a sample of one in three": 1000 + 3 * np.arange(M) + RNG.integers(0, 3, M),
+    "numbers with gaps, in any order": RNG.permutation(4 * M)[:M] + 1,
+    "numbers of which two in a hundred stand twice": [5000 + i - (i % 50 == 1) for i in range(M)],
+    "a year and a running number": 2_026_000_000 + np.arange(M) * 2,
+    "numbers as they are where some are missing": np.where(np.arange(M) % 9 == 0, np.nan, np.arange(M) + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ["x", "employee", "hospital", "health", "region", "stratum"])
+@pytest.mark.parametrize("what", SERIALS)
+def test_numbers_that_are_given_to_records_one_by_one_are_identifiers_whatever_their_name(what: str, name: str) -> None:
+    attribute = one(name, SERIALS[what])
+    assert attribute.role is Role.IDENTIFIER
+    assert not re.search(r"\d", attribute.reason)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["patient", "case", "INSEE", "dossier", "Matricule", "Aktenzeichen", "file no", "voter", "sample ref", "member"],
+)
+def test_different_numbers_under_the_name_of_a_number_are_identifiers(name: str) -> None:
+    spread = RNG.choice(10**6, M, replace=False) + 1  # too far apart for the numbers alone to tell
+    assert one(name, spread).role is Role.IDENTIFIER
+    assert one("x", spread).role is Role.CONFIDENTIAL
+    assert one(name, [f"A{v}" for v in spread]).role is Role.IDENTIFIER
+    assert one(name, codes(*range(30))).role is not Role.IDENTIFIER  # it repeats
+
+
+AMOUNTS_OF_MONEY = {
+    "to the cent": np.round(RNG.lognormal(10, 1, M), 2),
+    "in cents, all different": np.unique(np.round(100 * RNG.lognormal(10, 1, 2 * M)))[:M].astype(int),
+    "of large firms, of one length": RNG.choice(np.arange(100_000, 999_999), M, replace=False),
+    "in whole units": np.round(RNG.lognormal(12, 1, M)).astype(int),
+}
+
+
+@pytest.mark.parametrize("name", ["income", "x", "Umsatz", "v"])
+@pytest.mark.parametrize("what", AMOUNTS_OF_MONEY)
+def test_amounts_that_happen_to_be_all_different_stay_confidential(what: str, name: str) -> None:
+    assert one(name, RNG.permutation(AMOUNTS_OF_MONEY[what])).role is Role.CONFIDENTIAL
+    assert one("income", np.arange(M) * 3 + 1000).role is Role.CONFIDENTIAL  # its name says so
+
+
+UNIQUE_TEXT = [f"{i} Mill Lane" for i in range(N)]
+
+
+@pytest.mark.parametrize(
+    "name", ["residence", "occupation", "hospital", "period", "stratum", "birth", "origin", "school", "relation", "x"]
+)
+def test_text_that_is_different_in_every_record_is_an_identifier_and_no_key_whatever_its_name(name: str) -> None:
+    assert one(name, UNIQUE_TEXT).role is Role.IDENTIFIER
+    assert one(name, [max(UNIQUE_TEXT[i], UNIQUE_TEXT[i - i % 20]) for i in range(N)]).role is Role.IDENTIFIER
+    assert "almost every record" in one(name, [UNIQUE_TEXT[max(i, 9)] for i in range(N)]).reason
+
+
+def test_text_that_seldom_repeats_is_an_identifier_where_the_name_says_nothing() -> None:
+    surnames = [f"name{v}" for v in RNG.integers(0, 3 * N // 2, N)]
+    assert N // 2 < len(set(surnames)) < 0.9 * N
+    assert one("x", surnames).role is Role.IDENTIFIER
+    assert one("x", codes(*(f"name{i}" for i in range(50)))).role is Role.KEY
+    assert one("town", surnames).role is Role.KEY
+
+
+def test_text_that_differs_by_nature_keeps_the_role_of_its_name() -> None:
+    assert one("zip", [f"{v:05d}" for v in RNG.choice(99_999, N, replace=False)]).role is Role.KEY  # it generalises
+    assert one("birth_date", [(date(1950, 1, 1) + timedelta(days=i)).isoformat() for i in range(N)]).role is Role.KEY
+    assert one("income", [f"{v:.2f}".replace(".", ",") for v in AMOUNTS]).role is Role.CONFIDENTIAL
+    assert one("height", [f"1,{i:03d}" for i in range(N)]).role is Role.KEY
+    assert one("diagnosis", [f"D{i}" for i in range(N)]).role is Role.CONFIDENTIAL
+    assert "make it an identifier" in one("diagnosis", [f"D{i}" for i in range(N)]).reason
+    assert one("health notes", [f"Case {i}: " + "was seen again. " * 6 for i in range(N)]).role is Role.IDENTIFIER
+
+
+@pytest.mark.parametrize("name", ["Tarragona.csv", "EIA.csv", "testdata.csv", "testdata2.csv", "CASCrefmicrodata.csv"])
+def test_no_amount_of_a_known_file_is_taken_for_an_identifier(name: str) -> None:
+    frame = read(name)
+    found = set(Schema.guess(frame).names(role="identifier"))
+    assert not found & set(frame.select_dtypes("number").columns)
+
+
+@pytest.mark.parametrize("shift", [1, 40_000, 123_456_789])
+def test_a_number_of_each_record_added_to_a_known_file_is_found(shift: int) -> None:
+    frame = read("testdata.csv")
+    frame["v7"] = RNG.permutation(len(frame)) * 2 + shift
+    assert Schema.guess(frame).names(role="identifier") == ("v7",)
 
 
 def test_what_looks_like_contact_details_may_be_a_question() -> None:

@@ -76,6 +76,29 @@ def brief(text: object, most: int = 80) -> str:
     return whole if len(whole) <= most else f"{whole[:most]}…"
 
 
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, all but tab and line end
+    r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # ends of lines, and turns of the writing's direction
+    r"\ud800-\udfff\ufffe\uffff]"  # no characters at all
+)
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are seen and do nothing: no colours on a terminal, no crash of a chart.
+
+    Different texts stay different. Tabs and line ends stay as they are.
+
+    >>> visible("\\x1b[31mred\\x07"), visible("a\\x9bb")
+    ('␛[31mred␇', 'a<U+009B>b')
+    """
+    return _UNSEEN.sub(_picture, text)
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"<U+{code:04X}>"
+
+
 def some(count: int, noun: str = "record") -> str:
     """Return a number of things in words.
 

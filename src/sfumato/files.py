@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
+from secrets import token_hex
 
 from sfumato.errors import DataError, listing
 
@@ -62,9 +62,74 @@ def whole_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def publishing(*appearing: AbstractContextManager[Path], secrets: Mapping[Path, str]) -> Iterator[list[Path]]:
+    """Let files and folders appear after their secrets are kept: ``with publishing(whole_file(out), secrets={seed: text})``.
+
+    Every command that publishes what a secret belongs to (a seed, a record) writes both here. Gives the temporary paths to write
+    to. When the block ends well, the secrets are written durably, each for its owner alone; then what is published appears. So
+    whoever is killed at any step may have kept a secret without a use, but has never published anything whose secret is lost. A
+    secret that another one takes the place of lies beside it, named "….before-…", until the new publication is there.
+    """
+    with ExitStack() as stack:
+        yield [stack.enter_context(a) for a in appearing]
+        before = _keep(secrets)
+    for old in before:
+        old.unlink(missing_ok=True)
+
+
+def _keep(secrets: Mapping[Path, str]) -> list[Path]:
+    """Write all secrets durably, or none; return where the ones that were there before lie now."""
+    undo: list[tuple[Path, Path | None]] = []
+    try:
+        for path, text in secrets.items():
+            target = path.absolute()
+            old = None
+            if target.is_file():
+                if target.read_bytes() == text.encode("utf-8"):
+                    _sync(target)
+                    continue
+                old = target.with_name(f"{target.name[:100]}.before-{token_hex(8)}")
+                with _in_words(target):
+                    _same_file(target, old)
+            undo.append((target, old))
+            write_text(target, text, confidential=True)
+            _sync(target)
+    except BaseException:  # nothing is published yet
+        for target, old in undo:
+            with suppress(OSError):
+                if old is None:
+                    target.unlink(missing_ok=True)
+                else:
+                    os.replace(old, target)
+                    old.unlink(missing_ok=True)  # still there where both are names of one file
+        raise
+    return [old for _, old in undo if old is not None]
+
+
+def _same_file(path: Path, other: Path) -> None:
+    """Give a file a second name; copy it where the file system has no links."""
+    try:
+        os.link(path, other)
+    except OSError:
+        write_bytes(other, path.read_bytes(), confidential=True)
+    _sync(other)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file and its name are on the disk."""
+    for place in (path, path.parent):
+        with suppress(OSError):  # some systems cannot do it for folders
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
 def _beside(target: Path, ending: str = "") -> Path:
     """Return a name in the same folder that nobody else uses."""
-    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}{ending}")
+    return target.with_name(f".{target.name[:100]}.{token_hex(8)}{ending}")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sfumato.cli.screen import complain
 from sfumato.cli.stopping import leaving
 from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
@@ -55,15 +57,32 @@ class Commands(TyperGroup):
             raise
         except typer.TyperException as error:
             _misused(error)
-        except BrokenPipeError:
+        except BrokenPipeError as error:
+            if not _reader_left():  # another pipe broke, such as that to a cluster
+                _fail(error, debug=bool(ctx.params.get("debug")))
             # whoever read our output has left; Python must not complain when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE) from None
         except KeyboardInterrupt:
-            print("sfumato: stopped.", file=sys.stderr)
+            complain("sfumato: stopped.")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             _fail(error, debug=bool(ctx.params.get("debug")))
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads our output, or our notes, any more: a pager was closed, `head` has seen enough."""
+    if not hasattr(select, "poll"):
+        return True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            asked = select.poll()
+            asked.register(stream.fileno(), 0)
+            if any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in asked.poll(0)):
+                return True
+        except (OSError, ValueError):  # it has no number, or is closed
+            continue
+    return False
 
 
 def _misused(error: typer.TyperException) -> NoReturn:
@@ -74,15 +93,15 @@ def _misused(error: typer.TyperException) -> NoReturn:
     said = error.format_message().replace("Value error, ", "")
     said += "" if said.endswith((".", "?")) else "."
     where = context.command_path if context is not None else "sfumato"
-    print(f"sfumato: {said[:1].lower()}{said[1:]} See {where} -h", file=sys.stderr)
+    complain(f"sfumato: {said[:1].lower()}{said[1:]} See {where} -h")
     raise typer.Exit(USAGE) from None
 
 
 def _fail(error: Exception, debug: bool) -> NoReturn:
     if debug:
-        print("The last line below may quote data: read it before you send it to anyone.", file=sys.stderr)
-        traceback.print_exception(error)  # no local variables: they hold records
-    print(f"sfumato: {sentence(error, debug)}", file=sys.stderr)
+        complain("The last line below may quote data: read it before you send it to anyone.")
+        complain("".join(traceback.format_exception(error)).rstrip())  # no local variables: they hold records
+    complain(f"sfumato: {sentence(error, debug)}")
     raise typer.Exit(USAGE if isinstance(error, Misuse) else ERROR) from None
 
 

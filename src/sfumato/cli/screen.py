@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import textwrap
 import time
@@ -21,12 +22,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.contract.score import digits, number
+from sfumato.errors import visible
 from sfumato.version import VERSION
 
 Tell = Callable[[str, int, int], None]
 """Progress: a stage in words, how much of it is done, and of how much (0 if that is not known)."""
 
 _EVERY = 5.0  # seconds between progress lines where there is no terminal
+_UNSEEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""What JSON leaves as it is, and a terminal does not."""
 
 
 class Screen:
@@ -46,13 +50,18 @@ class Screen:
         """Print a remark that is not part of the answer."""
         _print(self._err, f"note: {text}", "dim")
 
+    def set_lines(self, text: str) -> None:
+        """Print lines that are set already: nothing is wrapped."""
+        if not self.as_json:
+            print(visible(text))
+
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = (), indent: int = 0
     ) -> None:
         """Print a table; the columns at the positions `numbers` are set flush right. Nothing is ever cut off."""
         if self.as_json:
             return
-        cells = [[shown(cell) for cell in row] for row in rows]
+        heads, cells = _lines(heads, rows)
         if self._out.is_terminal:
             table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
             for i, head in enumerate(heads):
@@ -69,7 +78,8 @@ class Screen:
         """Print a table with a sentence about each row below it, as wide as the screen."""
         if self.as_json:
             return
-        head, rule, *lines = plain_table(heads, [[shown(cell) for cell in row] for row in rows], numbers)
+        heads, cells = _lines(heads, rows)
+        head, rule, *lines = plain_table(heads, cells, numbers)
         room = self._out.width - 4 if self._out.is_terminal else sys.maxsize
         _print(self._out, head, "bold")
         _print(self._out, rule, "")
@@ -83,7 +93,8 @@ class Screen:
         if self.as_json:
             wide = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
             full = {"sfumato": VERSION, **document}
-            print(json.dumps(clean(full), ensure_ascii=not wide, allow_nan=False, indent=2))
+            text = json.dumps(clean(full), ensure_ascii=not wide, allow_nan=False, indent=2)
+            print(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # the same document, to a machine
 
     @contextmanager
     def progress(self) -> Iterator[Tell]:
@@ -109,6 +120,7 @@ class Screen:
 
             def tell(stage: str, done: int, total: int) -> None:
                 nonlocal task, stage_now
+                stage = visible(stage)
                 count = f"{done:,} of {total:,}" if total else ""
                 if stage != stage_now:
                     if task is not None:
@@ -125,9 +137,14 @@ def _console(stream: TextIO) -> Console:
 
 def _print(console: Console, text: str, style: str) -> None:
     if console.is_terminal:
-        console.print(Text(text, style=style))
+        console.print(Text(visible(text), style=style))
     else:
-        print(text, file=console.file)
+        print(visible(text), file=console.file)
+
+
+def complain(text: str) -> None:
+    """Print what went wrong on stderr, in one line or several."""
+    print(visible(text), file=sys.stderr)
 
 
 def _plain_progress() -> Tell:
@@ -135,6 +152,7 @@ def _plain_progress() -> Tell:
 
     def tell(stage: str, done: int, total: int) -> None:
         nonlocal stage_now, said_at
+        stage = visible(stage)
         if stage != stage_now:
             print(f"{stage} ...", file=sys.stderr, flush=True)
         elif total and done < total and time.monotonic() - said_at > _EVERY:
@@ -161,6 +179,11 @@ def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Se
         return gap + cell if i in numbers else cell + gap
 
     return ["  ".join(padded(cell, i) for i, cell in enumerate(line)).rstrip() for line in lines]
+
+
+def _lines(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[list[str], list[list[str]]]:
+    """Return a table's texts as they are shown: one line each, and no control character."""
+    return [_one_line(visible(h)) for h in heads], [[_one_line(visible(shown(cell))) for cell in row] for row in rows]
 
 
 def _one_line(cell: str) -> str:

@@ -132,15 +132,15 @@ def table(
         raise Misuse("--out is missing: the file that gets what may be published.")
     chosen = protection_of(method, set_ or (), rule, marked=a_priori is not None or source.argus)
     _check_files([*files, source.schema, a_priori], out, form, report, chart, replace)
-    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace)
+    taken = [p for p in (*files, source.schema, a_priori, report, chart, seed_from, record_from) if p is not None]
+    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace, taken)
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
         chosen = with_wishes(screen, chosen, source.wanted(made, given, a_priori), asked=a_priori is not None)
         tell("Protecting the table", 0, 0)
         published = secrets.protect(chosen, made)
-        _write(published, out, form)
-        secrets.keep(published)
+        published.write(out, form, secrets=secrets.texts(published))
         _extras(published, report, chart, publishable, tell)
     _show(screen, made, published, chosen, out, secrets, report, chart)
 
@@ -162,12 +162,6 @@ def _check_files(
     named = [p.resolve() for p in (out, report, chart) if p is not None]
     if len(set(named)) < len(named):
         raise Misuse("--out, --report and --chart name the same file twice.")
-
-
-def _write(published: PublishedTable, out: Path, form: str | None) -> None:
-    from sfumato.tables.exports import write_table
-
-    write_table(published, out, form=form)
 
 
 def _extras(published: PublishedTable, report: Path | None, chart: Path | None, publishable: bool, tell: Any) -> None:

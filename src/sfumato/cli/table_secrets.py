@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +36,12 @@ class Secrets:
         record_file: Path | None,
         record_from: Path | None,
         replace: bool,
+        others: Sequence[Path] = (),
     ) -> Secrets:
-        """Read what is kept already, and refuse what cannot be kept, before any work is done."""
+        """Read what is kept already, and refuse what cannot be kept, before any work is done.
+
+        `others` are the other files of the command, which no secret may take the place of.
+        """
         from sfumato.tables import RTA, Record
 
         if (record_file is not None or record_from is not None) and not isinstance(chosen, RTA):
@@ -47,6 +52,12 @@ class Secrets:
         for what, path in (("seed", seed_file), ("record", record_file)):
             if path is not None and path.resolve() == out.resolve():
                 raise DataError(f"the {what} must be kept apart from what is published: choose another file for it.")
+            if path is not None and path.resolve() in {p.resolve() for p in others}:
+                raise DataError(
+                    f"--{what}-file names a file that the command reads or writes; choose another one for the {what}."
+                )
+            if path is not None and path.is_dir():
+                raise DataError(f"{path} is a folder; give the name of a file for the {what}.")
         if record_file is not None and seed_file is not None and record_file.resolve() == seed_file.resolve():
             raise Misuse("--seed-file and --record-file name the same file.")
         draws, seed = _seed(chosen, seed_file, seed_from, replace)
@@ -66,14 +77,16 @@ class Secrets:
             return chosen.protect_later(table, self.earlier, self.draws)
         return chosen.protect(table, self.draws)
 
-    def keep(self, published: PublishedTable) -> None:
-        """Write what must be kept, for its owner alone."""
+    def texts(self, published: PublishedTable) -> dict[Path, str]:
+        """Return what must be kept before the table appears: the text of each confidential file."""
+        kept = {}
         if self.new_seed and self.seed is not None:
-            self.draws.write(self.seed)
+            kept[self.seed] = self.draws.seed_text()
         if self.record_file is not None:
             if published.record is None:
                 raise DataError("this table has no record for later ones.")
-            published.record.write(self.record_file)
+            kept[self.record_file] = published.record.text()
+        return kept
 
     def words(self, published: PublishedTable) -> list[str]:
         """Say where the secrets are, and what they are for."""

@@ -140,8 +140,7 @@ def cutpoints(
     own = None if edges is None else opened.registration(name).preview(variable, d).own(_numbers(edges))
     shown = opened.cutpoints(name, variable, own or strategy, d)
     chosen = None if strategy is None and own is None else shown.chosen
-    if not as_json:
-        print(shown)
+    screen.set_lines(str(shown))
     if chart is not None:
         save_chart(shown.chart(), chart)
         screen.say(f"Wrote {chart}.")

@@ -125,13 +125,17 @@ class Draws:
 
         `purpose` is the digest of the one release that the seed is for (`Release.purpose`).
         """
+        write_text(path, self.seed_text(purpose), confidential=True)
+
+    def seed_text(self, purpose: str = "") -> str:
+        """Return what stands in the seed's file: a secret."""
         text = (
             "# CONFIDENTIAL. Whoever has this seed can subtract the noise from the release.\n"
             "# Keep it apart from what is published; it lets you make the same release again, and no other one:\n"
             "# two releases of the same records with one seed and two levels of noise give the values away.\n"
             f'version = 1\nseed = "{self._key.hex()}"\n'
         )
-        write_text(path, text + (f'purpose = "{purpose}"\n' if purpose else ""), confidential=True)
+        return text + (f'purpose = "{purpose}"\n' if purpose else "")
 
     @classmethod
     def check_purpose(cls, path: str | Path, purpose: str) -> None:

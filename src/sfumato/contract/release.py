@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
 from sfumato.errors import DataError, NotApplicable, some, unknown_name
-from sfumato.files import whole_folder
+from sfumato.files import publishing, whole_folder
 from sfumato.microdata import Microdata
 
 if TYPE_CHECKING:
@@ -137,11 +137,13 @@ class Release:
         seed_file: str | Path,
         forms: Sequence[str] = ("csv", "parquet"),
         replace: bool = False,
+        more: Callable[[Path], None] | None = None,
     ) -> None:
         """Write what may be published to a folder, and the seed to a file of its own elsewhere.
 
         The folder gets the masked data (masked.csv, masked.parquet), schema.toml and recipe.toml with a keyed digest of the
-        original; it appears whole or not at all. The seed file lets the custodian make the same release again; it must not
+        original; it appears whole or not at all, and after the seed is kept. `more` gets the folder before it appears, to write
+        other files into it. The seed file lets the custodian make the same release again; it must not
         lie in the folder, since whoever has the seed can subtract the noise. A seed file that is there already is kept: it must
         be this release's own, unless `replace` is set.
         """
@@ -152,7 +154,8 @@ class Release:
             )
         if secret.exists() and not replace:
             self._check_seed(secret, draws)
-        with whole_folder(target, replace) as temporary:
+        kept = {secret: draws.seed_text(self.purpose(draws))}
+        with publishing(whole_folder(target, replace), secrets=kept) as (temporary,):
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:
@@ -162,7 +165,8 @@ class Release:
                 dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
                     temporary / "recipe.toml", withhold=True
                 )
-            draws.write(secret, self.purpose(draws))
+            if more is not None:
+                more(temporary)
 
     def purpose(self, draws: Draws) -> str:
         """Return the keyed digest of the recipe and the original: what a seed file is for."""

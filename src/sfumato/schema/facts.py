@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values
 _CODES = [-1, *(sign * int(digit * width) for sign in (1, -1) for digit in "789" for width in range(1, 8))]
 _CODES += [sign * (10**width - k) for sign in (1, -1) for width in range(2, 8) for k in (2, 3, 4)]
 """Numbers that surveys use for "no answer": 7, 8, 9, 77, 97, 98, 99, 999, …, also negative; and -1."""
+
+_BY_CHANCE = 7
+"""So many repeats expected, none is no chance: its probability is below exp(-7), one in a thousand."""
 
 _NO_ANSWER = (
     "?|-|--|.|na|n/a|n.a.|nan|null|none|nil|missing|unknown|not known|refused|don't know|dont know|dk|not stated|"
@@ -90,6 +94,23 @@ class ColumnFacts:
     def nearly_unique(self) -> bool:
         """Whether almost every record has its own value; never said of very few records."""
         return self.present >= 10 and self.distinct >= 0.9 * self.present
+
+    @property
+    def numbered(self) -> bool:
+        """Whether whole numbers lie close together, and repeat far less than if each were drawn independently of the others.
+
+        Then somebody gave each record its own: n draws from R numbers have n - R(1 - exp(-n/R)) repeats on average, and more
+        where some numbers are likelier than others, as with amounts. Incomes that happen to be all different are not numbered:
+        they spread over a range too wide for repeats. That at least one number in five is used keeps out amounts of a file from
+        which somebody removed the repeats (the CASC project's Census file is one).
+        """
+        if not (self.kind == NUMBERS and self.whole and self.nearly_unique):
+            return False
+        low = self.low if self.plain_low is None else self.plain_low
+        high = self.high if self.plain_high is None else self.plain_high
+        size = float(high or 0) - float(low or 0) + 1
+        repeats = self.present + size * math.expm1(-self.present / size)
+        return size <= 5 * self.present and repeats >= _BY_CHANCE and self.present - self.distinct <= repeats / 10
 
     @property
     def stands_apart(self) -> str:
@@ -209,7 +230,7 @@ def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
         return {
             "missing": numbers.null_count(),
             "distinct": numbers.n_unique(),
-            "whole": (numbers % 1 == 0).all(),
+            "whole": ((numbers % 1 == 0) | numbers.is_null()).all(),  # to pandas what is missing is not whole
             "low": numbers.min(),
             "high": numbers.max(),
             "plain_low": plain.min(),

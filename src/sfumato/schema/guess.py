@@ -18,9 +18,11 @@ from sfumato.schema.hints import (
     HOUSEHOLD,
     IDENTIFIERS,
     KEYS,
+    MONEY,
     NAME,
     PERSON_NUMBER,
     PLACE,
+    SERIAL,
     STRATUM,
     TALL,
     TIME,
@@ -34,6 +36,8 @@ from sfumato.schema.schema import Schema
 
 _CODES = 200
 """Whole numbers with fewer different values than this may be ages, counts or codes."""
+_SAYS_SOMETHING = 20
+"""Of fewer records it is not said that their texts seldom repeat."""
 _LONG = 80
 """Text of so many characters is no category, but somebody's words."""
 
@@ -122,6 +126,8 @@ def _attribute(facts: ColumnFacts, hint: Hint | None, design: dict[Role, str | N
 
 
 def _role(facts: ColumnFacts, hint: Hint | None, design: dict[Role, str | None]) -> tuple[Role, str]:
+    if why := _names_one_record(facts, hint):
+        return Role.IDENTIFIER, why
     if hint is not None:
         return _role_of_hint(facts, hint, design)
     if facts.records == 0:
@@ -135,17 +141,60 @@ def _role(facts: ColumnFacts, hint: Hint | None, design: dict[Role, str | None])
         )
     if facts.constant:
         return Role.OTHER, "The same value in every record that has one."
-    if facts.kind == TEXT and facts.nearly_unique and not facts.iso_dates:
-        return Role.IDENTIFIER, _own_value(facts)
-    if facts.kind == TEXT and facts.longest >= _LONG and 2 * facts.distinct > facts.present:
-        return Role.IDENTIFIER, "Long text that seldom repeats may name people; to be safe it is an identifier."
-    if facts.kind == NUMBERS and facts.whole and facts.present >= 10 and facts.distinct == facts.present:
-        low, high = facts.low or 0.0, facts.high or 0.0
-        if high - low + 1 == facts.distinct:
-            return Role.IDENTIFIER, "A running number: a different one in every record."
-        if low >= 10_000_000 and len(f"{low:.0f}") == len(f"{high:.0f}"):
-            return Role.IDENTIFIER, "A different long number in every record, all of one length, as in a register."
     return _role_of_values(facts)
+
+
+def _names_one_record(facts: ColumnFacts, hint: Hint | None) -> str:
+    """Say why the values stand for one record each, whatever else the name suggests; nothing where they do not.
+
+    Such a column in a release names people, masked or not: as a key it would be published. Its name decides only for what is
+    different in every record by nature: amounts of money, dates, codes of places that generalise.
+    """
+    if hint is not None and hint.role not in (Role.KEY, Role.CONFIDENTIAL, Role.STRATUM, Role.OTHER):
+        return ""
+    if facts.kind == TEXT:
+        why = _text_of_one(facts, hint)
+    elif facts.kind == NUMBERS and facts.whole and facts.nearly_unique:
+        why = _number_of_one(facts, hint)
+    else:
+        why = ""
+    return f"The name suggests {hint.about}, but: {why[:1].lower()}{why[1:]}" if why and hint is not None else why
+
+
+def _text_of_one(facts: ColumnFacts, hint: Hint | None) -> str:
+    seldom = facts.present >= _SAYS_SOMETHING and 2 * facts.distinct > facts.present
+    if facts.iso_dates or not (facts.nearly_unique or seldom):
+        return ""
+    if facts.longest >= _LONG and seldom:
+        return "Long text that seldom repeats may name people; to be safe it is an identifier."
+    if hint is not None:
+        numbers = facts.digits or facts.commas
+        by_nature = hint.role is Role.CONFIDENTIAL or (hint.shape == "ordered" and numbers)
+        if by_nature or not facts.nearly_unique or (hint.shape == "codes" and _prefixes(facts, hint) is not None):
+            return ""
+    if facts.nearly_unique:
+        return _own_value(facts)
+    return (
+        ""
+        if _alike(facts) or facts.commas
+        else "Text that seldom repeats may name people; to be safe it is an identifier."
+    )
+
+
+def _number_of_one(facts: ColumnFacts, hint: Hint | None) -> str:
+    if hint is not None and (hint is MONEY or hint.shape in ("ordered", "codes")):
+        return ""
+    low, high = facts.low or 0.0, facts.high or 0.0
+    every = facts.distinct == facts.present
+    if every and high - low + 1 == facts.distinct:
+        return "A running number: a different one in every record."
+    if every and low >= 10_000_000 and len(f"{low:.0f}") == len(f"{high:.0f}"):
+        return "A different long number in every record, all of one length, as in a register."
+    if facts.numbered:
+        return "Whole numbers that repeat less than chance would have it, as numbers do that are given to records one by one."
+    if first_hint(facts.name, [SERIAL]):
+        return f"The name suggests {SERIAL.about}. {_own_value(facts)}" if hint is None else _own_value(facts)
+    return ""
 
 
 def _role_of_hint(facts: ColumnFacts, hint: Hint, design: dict[Role, str | None]) -> tuple[Role, str]:

@@ -128,6 +128,14 @@ PERSON_NUMBER = _hint(
     "^(id|ids|identifier|idx|index|key|nr|no|number|unnamed 0)$",
 )
 GROUP_NUMBER = _hint(Role.IDENTIFIER, "a number of something", "id ids identifier")
+SERIAL = _hint(
+    Role.IDENTIFIER,
+    "a number that one record has",
+    "insee matricul[ae]~ dossier~ aktenzeichen fallnr expediente folio cedula rut registration~ barcode~",
+    rf"^{_PERSON}s?$",
+    r"\b(id|ids|identifier|nr|no|num|number|nummer|numero|serial|ref|reference|card|file)( \d+)?$",
+)
+"""Only of values that hardly repeat: the code of a commune (code INSEE) repeats, the number of a person does not."""
 NAME = _hint(
     Role.IDENTIFIER,
     "a name",
@@ -164,21 +172,22 @@ IDENTIFIERS = (
 
 # -- what respondents expect to stay secret
 
+MONEY = _hint(
+    Role.CONFIDENTIAL,
+    "money",
+    """
+    income~ inc revenue~ salar~ wages? pay paid payments? pensions? benefits? turnover sales profits? losses costs?
+    expen(d|s)~ spending savings? debts? loans? mortgages? credits? rents? assets? wealth capital money amount
+    budget bills? charges? fees? price dividends? interest taxes tax(inc|able|paid|due)~ ~tax earn~ net_worth
+    gehalt lohn~ umsatz~ gewinn~ vermogen~ schulden steuern? miete ausgaben kosten
+    revenus? depenses? epargne dettes? impots? loyers?
+    ingresos? gastos? ahorros? deudas? impuestos? renta sueldos? ventas beneficios?
+    """,
+    r"(income|revenue|salary|salaries|expenditure|savings|earnings|sales|turnover|profit)s?\b",
+    r"(einkommen|umsatz|salaire|salario)s?\b",
+)
 CONFIDENTIAL = (
-    _hint(
-        Role.CONFIDENTIAL,
-        "money",
-        """
-        income~ inc revenue~ salar~ wages? pay paid payments? pensions? benefits? turnover sales profits? losses costs?
-        expen(d|s)~ spending savings? debts? loans? mortgages? credits? rents? assets? wealth capital money amount
-        budget bills? charges? fees? price dividends? interest taxes tax(inc|able|paid|due)~ ~tax earn~ net_worth
-        gehalt lohn~ umsatz~ gewinn~ vermogen~ schulden steuern? miete ausgaben kosten
-        revenus? depenses? epargne dettes? impots? loyers?
-        ingresos? gastos? ahorros? deudas? impuestos? renta sueldos? ventas beneficios?
-        """,
-        r"(income|revenue|salary|salaries|expenditure|savings|earnings|sales|turnover|profit)s?\b",
-        r"(einkommen|umsatz|salaire|salario)s?\b",
-    ),
+    MONEY,
     _hint(
         Role.CONFIDENTIAL,
         "health",

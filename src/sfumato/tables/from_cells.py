@@ -48,6 +48,8 @@ def from_cells(
         raise ParameterError("name the column of the values (value=...), or of the frequencies (count=...).")
     if decimals is not None and (isinstance(decimals, bool) or not isinstance(decimals, int)):
         raise ParameterError("decimals must be a whole number: how many digits after the point the values have.")
+    if decimals is not None and abs(decimals) > 30:
+        raise ParameterError("decimals must be a whole number between -30 and 30.")
     half = 0.0 if decimals is None else 0.5 * 10.0**-decimals
     columns = Columns(value, count, contributors, tuple(listed(top)))
     given = read_cells(frames, dimensions, columns, total, nonnegative, half)

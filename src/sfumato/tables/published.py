@@ -191,7 +191,8 @@ class PublishedTable:
 
         The ending of the name says in which form: .csv, .xlsx (needs ``pip install 'sfumato[excel]'``), .json (JSON-stat 2.0) or
         .sdmx.csv (SDMX-CSV 2.0); `form` says so where the name does not. `options` are those of the form: see
-        `sfumato.tables.exports`.
+        `sfumato.tables.exports`. With ``secrets={path: text}``, confidential files (`Draws.seed_text`, `Record.text`) are kept
+        durably before the table appears.
         """
         from sfumato.tables.exports import write_table
 

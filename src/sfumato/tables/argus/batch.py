@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,11 @@ class ArgusJob:
     notes: tuple[str, ...] = ()
     """What has no counterpart here, in sentences."""
 
+    @property
+    def random(self) -> bool:
+        """Whether its protection draws random numbers, so that the seed must be kept."""
+        return self.method == "RND"
+
 
 @dataclass
 class _Reading:
@@ -78,7 +84,7 @@ def read_argus_batch(path: str | Path) -> list[ArgusJob]:
             )
         try:
             _take(found, command[1].upper(), command[2].strip())
-        except (ValueError, IndexError, StopIteration):
+        except (ValueError, IndexError, StopIteration, csv.Error):
             raise DataError(
                 f"{where} cannot be understood: {_EXPECTED.get(command[1].upper(), 'see the manual')}."
             ) from None
@@ -124,7 +130,10 @@ def _take(found: _Reading, command: str, text: str) -> None:
 def _numbered(command: str, text: str) -> tuple[int, list[str]]:
     """Return the position of the table that a command is for, and its other arguments."""
     if command == "SUPPRESS":
-        method, inside = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text).groups()  # type: ignore[union-attr]
+        found = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text)
+        if found is None:
+            raise ValueError(text)
+        method, inside = found.groups()
         number, *rest = [part.strip() for part in inside.split(",")]
         rest = [method.upper(), *rest]
     elif command == "APRIORI":
@@ -148,7 +157,10 @@ def _on_table(found: _Reading, command: str, job: ArgusJob, rest: Sequence[str])
     if command == "SUPPRESS":
         if rest[0] not in _METHODS:
             raise ValueError(rest[0])
-        return replace(job, method=rest[0], numbers=tuple(float(x) for x in rest[1:] if x))
+        numbers = tuple(float(x) for x in rest[1:] if x)
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(rest)
+        return replace(job, method=rest[0], numbers=numbers)
     if len(rest) < 3 or not rest[2]:
         raise ValueError(rest)
     out = _target(found.path.parent, rest[2])
@@ -207,7 +219,13 @@ def _file(found: _Reading, text: str) -> Path:
 def _target(folder: Path, name: str) -> Path:
     """Return where a table goes: beside the batch file, also if that names a folder of another machine."""
     given = PureWindowsPath(name)
-    return folder / (given.name if given.drive or given.is_absolute() else given.as_posix())
+    out = folder / (given.name if given.drive else given.as_posix())
+    if not out.resolve().is_relative_to(folder.resolve()) or out.resolve() == folder.resolve():
+        raise DataError(
+            f"the batch file writes a table to {name}, outside its own folder. Tables go beside the batch file: name a file in "
+            f'its folder, such as "safe.csv".'
+        )
+    return out
 
 
 def _words(text: str) -> list[str]:

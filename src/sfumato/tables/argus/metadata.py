@@ -13,6 +13,9 @@ from sfumato.tables.argus.hrc import levels_hierarchy, read_argus_hierarchy
 from sfumato.tables.argus.text import beside, read_text, split
 from sfumato.tables.dimension import TOTAL
 
+_WIDEST = 100_000
+"""Positions, widths and digits beyond this are mistakes."""
+
 
 @dataclass
 class ArgusVariable:
@@ -157,7 +160,7 @@ def _variable(name: str, rest: list[str], found: ArgusMetadata, table: bool) -> 
     rest = list(rest)
     position = int(rest.pop(0)) if not table and found.separator is None else None
     width = None if table else int(rest.pop(0))
-    if (position is not None and position < 1) or (width is not None and width < 1):
+    if not all(number is None or 1 <= number <= _WIDEST for number in (position, width)):
         raise ValueError
     return ArgusVariable(name, position, width, tuple(m.strip() for m in rest if m.strip()))
 
@@ -176,7 +179,9 @@ def _requests(variable: ArgusVariable, rest: list[str]) -> None:
 
 def _levels(variable: ArgusVariable, rest: list[str]) -> None:
     variable.hierarchical, variable.levels = True, tuple(int(w) for w in rest)
-    if not variable.levels or (variable.width is not None and sum(variable.levels) != variable.width):
+    if not variable.levels or not all(0 <= digits <= _WIDEST for digits in variable.levels):
+        raise ValueError
+    if variable.width is not None and sum(variable.levels) != variable.width:
         raise ValueError
 
 
@@ -186,6 +191,12 @@ def _missing(variable: ArgusVariable, rest: list[str]) -> None:
 
 def _hierarchy_file(variable: ArgusVariable, rest: list[str]) -> None:
     variable.hierarchical, variable.hierarchy_file = True, rest[0]
+
+
+def _decimals(variable: ArgusVariable, rest: list[str]) -> None:
+    variable.decimals = int(rest[0])
+    if not 0 <= variable.decimals <= 15:
+        raise ValueError
 
 
 def _word(name: str) -> Callable[[ArgusVariable, list[str]], None]:
@@ -213,7 +224,7 @@ _VARIABLE: dict[str, Callable[[ArgusVariable, list[str]], None]] = {
     "<HIERLEADSTRING>": _word("leader"),
     "<HIERLEVELS>": _levels,
     "<DISTANCE>": lambda variable, rest: setattr(variable, "distance", tuple(int(d) for d in rest)),
-    "<DECIMALS>": lambda variable, rest: setattr(variable, "decimals", int(rest[0])),
+    "<DECIMALS>": _decimals,
     "<REQUEST>": _requests,
     "<NUMERIC>": _set_role("numeric"),
     "<WEIGHT>": _set_role("weight"),

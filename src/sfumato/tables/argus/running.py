@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from sfumato.contract import Draws
-from sfumato.errors import DataError
+from sfumato.errors import DataError, ParameterError
+from sfumato.files import publishing, whole_file
 from sfumato.tables.a_priori import APriori
 from sfumato.tables.argus.batch import ArgusJob, read_argus_batch
 from sfumato.tables.argus.hst import read_argus_a_priori
@@ -32,7 +33,13 @@ class ArgusResult(NamedTuple):
     """What was done otherwise than τ-ARGUS would have, in sentences."""
 
 
-def run_argus_batch(path: str | Path, draws: Draws | None = None, *, write: bool = True) -> list[ArgusResult]:
+def run_argus_batch(
+    path: str | Path,
+    draws: Draws | None = None,
+    *,
+    write: bool = True,
+    secrets: Mapping[Path, str] | None = None,
+) -> list[ArgusResult]:
     """Run a batch file: make or read its tables, protect them, and write what may be published (.csv) where it says.
 
     GH, MOD, OPT and NET are `Suppression`, with its audit of the whole table; RND is `ControlledRounding`, CTA
@@ -44,21 +51,42 @@ def run_argus_batch(path: str | Path, draws: Draws | None = None, *, write: bool
     path
         The .arb file; files that it names are looked for beside it.
     draws
-        Randomness, for rounding; a fresh secret seed if not given.
+        Randomness, for rounding; `Draws.secret()` is a fresh seed, to be kept. Not needed where nothing is random.
     write
-        Whether to write the tables.
+        Whether to write the tables: all of them, after the last one is protected.
+    secrets
+        Texts of confidential files, such as ``{seed_file: draws.seed_text()}``, that are kept before the first table appears.
     """
     jobs = [job for job in read_argus_batch(path) if job.method]
     if not jobs:
         raise DataError(f"the batch file {path} protects no table (<SUPPRESS>).")
+    if any(job.random and not job.numbers for job in jobs):
+        raise DataError("RND needs a base: <SUPPRESS> RND(1,5) rounds table 1 to multiples of 5.")
+    if draws is None and write and any(job.random for job in jobs):
+        raise ParameterError(
+            "the batch file rounds at random (RND), and the seed must be kept: give draws=Draws.secret(), and "
+            "secrets={path: draws.seed_text()} to keep it before the tables appear."
+        )
+    outs = [out.resolve() for job in jobs for out in job.out]
+    if len(set(outs)) < len(outs):
+        raise DataError(f"the batch file {path} writes two tables to one file (<WRITETABLE>). Name a file for each.")
     several = len({(j.data, j.response) for j in jobs}) < len(jobs)
     found = []
     for result in _results(jobs, draws or Draws.secret()):
         more = (_TOGETHER,) if several else ()
         found.append(result._replace(notes=(*result.notes, *more)))
-        for out in result.job.out if write else ():
-            result.published.write(out, "csv")
+    if write:
+        _write(found, secrets or {})
     return found
+
+
+def _write(results: list[ArgusResult], secrets: Mapping[Path, str]) -> None:
+    from sfumato.tables.exports.write import table_writer
+
+    writers = {out: table_writer(r.published, out, "csv") for r in results for out in r.job.out}
+    with publishing(*map(whole_file, writers), secrets=secrets) as temporaries:
+        for temporary, write in zip(temporaries, writers.values(), strict=True):
+            write(temporary)
 
 
 _TOGETHER = (
@@ -106,8 +134,6 @@ def _protect(job: ArgusJob, table: Table, wanted: APriori, draws: Draws) -> Publ
     from sfumato.tables.suppression import Suppression
 
     if job.method == "RND":
-        if not job.numbers:
-            raise DataError("RND needs a base: <SUPPRESS> RND(1,5) rounds table 1 to multiples of 5.")
         return ControlledRounding(base=job.numbers[0]).protect(table, draws)
     rules = _rules(job)
     if job.method == "CTA":

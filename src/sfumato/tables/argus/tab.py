@@ -23,6 +23,10 @@ _STATUS: dict[str, str | None] = {
 """What τ-ARGUS writes besides the codes that metadata name: empty cells, secondary ones, its numbers (manual, 4.6.1)."""
 
 
+_NUMBERS = ("numeric", "frequency", "top", "shadow", "cost", "lower level", "upper level")
+"""The roles of columns of numbers."""
+
+
 class ArgusTable(NamedTuple):
     """A table as τ-ARGUS reads it, and what its file says of single cells."""
 
@@ -72,11 +76,18 @@ def read_argus_table(
         )
     chosen = [described[n] for n in dimensions] if dimensions is not None else spanning
     response = _response(described, value)
+    if both := [v.name for v in (*spanning, *chosen) if v.role in _NUMBERS]:
+        raise DataError(
+            f"the table cannot be broken down by '{both[0]}': the metadata {described.path} say that it holds numbers. Correct "
+            "one of the two."
+        )
     number = {
         v.name: numbers([r[i] for r in rows], v.name, what, lines)
         for i, v in enumerate(described.variables)
-        if v.role in ("numeric", "frequency", "top", "shadow", "cost", "lower level", "upper level")
+        if v.role in _NUMBERS
     }
+    if response is not None and response.name not in number:
+        raise DataError(f"the metadata {described.path} do not say that '{response.name}' holds numbers (<NUMERIC>).")
     texts = {v.name: [r[i] for r in rows] for i, v in enumerate(described.variables) if v.name not in number}
     kept = np.ones(len(rows), bool)
     for v in spanning:

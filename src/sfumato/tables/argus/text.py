@@ -23,7 +23,12 @@ def read_text(path: str | Path, what: str) -> str:
     except OSError as error:
         raise DataError(f"cannot read the {what} {path}: {error.strerror or 'unknown reason'}.") from None
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = raw.decode("utf-16")
+        try:
+            text = raw.decode("utf-16")
+        except UnicodeDecodeError:  # its message and its object hold the file
+            raise DataError(
+                f"the {what} {path} begins as UTF-16 text does, but is damaged further on. Save it again."
+            ) from None
     else:
         try:
             text = raw.decode("utf-8-sig")
@@ -72,7 +77,10 @@ def sniff(text: str) -> str:
 
 def split(text: str, separator: str, what: str) -> Lines:
     """Return the fields of every line that is not empty, without the spaces around them, and the line's number."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    except (TypeError, ValueError, csv.Error):
+        raise DataError(f"the separator of {what} must be one sign, such as ';'; got '{separator}'.") from None
     try:
         return [(reader.line_num, [f.strip() for f in fields]) for fields in reader if any(f.strip() for f in fields)]
     except csv.Error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sfumato.errors import ParameterError, listing
-from sfumato.files import whole_file, write_text
+from sfumato.files import publishing, whole_file
 from sfumato.tables.exports.jsonstat import json_stat
 from sfumato.tables.exports.plain import csv_text
 from sfumato.tables.exports.sdmx import sdmx_csv
@@ -37,9 +38,29 @@ def form_of(path: Path, form: str | None = None) -> str:
     )
 
 
-def write_table(published: PublishedTable, path: str | Path, form: str | None = None, **options: Any) -> Path:
-    """Write what may be published of a table; `options` are those of the form (see `json_stat` and `sdmx_csv`)."""
+def write_table(
+    published: PublishedTable,
+    path: str | Path,
+    form: str | None = None,
+    *,
+    secrets: Mapping[Path, str] | None = None,
+    **options: Any,
+) -> Path:
+    """Write what may be published of a table; `options` are those of the form (see `json_stat` and `sdmx_csv`).
+
+    `secrets` are the texts of confidential files (a seed, a record) that are kept before the table appears.
+    """
     target = Path(path)
+    write = table_writer(published, target, form, **options)
+    with publishing(whole_file(target), secrets=secrets or {}) as (temporary,):
+        write(temporary)
+    return target
+
+
+def table_writer(
+    published: PublishedTable, target: Path, form: str | None = None, **options: Any
+) -> Callable[[Path], object]:
+    """Return what writes a table in the form of a file's name; what has no such form is refused here."""
     found = form_of(target, form)
     allowed = {
         "json-stat": ("title", "source"),
@@ -48,19 +69,15 @@ def write_table(published: PublishedTable, path: str | Path, form: str | None = 
     if unknown := [o for o in options if o not in allowed]:
         raise ParameterError(f"{found} has no option '{unknown[0]}'. It has: {listing(allowed)}.")
     if found == "xlsx":
-        _write_excel(published, target)
-    elif found == "json-stat":
-        write_text(
-            target, json.dumps(json_stat(published, **options), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-        )
+        return _excel(published)
+    if found == "json-stat":
+        text = json.dumps(json_stat(published, **options), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     else:
         text = csv_text(published) if found == "csv" else sdmx_csv(published, **options)
-        with whole_file(target) as temporary:
-            temporary.write_bytes(text.encode("utf-8"))
-    return target
+    return lambda path: path.write_bytes(text.encode("utf-8"))
 
 
-def _write_excel(published: PublishedTable, target: Path) -> None:
+def _excel(published: PublishedTable) -> Callable[[Path], object]:
     import narwhals as nw
     import numpy as np
 
@@ -78,6 +95,4 @@ def _write_excel(published: PublishedTable, target: Path) -> None:
         frame["variance"] = noise
     if (codes := qualities(published)) is not None:
         frame["quality"] = codes
-    write = excel_writer(FileContents(nw.from_native(frame, eager_only=True).to_arrow()))
-    with whole_file(target) as temporary:
-        write(temporary)
+    return excel_writer(FileContents(nw.from_native(frame, eager_only=True).to_arrow()))

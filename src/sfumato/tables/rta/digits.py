@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import ParameterError
+from sfumato.errors import DataError, ParameterError
 from sfumato.tables.table import Table
 
 Numbers = NDArray[np.float64]
@@ -96,6 +96,10 @@ def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole, nonneg
         members = members[np.argsort(-way * left[members], kind="stable")]
         while todo:
             movable = members[whole[members] > 0] if nonnegative and way < 0 else members
+            if not len(movable):
+                raise DataError(
+                    "what was published of some cells is below 0, and their parts cannot be. Is the record damaged?"
+                )
             turns = todo // len(movable)
             if nonnegative and way < 0:
                 turns = min(turns, int(whole[movable].min()))

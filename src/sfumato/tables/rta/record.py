@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,10 @@ class Record:
 
     def write(self, path: str | Path) -> None:
         """Write it to a file that only its owner can read."""
+        write_text(path, self.text(), confidential=True)
+
+    def text(self) -> str:
+        """Return what stands in its file: a secret."""
         covariance = self.covariance.tocoo()
         incidence = self.cells.incidence.tocoo()
         table = {
@@ -53,7 +58,7 @@ class Record:
             "units": self.units.tolist(),
             "covariance": [covariance.row.tolist(), covariance.col.tolist(), covariance.data.tolist()],
         }  # fmt: skip
-        write_text(path, json.dumps(table, ensure_ascii=False), confidential=True)
+        return json.dumps({**table, "digest": _digest(table)}, ensure_ascii=False)
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
@@ -63,14 +68,21 @@ class Record:
             return cls._from_dict(table)
         except FileNotFoundError:
             raise ParameterError(f"there is no record of a published table at {path}.") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, ValueError, TypeError, IndexError):
-            raise ParameterError(f"{path} is not the record of a published table.") from None
+        except Exception:  # whatever is wrong with it: messages from below quote true values
+            raise ParameterError(f"{path} is not the record of a published table, or is damaged.") from None
 
     @classmethod
     def _from_dict(cls, table: dict[str, Any]) -> Record:
         if table["version"] != 1:
             raise ValueError("another version")
-        labels = np.array(table["labels"], object).reshape(-1, len(table["dimensions"]))
+        if table.get("digest", digest := _digest(table)) != digest:  # earlier ones have none
+            raise ValueError("a number or a label was changed")
+        if not isinstance(table["dimensions"], list) or not all(isinstance(d, str) for d in table["dimensions"]):
+            raise TypeError("dimensions that are no names")
+        wide = len(table["dimensions"])
+        if not all(isinstance(row, list) and [type(x) for x in row] == [str] * wide for row in table["labels"]):
+            raise ValueError("labels that are no texts, or not one for each dimension")
+        labels = np.array(table["labels"], object).reshape(-1, wide)
         totals = np.array(table["totals"], np.float64)
         row, column = (np.array(part, np.int64) for part in table["incidence"])
         incidence = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(labels), len(totals)))
@@ -80,9 +92,17 @@ class Record:
             shape=(len(totals), len(totals)),
         )
         units = np.array(table["units"], np.int64)
-        if units.shape != totals.shape:
+        if units.shape != totals.shape or totals.ndim != 1:
             raise ValueError("not one unit for each leaf")
+        if not (np.isfinite(totals).all() and np.isfinite(covariance.data).all() and abs(table["decimals"]) <= 30):
+            raise ValueError("numbers that are none")
         return cls(
             Cells(tuple(map(str, table["dimensions"])), labels, incidence), totals, units, int(table["decimals"]), covariance,
             str(table["variable"]), str(table["period"]),
         )  # fmt: skip
+
+
+def _digest(table: dict[str, Any]) -> str:
+    """Return a digest of all that a record says, so that a damaged one is not used for later tables."""
+    said = {key: value for key, value in table.items() if key != "digest"}
+    return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
