@@ -14,6 +14,7 @@ from typer.testing import Result
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy
+from sfumato.mas.secrets import ledger_key
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Role, Schema
 
@@ -268,7 +269,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     vault = tmp_path / "v"
     shutil.copytree(frozen, vault)
     (vault / "ledger.sqlite").unlink()
-    Ledger(vault / "ledger.sqlite")  # one without a line
+    Ledger(vault / "ledger.sqlite", ledger_key(Draws.read(vault / "secret.toml")))  # one without a line
     empty = run("vault", "log", vault)
     assert empty.exit_code == 0, empty.stderr
     assert "The log is whole: 0 lines." in empty.stdout
@@ -279,7 +280,8 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     opened = Vault.open(vault)
     seq, head = opened.ledger.head()
     shown = run("vault", "log", vault, "--dataset", "people", "--last", 2)
-    assert f"The log is whole: {seq} lines, the last one with the hash {head}." in shown.stdout
+    assert f"The log is whole: {seq} lines." in shown.stdout
+    assert f"Its head is {seq}:{head}" in shown.stdout.replace("\n", "")
     for word in (
         "bob",
         'cross_tab by=["state", "sick"] of [{"sex": ["M"]}]',

@@ -27,7 +27,7 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.recode import Recode
 from sfumato.mas.registration import Registration, check_name, chosen_in, columns_of, described_by, opened_as
-from sfumato.mas.secrets import Secret
+from sfumato.mas.secrets import Secret, ledger_key
 from sfumato.mas.shelf import Shelf
 from sfumato.mas.standing import Standing, standing_of
 from sfumato.mas.universe import Spec
@@ -49,7 +49,7 @@ class Vault:
         self._shelf = Shelf(folder)
         self._secret = secret
         self._spark = spark
-        self.ledger = Ledger(folder / LEDGER)
+        self.ledger = Ledger(folder / LEDGER, ledger_key(secret))
         self._open: dict[tuple[str, int], Dataset] = {}
 
     @classmethod
