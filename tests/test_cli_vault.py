@@ -11,6 +11,7 @@ import pytest
 from commands import document, run, shell
 from typer.testing import Result
 
+from sfumato.contract import Draws
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy

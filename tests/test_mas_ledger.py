@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import sqlite3
 import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import Accounts
-from sfumato.mas.analyses import CrossTab
+from sfumato.mas.analyses import OLS, CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.perturbation import Counts
@@ -514,3 +515,16 @@ def test_a_clock_that_is_set_back_locks_nobody_out_and_robots_are_slowed_down_st
     assert [asked() for _ in range(4)] == [True, True, True, False]
     clock[0] -= datetime.timedelta(seconds=3)  # a small correction opens no door
     assert not asked()
+
+
+def test_a_formula_of_millions_of_products_is_refused_at_once_and_logged(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    asked = OLS("sick ~ (sex + state + C(sex) + C(state) + log(sex) + log(state) + sqrt(sex) + sqrt(state))**8")
+    start = time.process_time()
+    refused = vault.ask("survey", None, asked, user="ann")
+    assert time.process_time() - start < 1
+    assert isinstance(refused, Refusal)
+    assert refused.rule == "formula_size"
+    entry = list(vault.ledger.entries())[-1]
+    assert (entry.content["outcome"], entry.content["rule"]) == ("refused", "formula_size")
+    assert entry.content["formula"] == asked.formula

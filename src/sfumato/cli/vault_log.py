@@ -66,7 +66,8 @@ def log(
     for standing in standings:
         _show(screen, standing)
     screen.answer({
-        "lines": seq, "hash": head, "head": f"{seq}:{head}", "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
+        "lines": seq, "hash": head, "head": f"{seq}:{head}",
+        "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
         "datasets": [standing.to_json() for standing in standings],
     })  # fmt: skip
 

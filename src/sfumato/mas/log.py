@@ -28,8 +28,8 @@ Head = tuple[int, str]
 _START = "0" * 64
 _LINES = "SELECT seq, moment, user, family, content, previous, hash FROM entries WHERE seq > ? ORDER BY seq"
 _SEAL = (
-    "Look at the log, compare it with the number and hash that you kept, and seal it as it stands: vault.ledger.seal(), or sfumato "
-    "vault log VAULT --expect N:HASH --seal."
+    "Look at the log, compare it with the number and hash that you kept, and seal it as it stands: vault.ledger.seal(), or "
+    "sfumato vault log VAULT --expect N:HASH --seal."
 )
 Written = tuple[str, str, str, str]
 """A row that was written with a line: its kind, the data set, whose it is, and what it says."""
