@@ -325,3 +325,21 @@ def test_a_codebook_becomes_a_schema_that_a_person_can_correct(here: Path, tmp_p
     assert (schema["sex"].label, schema["sex"].labels) == ("Sex", {"F": "female"})
     assert schema["age"].role is Role.KEY  # guessed, since a codebook does not say it
     assert run("vault", "add", tmp_path / "v", "people", here / "people.csv", "--schema", out).exit_code == 0
+
+
+def test_a_head_that_was_kept_elsewhere_shows_that_an_older_vault_was_put_back(frozen: Path, tmp_path: Path) -> None:
+    vault, older = tmp_path / "v", tmp_path / "older"
+    shutil.copytree(frozen, vault)
+    shutil.copytree(vault, older)
+    asked = run("ask", vault, "people", "--crosstab", "sex", "--user", "cleo")
+    assert asked.exit_code in (0, 3), asked.stderr
+    head = document(run("vault", "log", vault, "--json"))["head"]
+    assert run("vault", "log", vault, "--expect", head).exit_code == 0
+    back = run("vault", "log", older, "--expect", head)
+    assert back.exit_code == 1
+    assert "no longer holds line" in back.stderr
+    assert run("vault", "log", vault, "--expect", "twelve").exit_code == 2
+    (vault / "ledger.head").unlink()
+    assert "vault log VAULT --expect N:HASH --seal" in run("ask", vault, "people", "--crosstab", "sex").stderr
+    assert run("vault", "log", vault, "--expect", head, "--seal").exit_code == 0
+    assert run("ask", vault, "people", "--crosstab", "sex", "--user", "cleo").exit_code in (0, 3)
