@@ -6,17 +6,13 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
 from sfumato.errors import DataError, listing
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -90,8 +86,10 @@ def _held_folder(target: Path) -> tuple[Path, int | None]:
 
 def _lock(folder: Path) -> int | None:
     """Return a descriptor that holds the lock of a folder; None where somebody else has it, or the system has no such locks."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return None
+    import fcntl
+
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
