@@ -102,7 +102,11 @@ def _lock(folder: Path) -> int | None:
 def _sweep(target: Path) -> None:
     """Remove folders beside a target that a process made for it and left when it died; what one still works on stays."""
     ours = re.compile(re.escape(f".{target.name[:100]}.") + r"[0-9a-f]{16}(\.old)?")
-    for folder in target.parent.iterdir():
+    try:
+        beside = list(target.parent.iterdir())
+    except OSError:  # a folder that can be written to and not listed
+        return
+    for folder in beside:
         if (found := ours.fullmatch(folder.name)) is None or folder.is_symlink() or not folder.is_dir():
             continue
         if found[1] and not target.exists():  # perhaps the only one that there is
