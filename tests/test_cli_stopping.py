@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from commands import run
 
 from sfumato.cli import stopping
+from sfumato.engines.duckdb import plain_words
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
 
@@ -147,3 +149,49 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error_and_not_silence(
     done = run("schema", tmp_path / "data.csv")
     assert done.exit_code == 1
     assert "the operating system refused: broken pipe" in done.stderr
+
+
+_LONG = """
+import os, signal, sys, threading
+import duckdb, typer
+from sfumato.cli.handling import Commands
+from sfumato.cli.stopping import stoppable
+from sfumato.engines.duckdb import DuckDBEngine
+
+app = typer.Typer(cls=Commands, pretty_exceptions_enable=False)
+
+@app.command("long")
+def long() -> None:
+    relation = duckdb.connect(config={"threads": 1}).sql("SELECT sum(hash(range)) AS s FROM range(100000000000)")
+    print("ready", flush=True)
+    threading.Timer(0.3, os.kill, (os.getpid(), int(sys.argv[1]))).start()
+    DuckDBEngine(relation).{does}
+
+@app.callback()
+def options() -> None:
+    pass
+
+with stoppable():
+    app(["long"])
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("does", ["count()", "collect(['s'])", "native().fetchall()"])
+def test_a_command_that_is_stopped_in_the_middle_of_a_duckdb_query_leaves_as_any_other(
+    number: signal.Signals, code: int, does: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LONG.replace("{does}", does), str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr == ("sfumato: stopped.\n" if number is signal.SIGINT else "")
+
+
+def test_who_interrupts_a_duckdb_query_in_python_gets_a_keyboard_interrupt() -> None:
+    for error in (RuntimeError("Query interrupted"), duckdb.InterruptException("INTERRUPT Error: Interrupted!")):
+        with pytest.raises(KeyboardInterrupt), plain_words():
+            raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import warnings
 
 import numpy as np
@@ -18,7 +19,9 @@ from sfumato import EstimatorUtility, Microdata
 from sfumato.contract import NoiseModel
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.schema import Attribute, Schema
+from sfumato.tables import formula as tables_formula
 from sfumato.utility import Formula
+from sfumato.utility.formula import TooManyTerms, parse
 
 
 def frame(n: int = 120, seed: int = 3, gaps: bool = False) -> pd.DataFrame:
@@ -306,3 +309,31 @@ def test_the_true_coefficients_are_what_a_large_sample_gives() -> None:
 def test_a_formula_is_written_and_read_as_a_table() -> None:
     for formula in (Formula("pay ~ age"), Formula("pay ~ age + C(region)", term="C(region)[south]")):
         assert Formula.from_dict(formula.to_dict()) == formula
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ (a+b+c+d+e+f+g+h)**8",
+        "y ~ (a+b+c+d+e+f+g+h)^8",
+        "y ~ a**1000000000",
+        "y ~ (a+b)**2**30",
+        "y ~ " + "*".join("abcdefghijklmnopqrstuvwxyz"),
+        "y ~ " + ":".join(["(a+b+c)"] * 20),
+        "y ~ " + "+".join(f"v{i}" for i in range(3000)),
+        "(a+b+c+d+e+f+g+h)**8 ~ y",
+    ],
+)
+def test_a_formula_that_would_take_long_to_expand_is_refused_before_it_is_expanded(formula: str) -> None:
+    start = time.process_time()
+    with pytest.raises(TooManyTerms, match="too many terms"):
+        parse(formula)
+    with pytest.raises(ParameterError, match="too many terms"):
+        tables_formula.terms(formula.replace("y ~ ", ""))
+    assert time.process_time() - start < 3  # 40 seconds and gigabytes before
+
+
+def test_formulas_that_people_write_are_not_too_large() -> None:
+    assert len(parse("y ~ (a+b+c+d+e+f+g+h)**4")[1]) == sum(math.comb(8, k) for k in range(1, 5))
+    assert len(parse("y ~ a*b*c*d*e*f*g*h")[1]) == 2**8 - 1
+    assert len(parse("y ~ " + "+".join(f"v{i}" for i in range(500)))[1]) == 500

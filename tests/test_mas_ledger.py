@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import sqlite3
 import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import Accounts
-from sfumato.mas.analyses import CrossTab
+from sfumato.mas.analyses import OLS, CrossTab
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.perturbation import Counts
@@ -138,7 +140,7 @@ def test_a_robot_is_slowed_down(tmp_path: Path) -> None:
     moments = iter(
         datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=10 * i) for i in range(99)
     )
-    ledger = Ledger(tmp_path / "l.sqlite", now=lambda: next(moments))
+    ledger = Ledger(tmp_path / "l.sqlite", b"key", now=lambda: next(moments))
     found = [ledger.settle("ann", "survey", {"outcome": "answered"}, most_per_minute=2) for _ in range(3)]
     assert found[:2] == [None, None]
     assert found[2] is not None
@@ -146,7 +148,7 @@ def test_a_robot_is_slowed_down(tmp_path: Path) -> None:
 
 
 def test_the_log_cannot_be_changed_and_shows_it_if_it_was(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger = Ledger(tmp_path / "l.sqlite", b"key")
     for i in range(3):
         ledger.settle("ann", "survey", {"outcome": "answered", "number": i})
     assert ledger.head() == (3, list(ledger.entries())[-1].hash)
@@ -342,3 +344,187 @@ def test_the_zero_concentrated_loss_of_counts_adds_up_by_set_and_not_by_asking(
     assert vault.ledger.loss("survey", variables) == pytest.approx(4 / (2 * 5.0**2))
     vault.ask("survey", {"sex": "F"}, CrossTab(("sick",)), noisy, user="bob")  # both sets were answered already
     assert vault.ledger.loss("survey", variables) == pytest.approx(4 / (2 * 5.0**2))
+
+
+# -- older copies, cut ends, recomputed hashes, clocks
+
+
+def asks(vault: Vault, *numbers: int) -> None:
+    for i in numbers:
+        vault.ask("survey", QUESTIONS[i][0], CrossTab(QUESTIONS[i][1]), user="ann")
+
+
+def cut(path: Path, after: int) -> None:
+    """Cut lines off the end, with what was written with them."""
+    with sqlite3.connect(path) as connection:
+        for table, column in (("entries", "seq"), ("charges", "entry"), ("answered", "entry"), ("universes", "entry")):
+            connection.execute(f"DROP TRIGGER {table}_DELETE")
+            connection.execute(f"DELETE FROM {table} WHERE {column} > ?", (after,))
+
+
+def as_in_an_earlier_version(path: Path) -> None:
+    """Give every line the hash that anybody can compute."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER entries_UPDATE")
+        previous = "0" * 64
+        for row in connection.execute("SELECT seq, moment, user, family, content FROM entries ORDER BY seq").fetchall():
+            hashed = hashlib.sha256("\x1f".join([previous, *map(str, row)]).encode()).hexdigest()
+            connection.execute("UPDATE entries SET previous = ?, hash = ? WHERE seq = ?", (previous, hashed, row[0]))
+            previous = hashed
+
+
+@pytest.mark.parametrize("reopened", [True, False])
+def test_an_older_copy_of_the_ledger_is_refused_when_somebody_asks_and_when_it_is_read(
+    survey: tuple[Vault, pd.DataFrame], reopened: bool
+) -> None:
+    vault, _ = survey
+    ledger = vault.folder / "ledger.sqlite"
+    asks(vault, 0)
+    older = ledger.read_bytes()
+    asks(vault, 1)
+    ledger.write_bytes(older)
+    vault = Vault.open(vault.folder) if reopened else vault
+    for act in (lambda: asks(vault, 2), lambda: list(vault.ledger.entries()), lambda: vault.check("survey")):
+        with pytest.raises(DataError, match="no longer holds line 2"):
+            act()
+    assert vault.ledger.head()[0] == 1
+
+
+def test_an_older_copy_of_ledger_and_head_is_refused_by_who_saw_the_newer_one_and_by_a_hash_kept_elsewhere(
+    survey: tuple[Vault, pd.DataFrame],
+) -> None:
+    vault, _ = survey
+    files = (vault.folder / "ledger.sqlite", vault.folder / "ledger.head")
+    asks(vault, 0)
+    older, first = [file.read_bytes() for file in files], vault.ledger.head()
+    asks(vault, 1)
+    second = vault.ledger.head()
+    vault.ledger.expect(*first)
+    vault.ledger.expect(*second)
+    for file, content in zip(files, older, strict=True):
+        file.write_bytes(content)
+    with pytest.raises(DataError, match="no longer holds line 2"):
+        asks(vault, 2)
+    other = Vault.open(vault.folder)
+    other.ledger.expect(*first)
+    with pytest.raises(DataError, match="no longer holds line 2"):
+        other.ledger.expect(*second)
+
+
+def test_lines_that_are_cut_off_the_end_are_missed_and_no_head_can_be_written_without_the_secret(
+    survey: tuple[Vault, pd.DataFrame],
+) -> None:
+    vault, _ = survey
+    asks(vault, 0, 1, 2)
+    cut(vault.folder / "ledger.sqlite", 1)
+    with pytest.raises(DataError, match="no longer holds line 3"):
+        asks(Vault.open(vault.folder), 3)
+    seq, hashed = vault.ledger.head()
+    head = vault.folder / "ledger.head"
+    head.write_text(f"{seq}:{hashed} {head.read_text().split()[1]}\n")
+    with pytest.raises(DataError, match="damaged or was changed"):
+        asks(Vault.open(vault.folder), 3)
+    head.unlink()
+    with pytest.raises(DataError, match="has no head"):
+        asks(Vault.open(vault.folder), 3)
+
+
+def test_hashes_that_anybody_can_compute_are_refused_until_the_custodian_seals_the_ledger(
+    survey: tuple[Vault, pd.DataFrame],
+) -> None:
+    vault, _ = survey
+    asks(vault, 0, 1)
+    as_in_an_earlier_version(vault.folder / "ledger.sqlite")
+    kept = vault.ledger.head()
+    (vault.folder / "ledger.head").unlink()
+    opened = Vault.open(vault.folder)
+    for act in (lambda: asks(opened, 2), lambda: list(opened.ledger.entries())):
+        with pytest.raises(DataError, match="--seal"):
+            act()
+    opened.ledger.expect(*kept)
+    opened.ledger.seal()
+    asks(opened, 2)
+    assert [e.content["outcome"] for e in opened.ledger.entries()] == ["answered", "answered", "sealed", "answered"]
+    assert opened.ledger.spent("ann", "survey", opened.dataset("survey").variables) > 0
+    with sqlite3.connect(vault.folder / "ledger.sqlite") as connection, pytest.raises(sqlite3.Error, match="append"):
+        connection.execute("UPDATE entries SET user = 'bob'")
+
+
+def test_a_ledger_of_an_earlier_version_that_was_changed_cannot_be_sealed(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    asks(vault, 0, 1)
+    as_in_an_earlier_version(vault.folder / "ledger.sqlite")
+    with sqlite3.connect(vault.folder / "ledger.sqlite") as connection:
+        connection.execute("UPDATE entries SET user = 'bob' WHERE seq = 2")
+    with pytest.raises(DataError, match="line 2 does not follow"):
+        vault.ledger.seal()
+
+
+def test_a_last_line_that_was_changed_with_its_hash_is_refused_when_somebody_asks(
+    survey: tuple[Vault, pd.DataFrame],
+) -> None:
+    vault, _ = survey
+    asks(vault, 0, 1)
+    with sqlite3.connect(vault.folder / "ledger.sqlite") as connection:
+        connection.execute("DROP TRIGGER entries_UPDATE")
+        connection.execute("UPDATE entries SET user = 'bob' WHERE seq = 1")
+    with pytest.raises(DataError, match="line 1 does not follow"):
+        asks(Vault.open(vault.folder), 2)
+
+
+def test_who_dies_between_line_and_head_leaves_a_ledger_that_goes_on(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    head = vault.folder / "ledger.head"
+    asks(vault, 0)
+    before = head.read_bytes()
+    asks(vault, 1)
+    head.write_bytes(before)
+    (vault.folder / ".ledger.head.new").write_text("half")
+    asks(Vault.open(vault.folder), 2)
+    assert head.read_text().startswith("3:")
+    assert len(list(vault.ledger.entries())) == 3
+    assert head.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_question_that_is_refused_by_the_accounts_or_the_rate_has_no_citation(
+    survey: tuple[Vault, pd.DataFrame],
+) -> None:
+    vault, _ = survey
+    tight = FREE.with_(accounts=Accounts(user=0.1, everybody=100, unit=200))
+    assert isinstance(vault.ask("survey", {"sex": "F"}, CrossTab(("state",)), tight, user="ann"), Refusal)
+    ledger = vault.ledger
+    ledger.settle("bob", "survey", {"outcome": "answered", "citation": "c"}, most_per_minute=0)
+    assert [sorted({"citation", "rule", "outcome"} & set(e.content)) for e in ledger.entries()] == [
+        ["outcome", "rule"]
+    ] * 2
+
+
+@pytest.mark.parametrize("back", [datetime.timedelta(minutes=5), datetime.timedelta(days=400)])
+def test_a_clock_that_is_set_back_locks_nobody_out_and_robots_are_slowed_down_still(
+    tmp_path: Path, back: datetime.timedelta
+) -> None:
+    clock = [datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)]
+    ledger = Ledger(tmp_path / "l.sqlite", b"key", now=lambda: clock[0])
+
+    def asked() -> bool:
+        clock[0] += datetime.timedelta(seconds=1)
+        return ledger.settle("ann", "survey", {"outcome": "answered"}, most_per_minute=3) is None
+
+    assert [asked() for _ in range(4)] == [True, True, True, False]
+    clock[0] -= back
+    assert [asked() for _ in range(4)] == [True, True, True, False]
+    clock[0] -= datetime.timedelta(seconds=3)  # a small correction opens no door
+    assert not asked()
+
+
+def test_a_formula_of_millions_of_products_is_refused_at_once_and_logged(survey: tuple[Vault, pd.DataFrame]) -> None:
+    vault, _ = survey
+    asked = OLS("sick ~ (sex + state + C(sex) + C(state) + log(sex) + log(state) + sqrt(sex) + sqrt(state))**8")
+    start = time.process_time()
+    refused = vault.ask("survey", None, asked, user="ann")
+    assert time.process_time() - start < 1
+    assert isinstance(refused, Refusal)
+    assert refused.rule == "formula_size"
+    entry = list(vault.ledger.entries())[-1]
+    assert (entry.content["outcome"], entry.content["rule"]) == ("refused", "formula_size")
+    assert entry.content["formula"] == asked.formula

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -176,3 +179,75 @@ def test_a_confidential_value_changes_neither_the_drops_nor_the_noise_of_known_s
     again = pd.read_parquet(tmp_path / "o.parquet")["r"]
     assert (kept == again).all()
     assert first.to_bytes() == changed.ask("survey", *asked).to_bytes()
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np, pandas as pd
+from sfumato.mas.vault import Vault
+from sfumato.schema import Attribute, Schema
+import sfumato.mas.freezing, sfumato.mas.registration, sfumato.engines.duckdb, sfumato.engines.duckdb_warehouse, pyarrow.parquet
+
+home = Path(sys.argv[1])
+rng = np.random.default_rng(1)
+frame = pd.DataFrame({c: rng.choice(["x", "y"], 300) for c in "abc"})
+schema = Schema(tuple(Attribute(c, role="key", scale="unordered") for c in "abc"))
+left = [0]
+
+def vault(folder):
+    return Vault.open(folder) if (folder / "secret.toml").is_file() else Vault.create(folder)
+
+def add(folder):
+    vault(folder).add("people", frame, schema)
+
+def freeze(folder):
+    Vault.open(folder).freeze("people", confirm=True)
+
+def hook(event, args):
+    writes = event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree", "sqlite3.connect")
+    writes = writes or (event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR))
+    if left[0] and writes and str(home) in repr(args[:2]):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+
+def in_a_process(act, folder, step=0):
+    child = os.fork()
+    if not child:
+        left[0] = step
+        try:
+            act(folder)
+        except BaseException as error:
+            print(act.__name__, step, type(error).__name__, error, file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+for act in (add, freeze):
+    for step in range(1, 200, 4) if act is add else (5, 12, 20, 25, 26, 27, 28, 29, 30, 31, 32, 33):
+        folder = home / f"{act.__name__}{step}"
+        if act is freeze:
+            assert in_a_process(add, folder) == 0
+        died = in_a_process(act, folder, step)
+        assert died in (0, -signal.SIGKILL), died
+        if not died:
+            break
+        assert in_a_process(act, folder) == 0, (act.__name__, step)
+        found = [str(p) for p in home.rglob(".*")]
+        assert not found, (act.__name__, step, found)
+        assert (folder / "registered" / "people").exists() == (act is add)
+        print(act.__name__, step)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_adding_and_freezing_that_were_killed_at_any_step_succeed_when_they_are_run_again_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("add") > 8
+    assert done.stdout.count("freeze") > 8

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
@@ -39,23 +41,28 @@ def whole_file(path: str | Path, mode: int = 0o644) -> Iterator[Path]:
 def whole_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     """Give a temporary folder beside `path`; move it into place when the block ends well.
 
-    An existing folder is replaced only if `replace` is set; otherwise it is refused before any work is done.
+    An existing folder is replaced only if `replace` is set; otherwise it is refused before any work is done. What a process
+    that died left of the same folder is removed.
     """
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise DataError(f"{target} is a file; give the name of a folder to write.")
     if target.exists() and any(target.iterdir()) and not replace:
         raise DataError(f"the folder {target} already holds files. Choose another one, or ask to replace it.")
-    temporary, old = _beside(target), _beside(target, ".old")
+    old = _beside(target, ".old")
     with _in_words(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir(0o755)
+        _sweep(target)
+        temporary, held = _held_folder(target)
     try:
         yield temporary
         if target.exists():
             os.replace(target, old)
         os.replace(temporary, target)
+        _sweep(target)  # what stood here before another process died is not needed any more
     finally:
+        if held is not None:
+            os.close(held)
         if old.exists() and not target.exists():
             os.replace(old, target)
         shutil.rmtree(old, ignore_errors=True)
@@ -125,6 +132,57 @@ def _sync(path: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def _held_folder(target: Path) -> tuple[Path, int | None]:
+    """Make a folder beside a target, and hold a lock on it, which ends with this process however it dies."""
+    while True:
+        temporary = _beside(target)
+        temporary.mkdir(0o755)
+        try:
+            held = _lock(temporary)
+        except FileNotFoundError:  # somebody swept it before it was locked
+            continue
+        if temporary.is_dir():
+            return temporary, held
+        if held is not None:
+            os.close(held)
+
+
+def _lock(folder: Path) -> int | None:
+    """Return a descriptor that holds the lock of a folder; None where somebody else has it, or the system has no such locks."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return None
+    return held
+
+
+def _sweep(target: Path) -> None:
+    """Remove folders beside a target that a process made for it and left when it died; what one still works on stays."""
+    ours = re.compile(re.escape(f".{target.name[:100]}.") + r"[0-9a-f]{16}(\.old)?")
+    try:
+        beside = list(target.parent.iterdir())
+    except OSError:  # a folder that can be written to and not listed
+        return
+    for folder in beside:
+        if (found := ours.fullmatch(folder.name)) is None or folder.is_symlink() or not folder.is_dir():
+            continue
+        if found[1] and not target.exists():  # perhaps the only one that there is
+            continue
+        try:
+            held = _lock(folder)
+        except OSError:
+            continue
+        if held is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
 
 
 def _beside(target: Path, ending: str = "") -> Path:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from sfumato.cli.screen import complain
-from sfumato.cli.stopping import leaving
+from sfumato.cli.stopping import asked_to_stop, leaving
 from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
 
@@ -64,9 +64,10 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE) from None
         except KeyboardInterrupt:
-            complain("sfumato: stopped.")
-            raise typer.Exit(INTERRUPTED) from None
+            _stopped(asked_to_stop() or INTERRUPTED)
         except Exception as error:
+            if (code := asked_to_stop()) is not None:  # a library's own error, in place of what the signal raised
+                _stopped(code)
             _fail(error, debug=bool(ctx.params.get("debug")))
 
 
@@ -83,6 +84,12 @@ def _reader_left() -> bool:
         except (OSError, ValueError):  # it has no number, or is closed
             continue
     return False
+
+
+def _stopped(code: int) -> NoReturn:
+    if code == INTERRUPTED:
+        complain("sfumato: stopped.")
+    raise typer.Exit(code) from None
 
 
 def _misused(error: typer.TyperException) -> NoReturn:

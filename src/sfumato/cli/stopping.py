@@ -2,7 +2,8 @@
 
 An exception that a signal raises can be lost. Inside a finaliser or a weak reference's callback Python prints it and goes on
 (it is not printed here, and raised again at once); a library may swallow it (it is raised again every few seconds, until
-the command is being left).
+the command is being left), or raise an error of its own in its place, as DuckDB does: `asked_to_stop` then says that the command
+was stopped, and did not fail.
 """
 
 from __future__ import annotations
@@ -21,9 +22,19 @@ _AT_ONCE = 0.01
 """Seconds until it is raised again where Python itself says that it was lost."""
 
 
+_asked: list[int] = []
+"""The signal that asked the command to stop, if one did."""
+
+
+def asked_to_stop() -> int | None:
+    """Return the exit code of a command that was asked to stop: 130 after Ctrl-C, 143 after a polite kill; None if it was not."""
+    return 128 + _asked[0] if _asked else None
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Let SIGTERM and SIGINT stop what runs inside."""
+    _asked.clear()
     signal.signal(signal.SIGTERM, _handler(lambda: SystemExit(128 + signal.SIGTERM)))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is ignored where the shell says so
         signal.signal(signal.SIGINT, _handler(KeyboardInterrupt))
@@ -43,7 +54,9 @@ def leaving() -> None:
 
 
 def _handler(error: Callable[[], BaseException]) -> Callable[[int, Any], None]:
-    def stop(_number: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if not _asked:  # later it comes as an alarm
+            _asked.append(number)
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, stop)
             if _inside(frame, _lost):  # a busy machine is not through with it yet: raised there, it would be printed

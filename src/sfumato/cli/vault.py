@@ -186,14 +186,16 @@ def freeze(
     """
     screen = Screen(as_json)
     opened = open_vault(vault)
-    waiting = opened.registration(name)
-    if waiting.questions() and not confirm:
-        raise Misuse(
-            f"there are questions about '{name}': {' '.join(waiting.questions())} If it stays so, add --confirm."
-        )
-    with screen.progress() as tell:
-        tell("Preparing the records", 0, 0)
-        frozen = opened.freeze(name, confirm=confirm)
+    frozen = opened.finish_freezing(name)
+    if frozen is None:
+        waiting = opened.registration(name)
+        if waiting.questions() and not confirm:
+            raise Misuse(
+                f"there are questions about '{name}': {' '.join(waiting.questions())} If it stays so, add --confirm."
+            )
+        with screen.progress() as tell:
+            tell("Preparing the records", 0, 0)
+            frozen = opened.freeze(name, confirm=confirm)
     screen.say(f"{frozen.label} is frozen, with {len(frozen.variables)} variables.", strong=True)
     for v in frozen.variables.values():
         if not v.levels:

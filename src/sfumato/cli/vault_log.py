@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.handling import Misuse
 from sfumato.cli.options import Json
 from sfumato.cli.screen import Screen
 from sfumato.cli.vault import Folder, open_vault
@@ -20,6 +22,18 @@ def log(
     vault: Folder,
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="One data set; all of them if not given.")] = None,
     last: Annotated[int, typer.Option(metavar="N", help="How many of the last lines are shown.", min=0)] = 20,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N:HASH", help="A head that was kept elsewhere: refuse a log that no longer holds that line."
+        ),
+    ] = None,
+    seal: Annotated[
+        bool,
+        typer.Option(
+            "--seal", help="Take the log as it stands: one of an earlier version, or a copy that had to be put back."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """See who asked what, check that the log is whole, and see accounts, the accumulated loss and overlap alerts.
@@ -27,16 +41,23 @@ def log(
     For the custodian alone: users must not see what others asked.
     """
     screen = Screen(as_json)
+    line = None if expect is None else _head(expect)
     opened = open_vault(vault)
+    if line is not None:
+        opened.ledger.expect(*line)
+    if seal:
+        opened.ledger.seal()
     entries = list(opened.ledger.entries())
     names = opened.names() if dataset is None else [opened.dataset(dataset).name]
-    seq, head = (entries[-1].seq, entries[-1].hash) if entries else (0, "")
+    seq, head = (entries[-1].seq, entries[-1].hash) if entries else opened.ledger.head()
+    screen.say(f"The log is whole: {seq:,} lines.", strong=True)
+    if line is not None:
+        screen.say(f"It holds line {line[0]:,} as it was when you kept its hash.")
+    screen.say(f"Its head is {seq}:{head}")
     screen.say(
-        f"The log is whole: {seq:,} lines{'' if not entries else f', the last one with the hash {head}'}.", strong=True
+        "Keep it where nobody who can write to the vault can. Later, --expect with it shows if an older copy is put back."
     )
-    if entries:
-        screen.say("Keep that number and hash elsewhere: they show if lines are cut off the end.")
-    shown = [entry for entry in entries if entry.family in names][-last:] if last else []
+    shown = [entry for entry in entries if entry.family in (*names, "")][-last:] if last else []
     if shown:
         screen.say()
         rows = [(e.seq, e.moment[:19], e.user, e.content["dataset"], _asked(e), _outcome(e)) for e in shown]
@@ -45,9 +66,20 @@ def log(
     for standing in standings:
         _show(screen, standing)
     screen.answer({
-        "lines": seq, "hash": head, "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
+        "lines": seq, "hash": head, "head": f"{seq}:{head}",
+        "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
         "datasets": [standing.to_json() for standing in standings],
     })  # fmt: skip
+
+
+def _head(text: str) -> tuple[int, str]:
+    """Return the number and the hash of a line that a text says."""
+    seq, _, hashed = text.strip().partition(":")
+    if not re.fullmatch(r"\d{1,18}", seq) or not re.fullmatch("[0-9a-f]{64}", hashed):
+        raise Misuse(
+            "--expect takes a head as `sfumato vault log` prints it: a number, a colon and 64 hexadecimal digits."
+        )
+    return int(seq), hashed
 
 
 def _show(screen: Screen, standing: Standing) -> None:

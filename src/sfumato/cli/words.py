@@ -34,6 +34,7 @@ _OPTIONS = (
     ("as a table of their own (a list of frames)", "as a table of their own, in a file of its own"),
     ("top, count and contributors", "--top, --count and --contributors"),
     ("Make one with Vault.create, or with sfumato vault add.", "Make one with sfumato vault add."),
+    ("vault.ledger.seal(), or sfumato vault log", "sfumato vault log"),
     ("or lower d.", "or lower --least."),
     ("name it as identity.", "name it with --identity."),
 )

@@ -289,10 +289,24 @@ def _storing(schema: pa.Schema) -> Iterator[None]:
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Let who stops a query get a KeyboardInterrupt: DuckDB raises an error of its own in place of what a signal raised."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
 def plain_words() -> Iterator[None]:
     """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not."""
     try:
-        yield
+        with interruptible():
+            yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         raise DataError(_sentence(error)) from None
 

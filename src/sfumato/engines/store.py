@@ -37,7 +37,7 @@ def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple
 def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
     import duckdb
 
-    from sfumato.engines.duckdb import DuckDBEngine, connect
+    from sfumato.engines.duckdb import DuckDBEngine, connect, interruptible
     from sfumato.engines.duckdb_csv import typed_csv
 
     if options:
@@ -48,10 +48,11 @@ def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
         raise DataError(f"there is no file {path}.")
     connection = connect()
     try:
-        if path.suffix.lower() == ".parquet":
-            return DuckDBEngine.from_relation(connection.read_parquet(str(path)))
-        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-            return DuckDBEngine.from_relation(typed_csv(connection, path))
+        with interruptible():
+            if path.suffix.lower() == ".parquet":
+                return DuckDBEngine.from_relation(connection.read_parquet(str(path)))
+            if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+                return DuckDBEngine.from_relation(typed_csv(connection, path))
     except duckdb.Error:
         raise DataError(
             f"{path} cannot be read by DuckDB as it is. Read it into memory first, and write it as Parquet."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from sfumato.errors import ParameterError, listing
@@ -14,6 +15,7 @@ from sfumato.mas.question import Question
 from sfumato.mas.rule import Stage
 from sfumato.mas.selection import Selection
 from sfumato.mas.universe import Spec, Universe
+from sfumato.utility.formula import TooManyTerms
 
 _LISTED = 20
 """Of more codes than these the first are explained in an answer; `Dataset.describe` has them all."""
@@ -26,13 +28,18 @@ def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Anal
     if not isinstance(policy, Policy):
         raise ParameterError("a policy is a Policy, such as Policy.named('hardened').")
     question = Question(dataset, policy, Universe.of(universe), analysis)
-    analysis.variables(dataset.variables)
+    with contextlib.suppress(TooManyTerms):  # not a mistake: it is refused and logged
+        analysis.variables(dataset.variables)
     Selection.of(question.universe, dataset.variables)
     return question
 
 
 def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
     """Go the way from a question to an answer (MAS.md, "From query to answer"); return it with the sets that it is about."""
+    try:
+        question.analysis.variables(question.dataset.variables)
+    except TooManyTerms:
+        return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter."), ()
     asked = question.selection.plain.variables
     if not all(
         v.known for v in asked

@@ -32,6 +32,8 @@ class Plan:
     title: str = ""
     identity: str | None = None
     recodes: Sequence[Recode] = ()
+    registered: str = ""
+    """The id of the registration that is frozen, if it is one."""
 
 
 def write_version(plan: Plan, folder: Path, secret: Draws, earlier: Sequence[Dataset], spark: Any = None) -> None:
@@ -58,6 +60,8 @@ def write_version(plan: Plan, folder: Path, secret: Draws, earlier: Sequence[Dat
         facts: dict[str, Any] = {
             "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
         }  # fmt: skip
+        if plan.registered:
+            facts["registered"] = plan.registered
         if (weight := weight_facts(warehouse)) is not None:
             facts["weight"] = asdict(weight)
         save(temporary, facts, variables, warehouse)

@@ -18,7 +18,21 @@ from numpy.typing import NDArray
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge, Sets
 from sfumato.mas.answer import Refusal
-from sfumato.mas.log import Entry, Written, append_line, digest_of, last_line, read_log
+from sfumato.mas.log import (
+    Entry,
+    Head,
+    Written,
+    append_line,
+    check_lines,
+    digest_of,
+    key_earlier,
+    last_line,
+    line_at,
+    read_head,
+    read_log,
+    refuse_older,
+    write_head,
+)  # fmt: skip
 from sfumato.mas.overlap import Place
 from sfumato.mas.variable import Variable, finest
 
@@ -34,7 +48,7 @@ CREATE TABLE IF NOT EXISTS answered (
 CREATE TABLE IF NOT EXISTS universes (
   family TEXT NOT NULL, version INTEGER NOT NULL, size TEXT NOT NULL, words TEXT NOT NULL, user TEXT NOT NULL,
   entry INTEGER NOT NULL, PRIMARY KEY (family, version, size, words, user)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS entries_user ON entries (user, moment);
+CREATE INDEX IF NOT EXISTS entries_last ON entries (user, seq);
 CREATE INDEX IF NOT EXISTS charges_payer ON charges (family, user, seq);
 """
 _KEEP = (
@@ -46,12 +60,26 @@ _LOSS = "\x1eloss"
 """The account that adds up the zero-concentrated loss of count tables."""
 
 
-class Ledger:
-    """A SQLite file. The check of an account and the line of the log are one transaction."""
+_CHECKED = 16
+"""How many of the last lines a process checks before its first question; later those that are new to it."""
+_MINUTE = datetime.timedelta(minutes=1)
 
-    def __init__(self, path: Path, now: Callable[[], datetime.datetime] | None = None, *, lasting: bool = True) -> None:
-        """Open or make the file; a ledger that need not last is faster, and may be lost with the power."""
+
+class Ledger:
+    """A SQLite file, and its head in a file beside it. The check of an account and the line of the log are one transaction.
+
+    Nothing is written to a ledger that is older than its head, or than what this process has seen of it.
+    """
+
+    def __init__(
+        self, path: Path, key: bytes, now: Callable[[], datetime.datetime] | None = None, *, lasting: bool = True
+    ) -> None:
+        """Open or make the files; a ledger that need not last is faster, and may be lost with the power."""
+        new = not path.exists()
         self._path = path
+        self._head = path.with_suffix(".head")
+        self._key = key
+        self._seen: Head | None = None
         self._lasting = lasting
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._lock = threading.RLock()
@@ -63,6 +91,8 @@ class Ledger:
                 for act in ("UPDATE", "DELETE"):
                     connection.execute(_KEEP.format(table=table, act=act))
         os.chmod(path, 0o600)
+        if new:
+            self._keep_head()
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -86,11 +116,57 @@ class Ledger:
         with self._lock, self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
+                self._check(connection)
                 yield connection
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            self._seen = last_line(connection)
+        self._keep_head()
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Refuse a ledger that is older than its head or than what was seen of it, or whose last lines were changed."""
+        kept = read_head(self._head, self._key)
+        refuse_older(connection, kept)
+        if self._seen is None:
+            self._seen = line_at(connection, max(0, kept[0] - _CHECKED))
+        if self._seen is not None:
+            refuse_older(connection, self._seen)
+            self._seen = check_lines(connection, self._key, self._seen)
+
+    def _keep_head(self) -> None:
+        """Write the head, after the line that it is of: who dies in between has got no answer, and the next one writes it."""
+        with self._lock, self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")  # nothing is written, but nobody else writes a head meanwhile
+            try:
+                write_head(self._head, self._key, last_line(connection), lasting=self._lasting)
+            except OSError:
+                raise DataError(f"the head of the ledger ({self._head}) cannot be written.") from None
+            finally:
+                connection.execute("ROLLBACK")
+
+    def seal(self) -> None:
+        """Take the ledger as it stands: one of an earlier version, or a copy that was put back. The log keeps a line about it.
+
+        Compare it with a number and a hash that were kept elsewhere first: what a ledger has lost is not spent in it.
+        """
+        with self._lock, self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute("DROP TRIGGER IF EXISTS entries_UPDATE")
+                key_earlier(connection, self._key)
+                connection.execute(_KEEP.format(table="entries", act="UPDATE"))
+                for _ in read_log(connection, self._key):
+                    pass
+                content = {"dataset": "", "universe": [], "analysis": "seal", "outcome": "sealed"}
+                append_line(connection, self._key, self._now(), "custodian", "", content)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            self._seen = last_line(connection)
+        self._keep_head()
 
     # -- settling
 
@@ -120,25 +196,25 @@ class Ledger:
             if refusal is None and accounts is not None and variables is not None:
                 refusal, written = self._charge(connection, entry, user, family, sets, accounts, variables)
             if refusal is not None:
-                told |= {"outcome": "refused", "rule": refusal.rule}
+                told = _refused(content, refusal)
             elif place is not None and (near := self._near(connection, user, place)) is not None:
                 told |= {"near": near} if near else {}
                 row = (family, place.dataset.version, place.marks[0], place.words, user, entry)
                 connection.execute("INSERT INTO universes VALUES (?, ?, ?, ?, ?, ?)", row)
                 written.append(("universe", family, user, f"{row[1]} {row[2]} {row[3]}"))
             told |= {"written": digest_of(written)} if written else {}
-            append_line(connection, self._now(), user, family, told)
+            append_line(connection, self._key, self._now(), user, family, told)
         return refusal
 
     def refuse_robot(self, user: str, family: str, content: Mapping[str, Any], most: int | None) -> Refusal | None:
         """Refuse a question before anything is computed, and log that, where a user asks too many in a minute."""
         _check_user(user)
-        with self._connection() as connection:
+        with self._lock, self._connection() as connection:
+            self._check(connection)
             refusal = self._too_many(connection, user, most)
         if refusal is not None:
             with self._transaction() as connection:
-                told = {**content, "outcome": "refused", "rule": refusal.rule}
-                append_line(connection, self._now(), user, family, told)
+                append_line(connection, self._key, self._now(), user, family, _refused(content, refusal))
         return refusal
 
     def _near(self, connection: sqlite3.Connection, user: str, place: Place) -> list[int] | None:
@@ -162,11 +238,11 @@ class Ledger:
     def _too_many(self, connection: sqlite3.Connection, user: str, most: int | None) -> Refusal | None:
         if most is None:
             return None
-        since = (self._now() - datetime.timedelta(minutes=1)).isoformat()
-        asked = connection.execute(
-            "SELECT count(*) FROM entries WHERE user = ? AND moment > ?", (user, since)
-        ).fetchone()[0]
-        if asked < most:
+        now = self._now()
+        newest = "SELECT moment FROM entries WHERE user = ? ORDER BY seq DESC LIMIT ?"
+        moments = [datetime.datetime.fromisoformat(text) for (text,) in connection.execute(newest, (user, most))]
+        # lines of more than a minute ahead were written before the clock was set back, and are as old as any
+        if len(moments) < most or not all(abs(now - moment) < _MINUTE for moment in moments):
             return None
         return Refusal("query_rate", "Too many questions in one minute.", "Wait a minute, and ask again.")
 
@@ -250,14 +326,26 @@ class Ledger:
     # -- the log
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the lines of the log in order; refuse a log or accounts that were tampered with."""
+        """Yield the lines of the log in order; refuse a log or accounts that were tampered with, or that are an older copy."""
         with self._connection() as connection:
-            yield from read_log(connection)
+            refuse_older(connection, read_head(self._head, self._key))
+            yield from read_log(connection, self._key)
 
-    def head(self) -> tuple[int, str]:
+    def head(self) -> Head:
         """Return the number and the hash of the last line: kept elsewhere, they show that no line was cut off the end."""
         with self._connection() as connection:
             return last_line(connection)
+
+    def expect(self, seq: int, hashed: str) -> None:
+        """Refuse a ledger that does not hold a line whose number and hash were kept elsewhere."""
+        with self._connection() as connection:
+            refuse_older(connection, (seq, hashed))
+
+
+def _refused(content: Mapping[str, Any], refusal: Refusal) -> dict[str, Any]:
+    """Return what the log keeps of a question that is refused: nothing of an answer that was not given."""
+    kept = {name: value for name, value in content.items() if name not in ("citation", "outcome")}
+    return {**kept, "outcome": "refused", "rule": refusal.rule}
 
 
 def _check_user(user: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,6 +53,8 @@ class Registration:
     """Levels that very few records have, by variable."""
     heavy: bool = False
     """Whether some survey weights are far above nearly all others."""
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    """Of these records with these choices: the version that they are frozen as keeps it."""
 
     # -- made, kept and removed
 
@@ -100,13 +103,13 @@ class Registration:
                 tuple(map(Recode.from_dict, table["recodes"])),
                 {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()},
                 tuple(map(Dependence.from_dict, table["dependent"])),
-                {name: tuple(levels) for name, levels in table["rare"].items()}, table["heavy"],
+                {name: tuple(levels) for name, levels in table["rare"].items()}, table["heavy"], table.get("id", ""),
             )  # fmt: skip
         except (OSError, KeyError, TypeError, ValueError):
             raise DataError(f"{folder} does not hold a registration. Add the data set again.") from None
 
     def _write(self) -> None:
-        header: dict[str, Any] = {"name": self.name, "title": self.title}
+        header: dict[str, Any] = {"name": self.name, "title": self.title, "id": self.id}
         header |= {"identity": self.identity} if self.identity is not None else {}
         header |= {
             "recodes": [recode.to_dict() for recode in self.recodes],
@@ -119,7 +122,7 @@ class Registration:
 
     def remove(self) -> None:
         """Remove it, with the copy of the records."""
-        shutil.rmtree(self.folder)
+        remove_registered(self.folder)
 
     # -- choices
 
@@ -145,7 +148,7 @@ class Registration:
 
     def choose(self, variable: str, cutpoints: Cutpoints) -> Registration:
         """Keep the custodian's choice of cutpoints."""
-        chosen = replace(self, cutpoints={**self.cutpoints, variable: cutpoints})
+        chosen = replace(self, cutpoints={**self.cutpoints, variable: cutpoints}, id=secrets.token_hex(16))
         chosen._write()
         return chosen
 
@@ -159,7 +162,7 @@ class Registration:
     @property
     def plan(self) -> Plan:
         """What is frozen."""
-        return Plan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes)
+        return Plan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id)
 
     @property
     def without_levels(self) -> tuple[str, ...]:
@@ -233,6 +236,23 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
     return Microdata(spark.read.parquet(str(folder / "data")), schema)
+
+
+def remove_registered(folder: Path) -> None:
+    """Remove a registration, the file that says what it is last: who dies in between can go on."""
+    for path in folder.iterdir():
+        if path.name != _FILE:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (folder / _FILE).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def id_in(folder: Path) -> str:
+    """Return the id of a registration, also of one whose records are removed already; "" where it has none."""
+    try:
+        return str(tomllib.loads((folder / _FILE).read_text("utf-8")).get("id", ""))
+    except (OSError, ValueError):
+        return ""
 
 
 def chosen_in(folder: Path) -> dict[str, Cutpoints]:

@@ -57,6 +57,11 @@ class Secret:
         return self.draws.digest("\x1f".join(parts).encode())
 
 
+def ledger_key(secret: Draws) -> bytes:
+    """Return the key of the ledger's hashes."""
+    return bytes.fromhex(secret.digest(b"\x00ledger"))
+
+
 def _numbers(keys: list[bytes]) -> NDArray[np.int64]:
     """Return a 64-bit number for each key."""
     hashed = [hashlib.blake2b(key, digest_size=8).digest() for key in keys]

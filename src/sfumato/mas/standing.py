@@ -87,7 +87,7 @@ def standing_of(vault: Vault, name: str, entries: Sequence[Entry]) -> Standing:
 
 def _busiest(entries: Sequence[Entry]) -> int:
     """Return the most lines within any minute."""
-    moments = [datetime.datetime.fromisoformat(entry.moment) for entry in entries]
+    moments = sorted(datetime.datetime.fromisoformat(entry.moment) for entry in entries)  # clocks are set back
     first, most = 0, 0
     for i, moment in enumerate(moments):
         while moments[first] <= moment - _MINUTE:

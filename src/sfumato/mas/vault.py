@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, Self
 
 from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.files import whole_folder
 from sfumato.mas.accounts import Sets
 from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
@@ -26,8 +28,17 @@ from sfumato.mas.overlap import Alert, Place, alerts_in
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.recode import Recode
-from sfumato.mas.registration import Registration, check_name, chosen_in, columns_of, described_by, opened_as
-from sfumato.mas.secrets import Secret
+from sfumato.mas.registration import (
+    Registration,
+    check_name,
+    chosen_in,
+    columns_of,
+    described_by,
+    id_in,
+    opened_as,
+    remove_registered,
+)  # fmt: skip
+from sfumato.mas.secrets import Secret, ledger_key
 from sfumato.mas.shelf import Shelf
 from sfumato.mas.standing import Standing, standing_of
 from sfumato.mas.universe import Spec
@@ -49,7 +60,7 @@ class Vault:
         self._shelf = Shelf(folder)
         self._secret = secret
         self._spark = spark
-        self.ledger = Ledger(folder / LEDGER)
+        self.ledger = Ledger(folder / LEDGER, ledger_key(secret))
         self._open: dict[tuple[str, int], Dataset] = {}
 
     @classmethod
@@ -59,12 +70,13 @@ class Vault:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DataError(f"the folder {path} already holds files. Choose another one for the vault.")
         wanted = Policy.named(policy) if isinstance(policy, str) else policy
-        path.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            os.chmod(path, 0o700)
         secret = Draws.secret()
-        secret.write(path / "secret.toml")
-        return cls(path, secret, Shelf(path).put(wanted), spark)
+        with whole_folder(path) as temporary:
+            with contextlib.suppress(OSError):
+                os.chmod(temporary, 0o700)
+            secret.write(temporary / "secret.toml")
+            kept = cls(temporary, secret, Shelf(temporary).put(wanted)).policy
+        return cls(path, secret, kept, spark)
 
     @classmethod
     def open(cls, folder: str | Path, *, spark: Any = None) -> Self:
@@ -155,7 +167,8 @@ class Vault:
     def registered(self) -> list[str]:
         """Return the names of the data sets that are registered and not yet frozen."""
         home = self.folder / "registered"
-        return sorted(p.name for p in home.iterdir() if not p.name.startswith(".")) if home.is_dir() else []
+        found = home.iterdir() if home.is_dir() else ()
+        return sorted(p.name for p in found if not p.name.startswith(".") and any(p.iterdir()))
 
     def registration(self, name: str) -> Registration:
         """Return a data set that is registered and not yet frozen."""
@@ -206,6 +219,8 @@ class Vault:
         check_name(name)
         registration = None
         if data is None:
+            if (done := self.finish_freezing(name)) is not None:
+                return done
             registration = self.registration(name).confirmed(confirm)
             plan = registration.plan
         else:
@@ -221,6 +236,19 @@ class Vault:
         if registration is not None:
             registration.remove()
         return self.dataset(name, version)
+
+    def finish_freezing(self, name: str) -> Dataset | None:
+        """Return what a freeze wrote that died before the copy of the records was gone, and remove the copy; None if none did."""
+        check_name(name)
+        registered, versions = self.folder / "registered" / name, self.versions(name)
+        if not registered.is_dir() or not versions:
+            return None
+        newest = self.folder / "datasets" / name / str(versions[-1]) / "dataset.toml"
+        frozen = tomllib.loads(newest.read_text("utf-8")).get("registered", "")
+        if any(registered.iterdir()) and (not frozen or id_in(registered) != frozen):
+            return None
+        remove_registered(registered)
+        return self.dataset(name)
 
     def names(self) -> list[str]:
         """Return the names of the data sets."""

@@ -22,13 +22,14 @@ def terms(formula: str) -> tuple[Term, ...]:
     >>> terms("region : sector - 1")
     (('region', 'sector'),)
     """
-    from formulaic import Formula
     from formulaic.errors import FormulaicError
+
+    from sfumato.utility.formula import expand
 
     if not isinstance(formula, str) or not formula.strip():
         raise ParameterError("say which table is wanted, with a formula such as 'region * sector'.")
     try:
-        parsed = list(Formula(formula))
+        parsed = list(expand(formula))
     except (FormulaicError, SyntaxError, TypeError, ValueError, AttributeError):
         raise ParameterError(
             f"'{formula}' cannot be read as a formula. Use the names of columns with *, : and +, such as 'region * sector'; "

@@ -30,6 +30,71 @@ _QUOTED = re.compile(r"(\w+)\(\s*`([^`]+)`\s*\)")
 _BACKTICKS = "A name that is no plain word stands in backticks, as in `2nd job`."
 
 
+_PRODUCTS = 10_000
+"""Most products of terms that any part of a formula is expanded to, before those that are equal are taken together."""
+_SUMMED = 2_000_000
+"""Most terms that the sums of a formula put together, counted at every plus."""
+_SIGNS = 20_000
+"""Most signs of a formula."""
+
+
+class TooManyTerms(ParameterError):  # noqa: N818 - an answer as much as an error
+    """A formula that would take too long to expand."""
+
+
+def expand(formula: str) -> Any:
+    """Return a formula with its products and powers written out, as formulaic has it; refuse one that is too large at once.
+
+    The terms are counted before they are made: (a + b + c + d + e + f + g + h)**8 is 17 million products, and 255 terms.
+    """
+    from formulaic import Formula as Parsed
+    from formulaic.parser import DefaultFormulaParser
+
+    if len(formula) > _SIGNS:
+        raise ParameterError(f"a formula has at most {_SIGNS:,} signs. Leave some terms out.")
+    largest, summed = _work(DefaultFormulaParser().get_ast(formula))
+    if largest > _PRODUCTS or summed > _SUMMED:
+        raise TooManyTerms(
+            f"the formula '{brief(formula, 200)}' has too many terms: write out those that matter, or use a lower power."
+        )
+    return Parsed(formula)
+
+
+def _work(tree: Any) -> tuple[float, float]:
+    """Return the most products that a node of a formula's tree makes, and the terms that all nodes make together."""
+    counts: dict[int, float] = {}
+    waiting = [tree]
+    while waiting:  # no recursion: a sum of a thousand terms is a tree a thousand nodes deep
+        node = waiting[-1]
+        later = [part for part in getattr(node, "args", ()) if id(part) not in counts]
+        if later:
+            waiting += later
+            continue
+        counts[id(waiting.pop())] = _products(node, counts)
+    return max(counts.values()), sum(counts.values())
+
+
+def _products(node: Any, counts: Mapping[int, float]) -> float:
+    """Return how many products a node makes of those of its parts."""
+    if not hasattr(node, "args"):
+        return 1.0
+    parts = [counts[id(part)] for part in node.args]
+    match node.operator.symbol:
+        case ":":
+            return float(np.prod(parts))
+        case "*":
+            return float(sum(parts) + np.prod(parts))
+        case "**" | "^":
+            try:
+                power = int(str(node.args[1]))
+            except ValueError:  # (a + b)**2**3, or no number, which formulaic refuses
+                return float("inf") if hasattr(node.args[1], "args") else parts[0]
+            small = power * np.log(max(parts[0], 1.0)) < np.log(2.0 * _PRODUCTS)
+            return max(parts[0] ** power, float(power)) if small else float("inf")
+        case _:
+            return float(sum(parts))
+
+
 @lru_cache(maxsize=256)
 def parse(
     formula: str, functions: tuple[str, ...] = tuple(TRANSFORMS)
@@ -38,13 +103,12 @@ def parse(
 
     `functions` are the functions of a column that are allowed, besides C.
     """
-    from formulaic import Formula as Parsed
     from formulaic.errors import FormulaicError
 
     try:
-        parsed = Parsed(formula)
+        parsed = expand(formula)
         left, right = list(parsed.lhs), list(parsed.rhs)
-    except (FormulaicError, AttributeError, SyntaxError):
+    except (FormulaicError, AttributeError, SyntaxError, TypeError, ValueError):
         left = right = []
     if (
         not left

@@ -16,7 +16,7 @@ from sfumato.mas.dataset import Dataset
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.ordinary import Ordinary, ordinary_questions
 from sfumato.mas.policy import Policy
-from sfumato.mas.secrets import Secret
+from sfumato.mas.secrets import Secret, ledger_key
 from sfumato.mas.vault import Vault
 from sfumato.microdata import Microdata
 
@@ -37,7 +37,7 @@ class HonestUsers:
     def _frozen(self) -> tuple[Vault, Dataset]:
         self.folder.mkdir(parents=True, exist_ok=True)
         vault = Vault(self.folder, Draws("workload"), Policy(title="open"))
-        vault.ledger = Ledger(self.folder / "honest.sqlite", lasting=False)
+        vault.ledger = Ledger(self.folder / "honest.sqlite", ledger_key(Draws("workload")), lasting=False)
         return vault, vault.freeze("survey", self.data, self.cutpoints)
 
     def served(self, policy: Policy, replication: int = 0) -> Honest:

@@ -21,7 +21,7 @@ from sfumato.mas.dataset import Dataset
 from sfumato.mas.ledger import Ledger
 from sfumato.mas.policy import Policy
 from sfumato.mas.prepare import codes_of, find_variables
-from sfumato.mas.secrets import Secret
+from sfumato.mas.secrets import Secret, ledger_key
 from sfumato.mas.variable import Variable
 from sfumato.mas.vault import Vault
 from sfumato.microdata import Microdata
@@ -111,7 +111,8 @@ class Ground:
         schema = Schema((*self.data.schema, *marks))
         whole = Microdata(self.data.engine.hold(Rows(batch.ids, columns)), schema)
         folder.mkdir(parents=True, exist_ok=True)
-        vault = Vault(folder, Draws(f"vault {number}"), Policy(title="open"))
-        vault.ledger = Ledger(folder / "attacks.sqlite", lasting=False)
+        secret = Draws(f"vault {number}")
+        vault = Vault(folder, secret, Policy(title="open"))
+        vault.ledger = Ledger(folder / "attacks.sqlite", ledger_key(secret), lasting=False)
         dataset = vault.freeze("survey", whole, self.cutpoints)
         return World(vault, dataset, number, truths, frozenset(int(i) for i in few), self.codes, self.numbers)

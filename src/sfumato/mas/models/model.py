@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from sfumato.mas.models.terms import Terms
 from sfumato.mas.question import Question
 from sfumato.mas.selection import Flags
 from sfumato.mas.variable import MISSING, Variable
+from sfumato.utility.formula import TooManyTerms
 
 COLLINEAR = Refusal(
     "collinearity",
@@ -57,7 +59,8 @@ class FormulaAnalysis(Analysis, abstract=True):
         """Refuse what is not a formula."""
         if not isinstance(self.formula, str):
             raise ParameterError(f"the formula of {self.name} is a text, such as log(income) ~ age + C(race).")
-        Terms.of(self.formula)
+        with contextlib.suppress(TooManyTerms):  # refused where it is asked, so that it is logged
+            Terms.of(self.formula)
 
     def terms(self, known: Mapping[str, Variable]) -> Terms:
         """Return the formula in canonical form."""
