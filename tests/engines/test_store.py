@@ -12,7 +12,9 @@ import pytest
 
 from sfumato import Draws, KimNoise, Microdata, Schema
 from sfumato.engines.formats import FileContents, csv_files, write_file
+from sfumato.engines.spark import SparkEngine, read_folder
 from sfumato.engines.store import open_file
+from sfumato.engines.warehouse import build, open_warehouse
 from sfumato.errors import DataError, ParameterError, SfumatoError
 
 CSV = """zip,n,f,b,d,t,na,ts,e
@@ -228,3 +230,20 @@ def test_a_csv_that_changes_while_it_is_read_is_refused(tmp_path: Path):
     path.write_text("a\n1\n2\nMiller\n")
     with pytest.raises(DataError, match="was changed while it was read"):
         list(pieces)
+
+
+@pytest.mark.parametrize("where", ["DuckDB", "Spark"])
+def test_records_in_a_folder_with_signs_of_a_pattern_are_never_those_of_its_sibling(tmp_path: Path, where: str, request):
+    spark = request.getfixturevalue("spark") if where == "Spark" else None
+    for folder, value in (("x1", 1), ("x[1]", 2), ("{x1,y}", 3)):
+        home, frame = tmp_path / folder, pd.DataFrame({"v": [value] * 3})
+        home.mkdir()
+        engine = Microdata(frame if spark is None else spark.createDataFrame(frame)).engine
+        build(engine, lambda rows: rows, ["v"], home / "records")
+        if spark is not None:
+            SparkEngine.from_frame(spark.createDataFrame(frame)).write(str(home / "data"), "parquet")
+    for folder, value in (("x1", 1), ("x[1]", 2), ("{x1,y}", 3)):
+        warehouse = open_warehouse(tmp_path / folder / "records", spark)
+        assert warehouse.ask("SELECT v, count(*) AS n FROM records GROUP BY v")["v"].tolist() == [value]
+        if spark is not None:
+            assert read_folder(spark, tmp_path / folder / "data").first()["v"] == value

@@ -274,26 +274,26 @@ _CLOSED = {
 def connect(
     *files: str | Path, spill: Path | None = None, memory_limit: str | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection of its own, which reads and writes these files, the private ones of sfumato, and nothing else.
+    """Return a connection of its own, which reads and writes these files and nothing else.
 
-    What does not fit in memory goes to the folder `spill`, else to a private folder that is removed with the connection;
-    DuckDB would write it to the working folder, for all to read. Extensions are never loaded or fetched. This is the only
+    What does not fit in memory goes to the folder `spill`. If none is given, it goes to a private folder that is removed with
+    the connection, which reads the other private files of sfumato, too. DuckDB would write it to the working folder, for all
+    to read. Extensions are never loaded or fetched. This is the only
     place that opens connections, and none can be opened up again later.
     """
-    room = _room()
-    own = tempfile.mkdtemp(dir=room.folder)
-    settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(Path(own) / "spill" if spill is None else spill)}
+    room = _room() if spill is None else None
+    own = None if room is None else tempfile.mkdtemp(dir=room.folder)
+    settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(spill if own is None else Path(own) / "spill")}
     if memory_limit is not None:
         settings["memory_limit"] = memory_limit
     connection = duckdb.connect(config=settings)
-    # a name is checked as it is written in the query, and again as the file that was found
-    paths = [name for file in files for name in {_plain(file), _without_patterns(_plain(file))}]
-    folders = [name for name in {str(room.folder), _without_patterns(str(room.folder))}]
-    for setting, names in (("allowed_paths", paths), ("allowed_directories", folders)):
-        connection.execute(f"SET {setting} = [{', '.join(map(_text, names))}]")
+    if own is not None:  # relations hold the connection that they are on
+        weakref.finalize(connection, _remove_with, own, os.getpid(), room)
+    for setting, named in (("allowed_paths", files), ("allowed_directories", [] if room is None else [room.folder])):
+        # a name is checked as it is written in the query, and again as the file that was found
+        names = {name for path in named for name in (_plain(path), _without_patterns(_plain(path)))}
+        connection.execute(f"SET {setting} = [{', '.join(map(_text, sorted(names)))}]")
     connection.execute("SET enable_external_access = false")
-    # relations hold the connection that they are on
-    weakref.finalize(connection, _remove_with, own, os.getpid(), room)
     return connection
 
 
@@ -502,6 +502,6 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_with(folder: str, owner: int, room: _Room) -> None:
+def _remove_with(folder: str, owner: int, room: _Room | None) -> None:
     """Remove a folder of a room; the finalizer that calls this held the room until now."""
     _remove(folder, owner)

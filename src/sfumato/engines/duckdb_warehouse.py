@@ -80,5 +80,5 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
     with plain_words(), connect(path, spill=path.parent / "spill") as connection:
         connection.register("source", reader)
         connection.execute(
-            f"COPY (SELECT * FROM source) TO {written(path)} (FORMAT parquet, COMPRESSION zstd)"  # noqa: S608
+            f"COPY (SELECT * FROM source) TO {written(path)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"  # noqa: S608
         )

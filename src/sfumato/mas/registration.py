@@ -232,7 +232,9 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
         return Microdata.read(path, schema, engine="duckdb")
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
-    return Microdata(spark.read.parquet(str(folder / "data")), schema)
+    from sfumato.engines.spark import read_folder
+
+    return Microdata(read_folder(spark, folder / "data"), schema)
 
 
 def chosen_in(folder: Path) -> dict[str, Cutpoints]:

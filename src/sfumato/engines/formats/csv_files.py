@@ -54,6 +54,7 @@ class CSVDialect:
 
     @property
     def width(self) -> int:
+        """The number of columns."""
         return len(self.header)
 
     def kind_of(self, name: str) -> ColumnType:
