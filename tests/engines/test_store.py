@@ -233,7 +233,9 @@ def test_a_csv_that_changes_while_it_is_read_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("where", ["DuckDB", "Spark"])
-def test_records_in_a_folder_with_signs_of_a_pattern_are_never_those_of_its_sibling(tmp_path: Path, where: str, request):
+def test_records_in_a_folder_with_signs_of_a_pattern_are_never_those_of_its_sibling(
+    tmp_path: Path, where: str, request
+):
     spark = request.getfixturevalue("spark") if where == "Spark" else None
     for folder, value in (("x1", 1), ("x[1]", 2), ("{x1,y}", 3)):
         home, frame = tmp_path / folder, pd.DataFrame({"v": [value] * 3})

@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.engines.base import RECORD_ID, Engine, Groups, Reduction, RowFunction, Rows, SortKeys
-from sfumato.engines.columns import Column, Kind, kind_of
+from sfumato.engines.columns import Column, Kind, impossible_dates, kind_of
 from sfumato.engines.stored import (
     kinds_of,
     learn_schema,
@@ -35,7 +34,7 @@ from sfumato.engines.stored import (
     with_ids,
     write_pieces,
 )
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 _ROWS = 2**17
 _CELLS = 2**22
@@ -88,7 +87,15 @@ class DuckDBEngine(Engine):
             raise DataError(f"DuckDB does not find {listing(sorted(missing))} in {path}. Read the file into memory.")
         if list(relation.columns) != list(names):  # the row numbers of pandas
             relation = relation.select(", ".join(map(_quoted, names)))
-        return cls.from_relation(relation)
+        engine = cls.from_relation(relation)
+        dates = [name for name, kind in engine.kinds.items() if kind is Kind.DATE]
+        if dates:
+            with plain_words():
+                wrong = ", ".join(f"coalesce(bool_or(year({_quoted(n)}) NOT BETWEEN 1 AND 9999), false)" for n in dates)
+                answers = relation.aggregate(wrong).fetchall()[0]
+            if found := [name for name, answer in zip(dates, answers, strict=True) if answer]:
+                raise impossible_dates(found[0])
+        return engine
 
     @classmethod
     def from_pieces(cls, tables: Iterator[pa.Table], schema: pa.Schema) -> DuckDBEngine:
@@ -383,10 +390,9 @@ class PrivateFile:
 
 
 def _check_capitals(names: Sequence[str]) -> None:
-    counts = Counter(name.casefold() for name in names)
-    if repeated := [name for name in names if counts[name.casefold()] > 1]:
+    if twice := repeated(names, str.casefold):
         raise DataError(
-            f"these column names differ only in capitals, which DuckDB does not tell apart: {listing(repeated)}. "
+            f"these column names differ only in capitals, which DuckDB does not tell apart: {listing(twice)}. "
             "Rename them to be distinct, or read the file into memory."
         )
 
@@ -434,7 +440,11 @@ def _sentence(error: Exception) -> str:
     # DuckDB starts a message with the class of the error; what follows may quote a value
     found = re.match(r"([A-Z][A-Za-z ]* Error)\b", str(error))
     label = found[1] if found else type(error).__name__
-    return _SENTENCES.get(label, f"DuckDB could not read the data ({label}). Try the query in DuckDB to see why.")
+    return _SENTENCES.get(
+        label,
+        f"DuckDB could not read the data ({label}). A file that they come from may be damaged: copy or write it again. "
+        "Else try the query in DuckDB to see why.",
+    )
 
 
 def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.base import Engine
+from sfumato.engines.columns import check_dates
 from sfumato.engines.formats import FileContents, read_file, stream_file, write_file
 from sfumato.engines.local import LocalEngine
 from sfumato.errors import ParameterError
@@ -26,6 +27,7 @@ def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple
             f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata."
         )
     contents = read_file(path, **options)
+    check_dates(contents.table)
     return LocalEngine.from_arrow(contents.table), _notes(contents)
 
 

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from sfumato.errors import DataError
+from sfumato.files import parse_json
 
 _START = "0" * 64
 Written = tuple[str, str, str, str]
@@ -69,7 +70,7 @@ def read_log(connection: sqlite3.Connection) -> Iterator[Entry]:
         whole = seq == expected and before == previous
         if not whole or hashed != _hash(before, seq, moment, user, family, text):
             raise DataError(f"the log is not what was written: line {expected:,} does not follow from the one before.")
-        content = json.loads(text)
+        content = parse_json(text)
         if content.get("written", "") != written.get(seq, ""):
             raise DataError(f"the accounts are not what was written: those of line {seq:,} were changed.")
         expected, previous = seq + 1, hashed

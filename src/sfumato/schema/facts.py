@@ -8,7 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values", "values of another kind"
 
@@ -149,8 +149,8 @@ def _wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
         raise DataError(
             "column names must be text, but some are not. In pandas, try: frame.columns = frame.columns.astype(str)"
         )
-    if repeated := sorted({n for n in names if names.count(n) > 1}):
-        raise DataError(f"these column names stand more than once: {listing(repeated)}. Rename them.")
+    if twice := repeated(names):
+        raise DataError(f"these column names stand more than once: {listing(sorted(twice))}. Rename them.")
     return wrapped
 
 

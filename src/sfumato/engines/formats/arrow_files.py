@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.engines.formats.contents import FileContents
 from sfumato.errors import DataError, ParameterError, SfumatoError
+from sfumato.files import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,9 +131,9 @@ def unlabelled(table: pa.Table) -> FileContents:
         if _LABEL in metadata:
             labels[field.name] = metadata[_LABEL].decode()
         if _LABELS in metadata:
-            value_labels[field.name] = json.loads(metadata[_LABELS])
+            value_labels[field.name] = {str(k): str(v) for k, v in dict(parse_json(metadata[_LABELS])).items()}
         if _MISSING in metadata:
-            missing[field.name] = tuple(json.loads(metadata[_MISSING]))
+            missing[field.name] = tuple(parse_json(metadata[_MISSING]))
     bare = pa.schema([field.with_metadata(None) for field in table.schema])
     return FileContents(pa.Table.from_arrays(table.columns, schema=bare), labels, value_labels, missing)
 
