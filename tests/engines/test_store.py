@@ -249,3 +249,16 @@ def test_records_in_a_folder_with_signs_of_a_pattern_are_never_those_of_its_sibl
         assert warehouse.ask("SELECT v, count(*) AS n FROM records GROUP BY v")["v"].tolist() == [value]
         if spark is not None:
             assert read_folder(spark, tmp_path / folder / "data").first()["v"] == value
+
+
+def test_a_file_of_very_many_columns_is_not_guessed_at_in_duckdb_but_said_to_be_too_wide(tmp_path: Path):
+    (tmp_path / "wide.csv").write_text(",".join(f"c{i}" for i in range(2_001)) + "\n" + ",".join("1" * 2_001) + "\n")
+    with pytest.raises(DataError, match="2,001 columns"):
+        Microdata.read(tmp_path / "wide.csv", engine="duckdb")
+
+
+def test_facts_of_more_columns_than_one_query_asks_for_are_those_of_memory(tmp_path: Path):
+    frame = pd.DataFrame({f"c{i}": [i, i + 1, None] for i in range(30)} | {"text": ["01", "x", None]})
+    frame.to_parquet(tmp_path / "s.parquet")
+    guessed = [Microdata.read(tmp_path / "s.parquet", engine=engine).schema for engine in ("memory", "duckdb")]
+    assert guessed[0] == guessed[1]
