@@ -121,7 +121,7 @@ def test_schemas_and_codebooks_of_many_variables_take_time_in_proportion(tmp_pat
     begun = time.process_time()
     schema = read_ddi(tmp_path / "book.xml")[0].roles(key=[f"v{i}" for i in range(10_000)])
     assert all(name in schema and schema[name].role == "key" for name in schema.names())
-    assert time.process_time() - begun < 10  # looking names up one by one, this took minutes
+    assert time.process_time() - begun < 10  # a wide margin: time in proportion to the variables
 
 
 def test_toml_and_json_that_others_wrote_are_parsed_in_one_place() -> None:
