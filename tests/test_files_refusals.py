@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import math
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from file_values import sample, written
 
 from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.engines.store import open_file
 from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
 
 # Refusals when reading: a sentence that names the file and the line, and quotes no cell
@@ -234,3 +237,50 @@ def test_what_is_converted_keeps_its_meaning(tmp_path: Path, name: str) -> None:
         "cats": [3, 1],
         "wide": ["é" * 2100, "a"],
     }
+
+
+def test_a_damaged_arrow_or_parquet_file_is_refused_or_read_and_never_crashes(tmp_path: Path) -> None:
+    script = """
+import random, sys
+from pathlib import Path
+import pyarrow as pa
+from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.errors import DataError
+folder, rng, refused = Path(sys.argv[1]), random.Random(5), 0
+table = pa.table({"name": ["Smith", "Lee", None] * 20, "cat": pa.array(["a", "b", "a"] * 20).dictionary_encode()})
+for form in ("arrow", "parquet"):
+    pa.feather.write_feather(table, folder / "x.arrow", compression="uncompressed")
+    write_file(FileContents(table), folder / "x.parquet")
+    sound = (folder / f"x.{form}").read_bytes()
+    for _ in range(150):
+        raw = bytearray(sound)
+        for _ in range(4):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        (folder / f"damaged.{form}").write_bytes(raw)
+        try:
+            read_file(folder / f"damaged.{form}").table.to_pylist()
+        except DataError:
+            refused += 1
+assert refused > 100
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", "import pyarrow.feather\n" + script, str(tmp_path)], capture_output=True
+    )
+    assert ran.returncode == 0, ran.stderr.decode()[-500:]
+
+
+def test_a_sheet_with_a_cell_far_from_the_others_is_refused_at_once(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row, column, value in ((1, 1, "a"), (2, 1, 5), (900_000, 16_384, 7)):
+        book.active.cell(row, column, value)
+    book.save(tmp_path / "far.xlsx")
+    with pytest.raises(DataError, match="nearly empty"):
+        read_file(tmp_path / "far.xlsx")
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_dates_that_no_calendar_has_are_refused(tmp_path: Path, engine: str) -> None:
+    for days in (-800_000, 3_000_000):
+        write_file(FileContents(pa.table({"born": pa.array([1, days], pa.date32())})), tmp_path / "x.parquet")
+        with pytest.raises(DataError, match="'born' has dates before the year 1 or after the year 9999"):
+            open_file(tmp_path / "x.parquet", engine)

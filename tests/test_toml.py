@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.errors import ParameterError
+import sfumato
+from sfumato import Recipe, Schema
+from sfumato.errors import ParameterError, SfumatoError
+from sfumato.mas.ddi import read_ddi
+from sfumato.mas.policy import Policy
 from sfumato.toml import dump
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -93,3 +100,33 @@ def test_what_toml_cannot_hold_is_refused_in_words(value: object) -> None:
     with pytest.raises(ParameterError, match=r"cannot be written to a TOML file.*\.$") as caught:
         dump({"x": value}, "step", [])
     assert "NoneType" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "9" * 10_000])
+def test_a_document_that_is_nested_too_deeply_or_has_too_long_a_number_is_refused_as_any_other(text: str) -> None:
+    for read in (Schema.from_toml, Recipe.from_toml, Policy.parse):
+        with pytest.raises(SfumatoError, match="TOML"):
+            read(text)
+
+
+def test_a_codebook_nested_deeper_than_the_stack_is_read(tmp_path: Path) -> None:
+    deep = "<a>" * 5_000 + '<var name="age"/>' + "</a>" * 5_000
+    (tmp_path / "book.xml").write_text(f"<codeBook>{deep}</codeBook>")
+    assert read_ddi(tmp_path / "book.xml")[0].names() == ("age",)
+
+
+def test_schemas_and_codebooks_of_many_variables_take_time_in_proportion(tmp_path: Path) -> None:
+    listed = "".join(f'<var name="v{i}" wgt="wgt"/>' for i in range(10_000))
+    (tmp_path / "book.xml").write_text(f"<codeBook>{listed}</codeBook>")
+    begun = time.process_time()
+    schema = read_ddi(tmp_path / "book.xml")[0].roles(key=[f"v{i}" for i in range(10_000)])
+    assert all(name in schema and schema[name].role == "key" for name in schema.names())
+    assert time.process_time() - begun < 10  # a wide margin: time in proportion to the variables
+
+
+def test_toml_and_json_that_others_wrote_are_parsed_in_one_place() -> None:
+    source = Path(sfumato.__file__).parent
+    calls = re.compile(r"tomllib\.loads?\(|json\.loads?\(")
+    found = {str(p.relative_to(source)) for p in source.rglob("*.py") if calls.search(p.read_text("utf-8"))}
+    own = {"papers/__init__.py", "engines/duckdb.py", "engines/spark_errors.py"}  # what we or the engines wrote
+    assert found == {"toml.py", "files.py"} | own

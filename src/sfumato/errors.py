@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 
 class SfumatoError(Exception):
@@ -64,6 +65,17 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
         return "none"
     shown = ("; " if any(", " in n for n in names[:limit]) else ", ").join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def repeated(names: Iterable[str], fold: Callable[[str], str] = str) -> list[str]:
+    """Return the names that stand more than once, each once and in order; `fold` says which names are the same.
+
+    >>> repeated(["b", "a", "b", "B"]), repeated(["b", "a", "B"], str.casefold)
+    (['b'], ['b', 'B'])
+    """
+    listed = list(names)
+    counts = Counter(map(fold, listed))
+    return list(dict.fromkeys(name for name in listed if counts[fold(name)] > 1))
 
 
 def brief(text: object, most: int = 80) -> str:

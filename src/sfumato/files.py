@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from sfumato.errors import DataError, listing
 
@@ -212,6 +214,14 @@ def check_replaceable(path: str | Path, known: Sequence[str]) -> None:
 def write_text(path: str | Path, text: str, confidential: bool = False) -> None:
     """Write a text file whole; a confidential one can be read by its owner only."""
     write_bytes(path, text.encode("utf-8"), confidential)
+
+
+def parse_json(text: str, **options: Any) -> Any:
+    """Return a JSON document; one that is nested too deeply is a ValueError as every other that cannot be read."""
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def write_bytes(path: str | Path, content: bytes, confidential: bool = False) -> None:

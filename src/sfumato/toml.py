@@ -1,14 +1,31 @@
-"""Write TOML that people like to read: one [[table]] per thing, one line per field."""
+"""TOML: read what anybody wrote; write what people like to read, one [[table]] per thing and one line per field."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sfumato.errors import ParameterError
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return a TOML document as a table. Whatever cannot be read, also for its depth or its length, is a TOMLDecodeError.
+
+    >>> parse("version = 1")
+    {'version': 1}
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("its brackets are nested too deeply") from None
+    except ValueError:  # such as a number of ten thousand digits
+        raise tomllib.TOMLDecodeError("a number or a date in it cannot be read") from None
 
 
 def dump(header: Mapping[str, Any], name: str, tables: Iterable[Mapping[str, Any]]) -> str:

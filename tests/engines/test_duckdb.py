@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import stat
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import sfumato
 from sfumato.engines import Column, Rows, open_frame
 from sfumato.engines.duckdb import DuckDBEngine
 from sfumato.engines.store import open_file
@@ -117,7 +120,7 @@ def test_a_file_between_two_steps_goes_before_the_last_one(private: Path) -> Non
     for _ in range(3):
         engine = engine.map_batches(same)
     gc.collect()
-    assert len(list(private.iterdir())) == 1
+    assert len(list(private.glob("*/*"))) == 1
     assert engine.count() == 10
 
 
@@ -240,6 +243,7 @@ def test_files_are_the_same_bytes_as_those_written_from_memory(tmp_path: Path) -
 
 _LARGE = """
 import duckdb
+import sfumato
 from sfumato.engines import Column, Rows, open_frame
 
 def double(rows):
@@ -278,13 +282,54 @@ def test_what_does_not_fit_in_memory_goes_to_a_private_folder_and_not_to_the_wor
     here.mkdir()
     monkeypatch.chdir(here)
     engine, _ = open_file(path, engine="duckdb")
-    (folder,) = private.iterdir()
+    (room,) = private.iterdir()
+    (folder,) = room.iterdir()
     engine.native().query("source", "SET memory_limit = '40MB'")
     assert not (folder / "spill").exists()
     engine.group(["a", "b"])
     assert (folder / "spill").exists()  # DuckDB makes it when it first needs it
     assert not list(here.iterdir())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (room, folder)} == {0o700}
     del engine
     gc.collect()
     assert not list(private.iterdir())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM read_text('{other}')",
+        "FROM read_parquet('{other}')",
+        "FROM '{other}'",
+        "COPY (SELECT 1) TO '{other}'",
+        "ATTACH '{other}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+        "SET temp_directory = '/tmp'",
+        "FROM secret_of_the_program",
+    ],
+)
+def test_a_connection_of_ours_reaches_the_file_that_it_was_opened_for_and_nothing_else(
+    query: str, tmp_path: Path
+) -> None:
+    secret_of_the_program = pa.table({"v": [1]})  # noqa: F841 - DuckDB would find it by its name
+    for name in ("mine", "other"):
+        pq.write_table(pa.table({"v": [1, 2]}), tmp_path / f"{name}.parquet")
+    engine, _ = open_file(tmp_path / "mine.parquet", engine="duckdb")
+    for each in (engine, engine.map_batches(same), engine.reorder(lambda ids: -ids)):
+        with pytest.raises(duckdb.Error):
+            each.native().query("source", query.format(other=tmp_path / "other.parquet"))
+        assert each.count() == len(each.collect(["v"])) == len(each.group(["v"]).counts) == 2
+    assert pq.read_table(tmp_path / "other.parquet").num_rows == 2
+
+
+def test_connections_are_opened_and_files_are_named_to_duckdb_in_one_module() -> None:
+    calls = re.compile(
+        r"duckdb\.connect\(|duckdb\.(sql|query|execute|read_|from_)|read_parquet\(['\"]|read_csv(_auto)?\(['\"]"
+    )
+    source = Path(sfumato.__file__).parent
+    found = {path.name for path in source.rglob("*.py") if calls.search(path.read_text("utf-8"))}
+    assert found == {"duckdb.py"}
+    assert (source / "engines" / "duckdb.py").read_text("utf-8").count("duckdb.connect(") == 1

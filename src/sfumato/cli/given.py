@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.cli.handling import Misuse
 from sfumato.errors import ParameterError, listing, unknown_name
+from sfumato.toml import parse
 
 if TYPE_CHECKING:
     from sfumato.contract import Measure, Parameter, Parametric, Recipe
@@ -31,7 +32,7 @@ def convert(parameter: Parameter | None, text: str) -> Any:
     """Return the value that a text stands for, by what the parameter takes; brackets and quotes are read as TOML."""
     if text[:1] in ("[", "{", '"', "'"):
         try:
-            return tomllib.loads(f"value = {text}")["value"]
+            return parse(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             raise ParameterError(f"'{text}' starts like a TOML value, but is not one.") from None
     if text.lower() in ("", "none"):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.files import write_text
+from sfumato.toml import parse
 
 
 class Draws:
@@ -141,7 +142,7 @@ class Draws:
     def check_purpose(cls, path: str | Path, purpose: str) -> None:
         """Refuse the seed in a file if it was used for another release: other records, or another recipe."""
         cls.read(path)
-        recorded = tomllib.loads(Path(path).read_text("utf-8")).get("purpose", purpose)
+        recorded = parse(Path(path).read_text("utf-8")).get("purpose", purpose)
         if recorded != purpose:
             raise ParameterError(
                 f"the seed in {path} was used for another release, with other data or another recipe. Two releases with one "
@@ -152,7 +153,7 @@ class Draws:
     def read(cls, path: str | Path) -> Draws:
         """Read a seed file written by `write`."""
         try:
-            table = tomllib.loads(Path(path).read_text("utf-8"))
+            table = parse(Path(path).read_text("utf-8"))
             key = bytes.fromhex(table["seed"])
         except FileNotFoundError:
             raise ParameterError(f"there is no seed file at {path}.") from None

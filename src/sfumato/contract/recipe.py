@@ -21,11 +21,11 @@ from sfumato.contract.model import NoiseModel, ReleaseModel
 from sfumato.contract.parameters import Parameter, build, find
 from sfumato.contract.release import Guarantee, Release
 from sfumato.engines import Kind
-from sfumato.errors import DataError, RecipeError, SfumatoError, listing, unknown_name
+from sfumato.errors import DataError, RecipeError, SfumatoError, listing, repeated, unknown_name
 from sfumato.files import write_text
 from sfumato.microdata import Microdata
 from sfumato.schema import Schema
-from sfumato.toml import dump
+from sfumato.toml import dump, parse
 from sfumato.version import VERSION
 
 RECIPE_VERSION = 1
@@ -65,9 +65,9 @@ class Recipe:
         if not steps or steps[0].mask.name != "remove_identifiers":
             steps = (Step(FIRST, find("mask", "remove_identifiers")()), *steps)  # type: ignore[arg-type]
         names = [s.name for s in steps]
-        if repeated := sorted({n for n in names if names.count(n) > 1}):
+        if twice := repeated(names):
             raise RecipeError(
-                f"these step names stand more than once: {listing(repeated)}. Give each step its own name."
+                f"these step names stand more than once: {listing(sorted(twice))}. Give each step its own name."
             )
         if any(not n or "." in n for n in names):
             raise RecipeError("a step's name is a text without a dot.")
@@ -258,7 +258,7 @@ class Recipe:
     def from_toml(cls, text: str) -> Self:
         """Read a recipe from TOML text."""
         try:
-            table = tomllib.loads(text)
+            table = parse(text)
         except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"the recipe is not valid TOML: {error}.") from None
         version = table.get("version", RECIPE_VERSION)

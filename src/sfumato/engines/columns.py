@@ -51,6 +51,42 @@ def kind_of(arrow_type: pa.DataType) -> Kind:
     return Kind.OTHER
 
 
+_DAYS = (-719_162, 2_932_896)
+"""The first day of the year 1 and the last of 9999, as days since 1970: the dates that Python has."""
+
+
+def impossible_dates(name: str) -> DataError:
+    """Return the refusal of a column with dates that no calendar has."""
+    return DataError(
+        f"column '{name}' has dates before the year 1 or after the year 9999. If they stand for 'no answer', "
+        "make them missing first; else the file is damaged."
+    )
+
+
+def check_dates(table: pa.Table) -> None:
+    """Refuse dates that Python's calendar does not have, which fail wherever somebody looks at them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for field in table.schema:
+        if kind_of(field.type) is not Kind.DATE or (units := _units_of_day(field.type)) is None:
+            continue
+        whole = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
+        found = pc.min_max(table.column(field.name).cast(whole)).as_py()
+        first, last = _DAYS[0] * units, (_DAYS[1] + 1) * units - 1
+        if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
+            raise impossible_dates(field.name)
+
+
+def _units_of_day(arrow_type: pa.DataType) -> int | None:
+    """Return how many units of a date's type a day has; None for nanoseconds, which do not reach that far."""
+    import pyarrow.types as t
+
+    if t.is_timestamp(arrow_type):
+        return {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}.get(arrow_type.unit)
+    return 1 if t.is_date32(arrow_type) else 86_400_000
+
+
 class DistinctNumbers(Sequence[Any]):
     """Distinct numbers from the smallest up, which become Python's when looked at."""
 

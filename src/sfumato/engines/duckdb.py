@@ -21,19 +21,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.engines.base import RECORD_ID, Engine, Groups, Reduction, RowFunction, Rows, SortKeys
-from sfumato.engines.columns import Column, Kind, kind_of
+from sfumato.engines.columns import Column, Kind, impossible_dates, kind_of
 from sfumato.engines.stored import (
     kinds_of,
     learn_schema,
     numbered,
     pieces,
     sorted_by_id,
+    stored_type,
     to_rows,
     to_table,
     with_ids,
     write_pieces,
 )
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 _ROWS = 2**17
 _CELLS = 2**22
@@ -75,6 +76,44 @@ class DuckDBEngine(Engine):
         with plain_words():
             repeatable = _repeatable(relation)
         return engine if repeatable else engine.map_batches(lambda rows: rows)
+
+    @classmethod
+    def from_file(cls, path: str | Path, names: Sequence[str]) -> DuckDBEngine:
+        """Open a Parquet file where it is; `names` are its columns that are taken, as Arrow reads them."""
+        _check_capitals(names)
+        with plain_words():
+            relation = connect(path).sql(f"SELECT * FROM {parquet(path)}")  # noqa: S608 - quoted
+        if missing := set(names) - set(relation.columns):
+            raise DataError(f"DuckDB does not find {listing(sorted(missing))} in {path}. Read the file into memory.")
+        if list(relation.columns) != list(names):  # the row numbers of pandas
+            relation = relation.select(", ".join(map(_quoted, names)))
+        engine = cls.from_relation(relation)
+        dates = [name for name, kind in engine.kinds.items() if kind is Kind.DATE]
+        if dates:
+            with plain_words():
+                wrong = ", ".join(f"coalesce(bool_or(year({_quoted(n)}) NOT BETWEEN 1 AND 9999), false)" for n in dates)
+                answers = relation.aggregate(wrong).fetchall()[0]
+            if found := [name for name, answer in zip(dates, answers, strict=True) if answer]:
+                raise impossible_dates(found[0])
+        return engine
+
+    @classmethod
+    def from_pieces(cls, tables: Iterator[pa.Table], schema: pa.Schema) -> DuckDBEngine:
+        """Store records that come in pieces in a private file; their ids are their positions."""
+        _check_capitals(schema.names)
+        schema = pa.schema([pa.field(f.name, stored_type(f.type)) for f in schema])
+        rows = min(_ROWS, max(1, _CELLS // max(1, len(schema))))
+        batches = (batch for table in tables for batch in table.to_batches())
+
+        def stored() -> Iterator[pa.Table]:
+            start = 0
+            for piece in pieces(batches, schema, rows):
+                yield to_table(numbered(piece, start), schema)
+                start += piece.num_rows
+
+        file = PrivateFile.write(stored(), schema)
+        with plain_words():
+            return cls(connect().sql("SELECT NULL AS nothing LIMIT 0"), file)
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -149,9 +188,7 @@ class DuckDBEngine(Engine):
         parts = [_grouped(name, types[name], widths.get(name), gaps.get(name, ())) for name in names]
         added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
         listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
-        source = (
-            "source" if self._file is None else f"read_parquet('{escaped(self._file.path)}', hive_partitioning = false)"
-        )
+        source = "source" if self._file is None else parquet(self._file.path)
         by = f"GROUP BY {', '.join(f'c{i}' for i in range(len(names)))}" if names else ""
         with plain_words():
             table = _query(self._relation, f"SELECT {listed} FROM {source} {by}").to_arrow_table()  # noqa: S608 - quoted
@@ -165,16 +202,14 @@ class DuckDBEngine(Engine):
         file = keyed._file
         assert file is not None  # noqa: S101 - map_batches writes one
         schema = pa.schema([f for f in file.schema if f.name not in (RECORD_ID, _ORDER)])
-        source = f"read_parquet('{escaped(file.path)}', hive_partitioning = false)"
         with plain_words():
             limit = _query(keyed._relation, "SELECT current_setting('memory_limit')").fetchall()[0][0]
             # a connection of its own: what does not fit in memory goes to the private folder, not to the working one
-            settings = {"memory_limit": limit, "temp_directory": str(Path(file.path).parent / "sorting")}
-            connection = duckdb.connect(config=settings)
+            connection = connect(file.path, spill=Path(file.path).parent / "sorting", memory_limit=limit)
         with closing(connection):
             with plain_words():
                 reader = connection.sql(
-                    f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {source} ORDER BY {_quoted(_ORDER)}"  # noqa: S608 - our own names
+                    f"SELECT * EXCLUDE ({_quoted(_ORDER)}) FROM {parquet(file.path)} ORDER BY {_quoted(_ORDER)}"  # noqa: S608 - our own names
                 ).to_arrow_reader(_ROWS)
             with closing(reader):
                 tables = (pa.Table.from_batches([batch]).cast(with_ids(schema)) for batch in _each(reader))
@@ -208,29 +243,112 @@ class DuckDBEngine(Engine):
             relation = _query(
                 self._relation,
                 f"SELECT * EXCLUDE ({_quoted(RECORD_ID)}) "  # noqa: S608 - our own names
-                f"FROM read_parquet('{escaped(self._file.path)}', hive_partitioning = false)",
+                f"FROM {parquet(self._file.path)}",
             )
         weakref.finalize(relation, _let_go, self._file)  # the file stays as long as the relation that reads it
         return relation
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """Return a connection of its own. What does not fit in memory goes to a private folder, which is removed with it.
+class _Room:
+    """The folder of this process for private files, which only its user can read; removed with its last user."""
 
-    DuckDB would write it to the working folder, for all to read.
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="sfumato-")).resolve()  # made with mode 700
+        self.remove = weakref.finalize(self, _remove, str(self.folder), os.getpid())
+
+
+_rooms: weakref.WeakValueDictionary[tuple[int, str], _Room] = weakref.WeakValueDictionary()
+
+
+def _room() -> _Room:
+    """Return the room in use, or a new one: one place, so that a connection can be allowed to read this and nothing else."""
+    key = os.getpid(), tempfile.gettempdir()  # a forked child needs its own
+    room = _rooms.get(key)
+    if room is None:
+        room = _rooms[key] = _Room()
+    return room
+
+
+_CLOSED = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "python_enable_replacements": False,  # a query sees no variable of the program by its name
+}
+
+
+def connect(
+    *files: str | Path, spill: Path | None = None, memory_limit: str | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Return a connection of its own, which reads and writes these files and nothing else.
+
+    What does not fit in memory goes to the folder `spill`. If none is given, it goes to a private folder that is removed with
+    the connection, which reads the other private files of sfumato, too. DuckDB would write it to the working folder, for all
+    to read. Extensions are never loaded or fetched. This is the only
+    place that opens connections, and none can be opened up again later.
     """
-    folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
-    connection = duckdb.connect(config={"temp_directory": str(Path(folder) / "spill")})
-    weakref.finalize(connection, _remove, folder, os.getpid())  # relations hold the connection that they are on
+    room = _room() if spill is None else None
+    own = None if room is None else tempfile.mkdtemp(dir=room.folder)
+    settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(spill if own is None else Path(own) / "spill")}
+    if memory_limit is not None:
+        settings["memory_limit"] = memory_limit
+    connection = duckdb.connect(config=settings)
+    if own is not None:  # relations hold the connection that they are on
+        weakref.finalize(connection, _remove_with, own, os.getpid(), room)
+    for setting, named in (("allowed_paths", files), ("allowed_directories", [] if room is None else [room.folder])):
+        # a name is checked as it is written in the query, and again as the file that was found
+        names = {name for path in named for name in (_plain(path), _without_patterns(_plain(path)))}
+        connection.execute(f"SET {setting} = [{', '.join(map(_text, sorted(names)))}]")
+    connection.execute("SET enable_external_access = false")
     return connection
+
+
+def parquet(path: str | Path) -> str:
+    """Return what stands after FROM for one Parquet file, and for no other, whatever its name and folders are called.
+
+    >>> parquet("/data/x[1].parquet")
+    "read_parquet('/data/x[[]1].parquet', hive_partitioning = false)"
+    """
+    return f"read_parquet({_text(_without_patterns(_plain(path)))}, hive_partitioning = false)"
+
+
+def written(path: str | Path) -> str:
+    """Return a path as it stands after TO; there DuckDB knows no patterns."""
+    return _text(_plain(path))
+
+
+def _plain(path: str | Path) -> str:
+    """Return a path that begins with a slash, so that nothing in it can be a protocol or a home folder."""
+    return os.path.abspath(path)
+
+
+def _without_patterns(path: str) -> str:
+    """Return a path in which no character stands for others; DuckDB looks for patterns in each folder's name by itself."""
+    return "/".join(_without_pattern(part) for part in path.split("/"))
+
+
+def _without_pattern(name: str) -> str:
+    if not re.search(r"[*?\[]", name):
+        return name
+    if "\\" in name:
+        raise DataError(
+            "the name of a file or folder has both a backslash and one of * ? [, which DuckDB takes for a pattern. Rename it."
+        )
+    return re.sub(r"[*?\[]", r"[\g<0>]", name)
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 class PrivateFile:
     """Stored records in a Parquet file that only this user can read, removed with this object."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
-        self.remove = weakref.finalize(self, _remove, folder, os.getpid())
+        room = _room()
+        folder = tempfile.mkdtemp(dir=room.folder)
+        self.remove = weakref.finalize(self, _remove_with, folder, os.getpid(), room)
         self.path = str(Path(folder) / "records.parquet")
         self.schema = schema
         self.count = 0
@@ -269,6 +387,14 @@ class PrivateFile:
         names = [RECORD_ID, *columns]
         with plain_words(), pq.ParquetFile(self.path) as source:
             return source.read(columns=names).select(names)
+
+
+def _check_capitals(names: Sequence[str]) -> None:
+    if twice := repeated(names, str.casefold):
+        raise DataError(
+            f"these column names differ only in capitals, which DuckDB does not tell apart: {listing(twice)}. "
+            "Rename them to be distinct, or read the file into memory."
+        )
 
 
 @contextmanager
@@ -328,7 +454,11 @@ def _sentence(error: Exception) -> str:
     # DuckDB starts a message with the class of the error; what follows may quote a value
     found = re.match(r"([A-Z][A-Za-z ]* Error)\b", str(error))
     label = found[1] if found else type(error).__name__
-    return _SENTENCES.get(label, f"DuckDB could not read the data ({label}). Try the query in DuckDB to see why.")
+    return _SENTENCES.get(
+        label,
+        f"DuckDB could not read the data ({label}). A file that they come from may be damaged: copy or write it again. "
+        "Else try the query in DuckDB to see why.",
+    )
 
 
 def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -387,11 +517,6 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def escaped(path: str) -> str:
-    """Return a path for use between single quotes."""
-    return path.replace("'", "''")
-
-
 def _let_go(file: PrivateFile) -> None:
     """Do nothing: the finalizer that calls this held the file until now."""
 
@@ -399,3 +524,8 @@ def _let_go(file: PrivateFile) -> None:
 def _remove(folder: str, owner: int) -> None:
     if os.getpid() == owner:  # a forked child must not remove its parent's data
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_with(folder: str, owner: int, room: _Room | None) -> None:
+    """Remove a folder of a room; the finalizer that calls this held the room until now."""
+    _remove(folder, owner)

@@ -8,12 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.duckdb import escaped, plain_words
+from sfumato.engines.duckdb import connect, parquet, plain_words, written
 from sfumato.engines.warehouse import ArrayReduction, Warehouse, arrays_of
 from sfumato.kernels.blas import one_thread
 
@@ -32,13 +31,9 @@ class DuckDBWarehouse(Warehouse):
         super().__init__()
         with plain_words():
             # what does not fit into memory stays in the folder of the records, which only their owner can read
-            self._connection = duckdb.connect(
-                config={"memory_limit": "3GB", "temp_directory": str(path.parent / "spill")}
-            )
+            self._connection = connect(path, spill=path.parent / "spill", memory_limit="3GB")
             kind = "TABLE" if path.stat().st_size <= _SMALL else "VIEW"
-            self._connection.execute(
-                f"CREATE {kind} records AS SELECT * FROM read_parquet('{escaped(str(path))}', hive_partitioning = false)"  # noqa: S608 - escaped
-            )
+            self._connection.execute(f"CREATE {kind} records AS SELECT * FROM {parquet(path)}")  # noqa: S608 - quoted
             self.columns = tuple(self._connection.sql("SELECT * FROM records LIMIT 0").columns)
 
     def _run(self, sql: str, most: int) -> pa.Table:
@@ -82,8 +77,8 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
     reader = pa.RecordBatchReader.from_batches(
         first.schema, (batch for table in chain([first], tables) for batch in table.cast(first.schema).to_batches())
     )
-    with plain_words(), duckdb.connect(config={"temp_directory": str(path.parent / "spill")}) as connection:
+    with plain_words(), connect(path, spill=path.parent / "spill") as connection:
         connection.register("source", reader)
         connection.execute(
-            f"COPY (SELECT * FROM source) TO '{escaped(str(path))}' (FORMAT parquet, COMPRESSION zstd)"  # noqa: S608
+            f"COPY (SELECT * FROM source) TO {written(path)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"  # noqa: S608
         )

@@ -9,7 +9,7 @@ import narwhals as nw
 
 from sfumato.engines.base import RECORD_ID, Engine
 from sfumato.engines.local import LocalEngine
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,8 +54,10 @@ def check_names(names: Iterable[object]) -> None:
             "column names must be text, but some are not. In pandas, try: frame.columns = frame.columns.astype(str)"
         )
     texts = [str(n) for n in listed]
-    if repeated := sorted({n for n in texts if texts.count(n) > 1}):
-        raise DataError(f"these column names stand more than once: {listing(repeated)}. Rename them to be distinct.")
+    if twice := repeated(texts):
+        raise DataError(
+            f"these column names stand more than once: {listing(sorted(twice))}. Rename them to be distinct."
+        )
     if RECORD_ID in texts:
         raise DataError(f"the column name {RECORD_ID} is used by sfumato itself; rename that column.")
 

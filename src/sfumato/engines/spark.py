@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ from sfumato.engines.stored import kinds_of, learn_schema, numbered, sorted_by_i
 from sfumato.errors import DataError, ParameterError, SfumatoError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _ORDER = "__sfumato_order__"
@@ -352,3 +353,8 @@ def _spark_schema(schema: pa.Schema) -> StructType:
         except Exception:  # pyspark raises a class of its own for each version
             raise DataError(f"Spark has no type for the values of column '{field.name}' ({field.type}).") from None
     return StructType(fields)
+
+
+def read_folder(spark: SparkSession, path: str | Path) -> DataFrame:
+    """Return the records of one Parquet folder, and of no other: Spark would take x[1] for a pattern that means x1."""
+    return spark.read.option("__globPaths__", "false").parquet(str(path))

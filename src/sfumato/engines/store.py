@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.base import Engine
-from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.engines.columns import check_dates
+from sfumato.engines.formats import FileContents, read_file, stream_file, write_file
 from sfumato.engines.local import LocalEngine
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import ParameterError
 from sfumato.files import whole_file
 
 if TYPE_CHECKING:
@@ -20,44 +21,32 @@ _STREAMED = {".csv": "csv", ".parquet": "parquet"}
 def open_file(path: str | Path, engine: str = "memory", **options: Any) -> tuple[Engine, dict[str, dict[str, Any]]]:
     """Return the engine of a file, and per column what the file says of it (label, labels, missing)."""
     if engine == "duckdb":
-        return _on_disk(Path(path), options), {}
+        return _on_disk(Path(path).expanduser(), options)
     if engine != "memory":
         raise ParameterError(
             f"'{engine}' is not an engine for files; use 'memory' or 'duckdb'. Spark frames go to Microdata."
         )
     contents = read_file(path, **options)
+    check_dates(contents.table)
+    return LocalEngine.from_arrow(contents.table), _notes(contents)
+
+
+def _notes(contents: FileContents) -> dict[str, dict[str, Any]]:
     notes: dict[str, dict[str, Any]] = {}
     for field, facts in (("label", contents.labels), ("labels", contents.value_labels), ("missing", contents.missing)):
         for column, fact in facts.items():
             if column in contents.table.column_names:
                 notes.setdefault(column, {})[field] = fact
-    return LocalEngine.from_arrow(contents.table), notes
+    return notes
 
 
-def _on_disk(path: Path, options: dict[str, Any]) -> Engine:
-    import duckdb
+def _on_disk(path: Path, options: dict[str, Any]) -> tuple[Engine, dict[str, dict[str, Any]]]:
+    from sfumato.engines.duckdb import DuckDBEngine
 
-    from sfumato.engines.duckdb import DuckDBEngine, connect, interruptible
-    from sfumato.engines.duckdb_csv import typed_csv
-
-    if options:
-        raise ParameterError(
-            "engine='duckdb' takes no reading options; read the file into memory, or write it as Parquet."
-        )
-    if not path.is_file():
-        raise DataError(f"there is no file {path}.")
-    connection = connect()
-    try:
-        with interruptible():
-            if path.suffix.lower() == ".parquet":
-                return DuckDBEngine.from_relation(connection.read_parquet(str(path)))
-            if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-                return DuckDBEngine.from_relation(typed_csv(connection, path))
-    except duckdb.Error:
-        raise DataError(
-            f"{path} cannot be read by DuckDB as it is. Read it into memory first, and write it as Parquet."
-        ) from None
-    raise DataError(f"engine='duckdb' works on CSV and Parquet files; {path.name} is neither.")
+    contents, pieces = stream_file(path, **options)
+    if pieces is not None:
+        return DuckDBEngine.from_pieces(pieces, contents.table.schema), {}
+    return DuckDBEngine.from_file(path, contents.table.column_names), _notes(contents)
 
 
 def save_file(engine: Engine, schema: Schema, path: str | Path, **options: Any) -> None:

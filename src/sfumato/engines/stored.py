@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.engines.base import RECORD_ID, RowFunction, Rows
 from sfumato.engines.columns import Column, Kind, kind_of
-from sfumato.errors import DataError, ParameterError, listing
+from sfumato.errors import DataError, ParameterError, listing, repeated
 from sfumato.files import whole_file
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def learn_schema(function: RowFunction, columns: pa.Schema) -> pa.Schema:
             f"on zero records, the function did not say what kind of values it puts in {listing(unclear)}. "
             "Give the new column a type, for example Column(pyarrow.array(values, pyarrow.string()))."
         )
-    folded = [f.name.casefold() for f in made]
-    if repeated := [f.name for f in made if folded.count(f.name.casefold()) > 1]:
-        raise DataError(f"these column names differ only in capitals: {listing(repeated)}. Rename them to be distinct.")
+    if twice := repeated(made.names, str.casefold):
+        raise DataError(f"these column names differ only in capitals: {listing(twice)}. Rename them to be distinct.")
     return pa.schema([pa.field(f.name, stored_type(f.type)) for f in made])
 
 

@@ -115,6 +115,7 @@ def open_warehouse(path: Path, spark: Any = None) -> Warehouse:
         return DuckDBWarehouse(path)
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
+    from sfumato.engines.spark import read_folder
     from sfumato.engines.spark_warehouse import SparkWarehouse
 
-    return SparkWarehouse(spark.read.parquet(str(path)))
+    return SparkWarehouse(read_folder(spark, path))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract import Parametric, param
+from sfumato.files import parse_json
 from sfumato.mas.selection import Selection, in_base
 from sfumato.mas.set_key import split
 from sfumato.mas.variable import Variable
@@ -122,7 +123,7 @@ class Charge:
     @classmethod
     def from_text(cls, text: str) -> Charge:
         """Read what `to_text` gave."""
-        table = json.loads(text)
+        table = parse_json(text)
         variables = tuple((name, tuple(levels)) for name, levels in table["variables"])
         return cls(variables, np.array(table["amounts"]).reshape([len(levels) for _, levels in variables]))
 

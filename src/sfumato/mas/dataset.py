@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from sfumato.mas.secrets import Secret
 from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import Variable, need_variable
 from sfumato.mas.written_cube import read_cube, write_cube
-from sfumato.toml import dump
+from sfumato.toml import dump, parse
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def save(folder: Path, facts: Mapping[str, Any], variables: Mapping[str, Variabl
 def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
     """Open a frozen data set."""
     try:
-        table = tomllib.loads((folder / "dataset.toml").read_text("utf-8"))
+        table = parse((folder / "dataset.toml").read_text("utf-8"))
         variables: dict[str, Variable] = {}
         for one in table["variable"]:
             variables[one["name"]] = Variable.from_dict(one, variables)

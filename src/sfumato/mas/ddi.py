@@ -34,10 +34,12 @@ class _Element:
 
     def all(self, tag: str) -> Iterator[_Element]:
         """Yield the elements of a name anywhere below."""
-        for child in self.children:
-            if child.tag == tag:
-                yield child
-            yield from child.all(tag)
+        waiting = self.children[::-1]
+        while waiting:  # not by recursion: a document may be nested deeper than Python's stack
+            element = waiting.pop()
+            if element.tag == tag:
+                yield element
+            waiting += element.children[::-1]
 
     @property
     def language(self) -> str:
@@ -73,7 +75,8 @@ def read_ddi(path: str | Path, columns: Callable[[], Collection[str]] | None = N
     if not found:
         raise SchemaError(f"{path} describes no variables: it has no <var name=...> of a DDI-Codebook.")
     if len(weights := [a.name for a in found if a.role is Role.WEIGHT]) > 1:
-        found = [a.with_(role=Role.OTHER) if a.name in weights[1:] else a for a in found]
+        others = set(weights[1:])
+        found = [a.with_(role=Role.OTHER) if a.name in others else a for a in found]
     titles = (study.said("citation", "titlStmt", "titl", language=language) for study in root.all("stdyDscr"))
     title = next(filter(None, titles), "")
     return Schema(tuple(found)), title
@@ -124,7 +127,7 @@ def _attribute(var: _Element, language: str) -> Attribute:
     name = var.attributes["name"]
     text = next((f.attributes.get("type") == "character" for f in var.each("varFormat")), False)
     labels: dict[str, str] = {}
-    missing: list[float | str] = []
+    missing: dict[float | str, None] = {}
     for category in var.each("catgry"):
         value = category.said("catValu")
         if not value:
@@ -132,16 +135,17 @@ def _attribute(var: _Element, language: str) -> Attribute:
         if label := category.said("labl", language=language):
             labels[value] = label
         if category.attributes.get("missing") == "Y":
-            missing += _codes(value, text)
+            missing |= dict.fromkeys(_codes(value, text))
     for bad in var.each("invalrng"):
-        missing += [c for i in bad.each("item") if "VALUE" in i.attributes for c in _codes(i.attributes["VALUE"], text)]
-        missing += [c for r in bad.each("range") for value in _whole_range(r, name) for c in _codes(str(value), text)]
+        items = [i.attributes["VALUE"] for i in bad.each("item") if "VALUE" in i.attributes]
+        items += [str(value) for r in bad.each("range") for value in _whole_range(r, name)]
+        missing |= dict.fromkeys(code for item in items for code in _codes(item, text))
     shown = [value for value in labels if value not in missing]
     numbers = var.attributes.get("intrvl") == "contin" or (not shown and not text)
     weight = var.attributes.get("wgt") == "wgt"
     return Attribute(
         name, role=Role.WEIGHT if weight else Role.OTHER, scale=Scale.ORDERED if numbers or weight else Scale.UNORDERED,
-        label=var.said("labl", language=language), missing=tuple(dict.fromkeys(missing)),
+        label=var.said("labl", language=language), missing=tuple(missing),
         integer=numbers and var.attributes.get("dcml") == "0", labels=labels, reason="from the DDI-Codebook",
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import sqlite3
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError
+from sfumato.files import parse_json
 from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge, Sets
 from sfumato.mas.answer import Refusal
 from sfumato.mas.log import (
@@ -232,7 +232,7 @@ class Ledger:
         for words, who, entry, content in rows:
             if words != place.words and (words not in lines or (who == user and not lines[words][0])):
                 lines[words] = who == user, entry
-                pieces[words] = json.loads(content)["universe"]
+                pieces[words] = parse_json(content)["universe"]
         return sorted(lines[words][1] for words in place.near(pieces))
 
     def _too_many(self, connection: sqlite3.Connection, user: str, most: int | None) -> Refusal | None:

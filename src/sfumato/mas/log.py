@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import DataError
+from sfumato.files import parse_json
 
 Head = tuple[int, str]
 """The number and the hash of a line; 0 and the hash that the first line follows, where there is none."""
@@ -126,7 +127,7 @@ def _chained(rows: Iterable[tuple[Any, ...]], key: bytes | None, after: Head) ->
                 )
             raise DataError(f"the log is not what was written: line {seen + 1:,} does not follow from the one before.")
         seen, previous = seq, hashed
-        yield Entry(seq, moment, user, family, json.loads(text), hashed)
+        yield Entry(seq, moment, user, family, parse_json(text), hashed)
 
 
 def key_earlier(connection: sqlite3.Connection, key: bytes) -> None:

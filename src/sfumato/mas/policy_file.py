@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from sfumato.contract import Parametric, param
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import write_text
-from sfumato.toml import dump
+from sfumato.toml import dump, parse
 
 
 class PolicyFile(Parametric, abstract=True):
@@ -57,7 +57,7 @@ class PolicyFile(Parametric, abstract=True):
     def parse(cls, text: str, where: str = "the policy") -> Self:
         """Read a policy from TOML."""
         try:
-            table = tomllib.loads(text)
+            table = parse(text)
         except tomllib.TOMLDecodeError as error:
             raise ParameterError(f"{where} is not TOML: {error}.") from None
         rules = table.pop("rule", None)

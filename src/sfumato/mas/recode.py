@@ -10,6 +10,7 @@ from typing import Any
 
 from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.mas.variable import MISSING, Variable, level_text
+from sfumato.toml import parse
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Recode:
     def read(cls, path: str | Path) -> tuple[Recode, ...]:
         """Read the [[recode]] tables of a TOML file."""
         try:
-            table = tomllib.loads(Path(path).read_text("utf-8"))
+            table = parse(Path(path).read_text("utf-8"))
         except (OSError, UnicodeDecodeError):
             raise ParameterError(f"there is no file of recodes at {path} that can be read.") from None
         except tomllib.TOMLDecodeError as error:

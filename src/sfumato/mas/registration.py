@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from sfumato.mas.tails import TAIL
 from sfumato.mas.tallying import count_numbers, count_values, deciles
 from sfumato.microdata import Microdata, numbers_of
 from sfumato.schema import Role, Scale, Schema
-from sfumato.toml import dump
+from sfumato.toml import dump, parse
 
 _FILE = "registration.toml"
 _HEAVY = 2.0
@@ -96,7 +95,7 @@ class Registration:
     def load(cls, folder: Path, spark: Any = None) -> Registration:
         """Open what `make` kept."""
         try:
-            table = tomllib.loads((folder / _FILE).read_text("utf-8"))
+            table = parse((folder / _FILE).read_text("utf-8"))
             schema = Schema.from_dict({"attribute": table["attribute"]})
             return cls(
                 folder, table["name"], _open_raw(folder, schema, spark), table["title"], table.get("identity"),
@@ -235,7 +234,9 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
         return Microdata.read(path, schema, engine="duckdb")
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
-    return Microdata(spark.read.parquet(str(folder / "data")), schema)
+    from sfumato.engines.spark import read_folder
+
+    return Microdata(read_folder(spark, folder / "data"), schema)
 
 
 def remove_registered(folder: Path) -> None:
@@ -258,7 +259,7 @@ def id_in(folder: Path) -> str:
 def chosen_in(folder: Path) -> dict[str, Cutpoints]:
     """Return the cutpoints that were chosen for what is registered in a folder; none, where nothing is, or not to be read."""
     try:
-        table = tomllib.loads((folder / _FILE).read_text("utf-8"))
+        table = parse((folder / _FILE).read_text("utf-8"))
         return {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()}
     except (OSError, KeyError, TypeError, ValueError, ParameterError):
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -13,6 +12,7 @@ import numpy as np
 
 from sfumato.condition import Comparison, Condition, Joined
 from sfumato.errors import ParameterError, brief
+from sfumato.files import parse_json
 from sfumato.mas.variable import MISSING, Variable, level_text
 
 Spec = Any
@@ -132,8 +132,8 @@ class Universe:
             )
         if text.strip()[:1] in ("{", "["):
             try:
-                return cls.of(json.loads(text, object_pairs_hook=_each_once))
-            except (ValueError, RecursionError):
+                return cls.of(parse_json(text, object_pairs_hook=_each_once))
+            except ValueError:
                 raise ParameterError(
                     'the universe begins like JSON, but is not JSON such as {"sex": ["F"]}: check brackets and double quotes.'
                 ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.contract import Recipe
 from sfumato.decision import SearchResult
 from sfumato.errors import DataError, SfumatoError
+from sfumato.files import parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ class Found:
     def read(cls, path: str | Path) -> Found:
         """Read a file that `sfumato search --json` wrote."""
         try:
-            given = json.loads(Path(path).read_text("utf-8"))
+            given = parse_json(Path(path).read_text("utf-8"))
         except FileNotFoundError:
             raise DataError(f"there is no file {path}.") from None
         except (OSError, ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values", "values of another kind"
 
@@ -126,32 +126,46 @@ class ColumnFacts:
         return "smallest" if first - low > gap else "largest" if high - last > gap else ""
 
 
+_TOGETHER = 25
+"""Columns that are asked for in one query."""
+_WIDEST = 2_000
+"""Columns of data in a database for which a schema is guessed."""
+
+
 def facts_of(frame: object) -> list[ColumnFacts]:
     """Look at every column of a pandas, polars, Arrow, DuckDB or Spark frame.
 
-    Data in a database or on a cluster are asked once, for all columns together.
+    Data in a database or on a cluster are asked for many columns together; DuckDB's time for one question grows with the
+    square of the number of columns in it.
     """
     wrapped = _wrapped(frame)
     if isinstance(wrapped, nw.DataFrame):
         return [_local_facts(wrapped, name) for name in wrapped.columns]
     schema = wrapped.collect_schema()
+    if len(schema) > _WIDEST:
+        raise DataError(
+            f"the data have {len(schema):,} columns, and a schema is guessed for at most {_WIDEST:,} in a database: it would "
+            "take very long. Read the data into memory, leave columns out, or give a schema."
+        )
     dtypes = list(schema.values())
     kinds = [_kind(dtype) for dtype in dtypes]
-    names = schema.names()
+    names = own = schema.names()
     if wrapped.implementation.is_spark_like():  # Spark reads "a.b" as a field b inside a column a
         names = [f"column_{i}" for i in range(len(names))]
         wrapped = nw.from_native(wrapped.to_native().toDF(*names))
-    asked = {"records": nw.len().alias("records")}
-    for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        asked |= {f"{fact}_{i}": e.alias(f"{fact}_{i}") for fact, e in _expressions(name, kind, dtypes[i]).items()}
-    answers = wrapped.select(*asked.values()).collect().rows(named=True)[0]
     found = []
-    for i, (name, kind) in enumerate(zip(schema.names(), kinds, strict=True)):
-        mine = {key.rsplit("_", 1)[0]: value for key, value in answers.items() if key.endswith(f"_{i}")}
-        missing = int(mine.pop("missing") or 0)
-        if "distinct" in mine:  # a gap is counted as a value
-            mine["distinct"] = int(mine["distinct"] or 0) - (missing > 0)
-        found.append(_facts(name, kind, int(answers["records"]), missing, mine))
+    for start in range(0, len(names), _TOGETHER):
+        some = range(start, min(start + _TOGETHER, len(names)))
+        asked = [{f"{fact}_{i}": e for fact, e in _expressions(names[i], kinds[i], dtypes[i]).items()} for i in some]
+        listed = [e.alias(key) for one in asked for key, e in one.items()]
+        part = wrapped.select(*names[some.start : some.stop])  # an expression's time grows with the width of its frame
+        answers = part.select(nw.len().alias("records"), *listed).collect().rows(named=True)[0]
+        for i, one in zip(some, asked, strict=True):
+            mine = {key.rsplit("_", 1)[0]: answers[key] for key in one}
+            missing = int(mine.pop("missing") or 0)
+            if "distinct" in mine:  # a gap is counted as a value
+                mine["distinct"] = int(mine["distinct"] or 0) - (missing > 0)
+            found.append(_facts(own[i], kinds[i], int(answers["records"]), missing, mine))
     return found
 
 
@@ -170,8 +184,8 @@ def _wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
         raise DataError(
             "column names must be text, but some are not. In pandas, try: frame.columns = frame.columns.astype(str)"
         )
-    if repeated := sorted({n for n in names if names.count(n) > 1}):
-        raise DataError(f"these column names stand more than once: {listing(repeated)}. Rename them.")
+    if twice := repeated(names):
+        raise DataError(f"these column names stand more than once: {listing(sorted(twice))}. Rename them.")
     return wrapped
 
 

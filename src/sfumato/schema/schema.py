@@ -6,12 +6,12 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
-from sfumato.errors import SchemaError, listing, unknown_name
+from sfumato.errors import SchemaError, listing, repeated, unknown_name
 from sfumato.files import write_text
 from sfumato.schema.attribute import Attribute, Role
-from sfumato.toml import dump
+from sfumato.toml import dump, parse
 
 SCHEMA_VERSION = 1
 
@@ -30,6 +30,7 @@ class Schema:
     """
 
     attributes: tuple[Attribute, ...]
+    _by_name: ClassVar[Mapping[str, Attribute]]
 
     def __post_init__(self) -> None:
         attributes = tuple(self.attributes)
@@ -37,13 +38,14 @@ class Schema:
         if wrong := [a for a in attributes if not isinstance(a, Attribute)]:
             raise SchemaError(f"a schema is made of attributes, not of {type(wrong[0]).__name__}.")
         names = [a.name for a in attributes]
-        if repeated := sorted({n for n in names if names.count(n) > 1}):
-            raise SchemaError(f"the schema names these columns more than once: {listing(repeated)}.")
+        if twice := repeated(names):
+            raise SchemaError(f"the schema names these columns more than once: {listing(sorted(twice))}.")
+        object.__setattr__(self, "_by_name", {a.name: a for a in attributes})  # no field: not compared, not shown
         for role in (Role.WEIGHT, Role.HOUSEHOLD):
             if len(many := [a.name for a in attributes if a.role is role]) > 1:
                 raise SchemaError(f"only one column can have the role '{role}', but the schema has {listing(many)}.")
         for a in attributes:
-            if a.follows is not None and a.follows not in names:
+            if a.follows is not None and a.follows not in self:
                 raise SchemaError(
                     f"'{a.name}' follows another, but " + unknown_name("column", a.follows, names, "the schema")
                 )
@@ -57,12 +59,11 @@ class Schema:
         return len(self.attributes)
 
     def __contains__(self, name: object) -> bool:
-        return any(a.name == name for a in self.attributes)
+        return isinstance(name, str) and name in self._by_name
 
     def __getitem__(self, name: str) -> Attribute:
-        for a in self.attributes:
-            if a.name == name:
-                return a
+        if name in self:
+            return self._by_name[name]
         raise SchemaError(unknown_name("column", name, self.names(), "the schema"))
 
     @overload
@@ -89,11 +90,11 @@ class Schema:
 
     def roles(self, **roles: Iterable[str] | str) -> Schema:
         """Return a schema with roles set: ``schema.roles(key=["age", "zip"], confidential="income")``."""
-        schema = self
+        new: dict[str, Attribute] = {}
         for role, names in roles.items():
             for name in [names] if isinstance(names, str) else names:
-                schema = schema.change(name, role=role)
-        return schema
+                new[name] = (new.get(name) or self[name]).with_(reason="set by hand", role=role)
+        return Schema(tuple(new.get(a.name, a) for a in self.attributes))
 
     def keep(self, predicate: Callable[[Attribute], bool]) -> Schema:
         """Return a schema of the attributes for which `predicate` holds; links to dropped ones are cut."""
@@ -111,7 +112,7 @@ class Schema:
     def from_toml(cls, text: str) -> Schema:
         """Read a schema from TOML text."""
         try:
-            table = tomllib.loads(text)
+            table = parse(text)
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"the schema is not valid TOML: {error}.") from None
         return cls.from_dict(table)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sfumato.contract import Draws
 from sfumato.contract.score import number
 from sfumato.errors import DataError
+from sfumato.files import parse_json
 from sfumato.version import VERSION
 
 Numbers = NDArray[np.float64]
@@ -48,7 +49,7 @@ class Archive:
                 self._check(lines[0], header)
                 whole = [line for line in lines if line.endswith("\n")]  # one cut short by a crash is worked out again
                 for line in whole[1:]:
-                    entry = json.loads(line)
+                    entry = parse_json(line)
                     self._known[entry["key"]] = _read(entry)
                 self.taken_up = len(self._known)
                 if len(whole) < len(lines):
@@ -64,7 +65,7 @@ class Archive:
     @staticmethod
     def _check(line: str, header: dict[str, Any]) -> None:
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
+            found = parse_json(line)
             if isinstance(found, dict) and found.get("sfumato search") == _FORM:
                 if found == header:
                     return

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Mask, Recipe
 from sfumato.contract.parameters import Parameter
-from sfumato.errors import ParameterError, SfumatoError, listing, unknown_name
+from sfumato.errors import ParameterError, SfumatoError, listing, repeated, unknown_name
 
 Numbers = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -184,8 +184,7 @@ def families_of(recipes: Any, over: Mapping[str, Any] | None = None, sequences: 
     families = [_family(name, given, over or {}) for name, given in _named(recipes)]
     if not families:
         raise ParameterError("a search needs at least one recipe.")
-    names = [f.name for f in families]
-    if twice := sorted({n for n in names if names.count(n) > 1}):
+    if twice := repeated(f.name for f in families):
         raise ParameterError(f"two recipes are called '{twice[0]}'. Give each a name: {{'mild': ..., 'strong': ...}}.")
     paths = {p for f in families for p in f.over}
     if lost := [p for p in over or {} if p not in paths]:

@@ -19,16 +19,20 @@ before anything is written.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.formats.contents import FileContents
 from sfumato.engines.frames import check_names
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, listing, unknown_name
 from sfumato.files import whole_file
 
-__all__ = ["FileContents", "read_file", "write_file"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FileContents", "read_file", "stream_file", "write_file"]
 
 _FORMS = {
     "csv": "csv", "txt": "csv", "tsv": "tsv", "tab": "tsv",
@@ -75,22 +79,62 @@ def read_file(path: str | Path, form: str | None = None, **options: Any) -> File
     """
     source = Path(path).expanduser()
     kind = _form(source, form)
-    _check_readable(source)
-    reader = _reader(kind)
-    allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        if option not in allowed:
-            raise ParameterError(unknown_name("option", option, allowed, f"the options for reading .{kind} files"))
-    try:
+    with _reading(source):
+        _check_readable(source)
+        reader = _reader(kind)
+        _check_options(reader, options, kind)
         contents = reader(source, **options)
         check_names(contents.table.column_names)
+    return contents
+
+
+def stream_file(path: str | Path, **options: Any) -> tuple[FileContents, Iterator[pa.Table] | None]:
+    """Open a CSV or Parquet file that may be larger than memory.
+
+    Returns
+    -------
+    The file's columns and labels, without records; and the records in pieces for a CSV file, which only our own reader
+    takes apart. A Parquet file says itself what it holds.
+    """
+    source = Path(path).expanduser()
+    kind = _form(source, None)
+    if kind not in ("csv", "tsv", "parquet"):
+        raise DataError(f"engine='duckdb' works on CSV and Parquet files; {source.name} is neither.")
+    with _reading(source):
+        _check_readable(source)
+        if kind == "parquet":
+            from sfumato.engines.formats.arrow_files import parquet_columns
+
+            _check_options(parquet_columns, options, kind)
+            contents, pieces = parquet_columns(source), None
+        else:
+            from sfumato.engines.formats.csv_files import read_csv, stream_csv
+
+            _check_options(read_csv, options, kind)
+            schema, pieces = stream_csv(source, **options)
+            contents = FileContents(schema.empty_table())
+        check_names(contents.table.column_names)
+    return contents, pieces
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    """Name the file in what a reader says of it."""
+    try:
+        yield
     except DataError as error:
         if str(source) in str(error):
             raise
         raise DataError(f"{source}: {error}") from None
     except PermissionError:
         raise DataError(f"{source} cannot be opened: you have no permission to read it.") from None
-    return contents
+
+
+def _check_options(reader: Callable[..., Any], options: Mapping[str, Any], kind: str) -> None:
+    allowed = [p.name for p in inspect.signature(reader).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in allowed:
+            raise ParameterError(unknown_name("option", option, allowed, f"the options for reading .{kind} files"))
 
 
 def write_file(contents: FileContents, path: str | Path, form: str | None = None) -> None:

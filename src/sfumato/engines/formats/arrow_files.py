@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.engines.formats.contents import FileContents
-from sfumato.errors import DataError, ParameterError
+from sfumato.errors import DataError, ParameterError, SfumatoError
+from sfumato.files import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,13 +40,18 @@ def write_table(table: pa.Table, path: str, form: str) -> None:
 
 def read_parquet(path: Path) -> FileContents:
     """Read a Parquet file, with the labels that sfumato keeps in it."""
-    import pyarrow as pa
     import pyarrow.parquet
 
-    try:
-        return unlabelled(pyarrow.parquet.ParquetFile(path).read())
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, "Parquet", error) from None
+    with _sound(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as source:
+        return unlabelled(_valid(source.read()))
+
+
+def parquet_columns(path: Path) -> FileContents:
+    """Return the columns of a Parquet file with their labels, and no records."""
+    import pyarrow.parquet
+
+    with _sound(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as source:
+        return unlabelled(source.schema_arrow.empty_table())
 
 
 def read_arrow(path: Path) -> FileContents:
@@ -51,25 +59,45 @@ def read_arrow(path: Path) -> FileContents:
     import pyarrow as pa
     import pyarrow.feather
 
-    try:
+    with _sound(path, "Arrow"):
         with pa.OSFile(str(path)) as source:
             start = source.read(6)
         if start[:4] == b"FEA1":
-            return unlabelled(pyarrow.feather.read_table(path))
+            return unlabelled(_valid(pyarrow.feather.read_table(path)))
         with pa.OSFile(str(path)) as source:
             opened = pa.ipc.open_file(source) if start == b"ARROW1" else pa.ipc.open_stream(source)
-            return unlabelled(opened.read_all())
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, "Arrow", error) from None
+            return unlabelled(_valid(opened.read_all()))
 
 
-def _unreadable(path: Path, form: str, error: Exception) -> Exception:
-    if isinstance(error, PermissionError):
-        return error
-    return DataError(
-        f"{path} is not a whole {form} file: it was cut short (copy or write it again), "
-        f"or it is of another form (give form= to say which)."
-    )
+def _valid(table: pa.Table) -> pa.Table:
+    """Return the table once all its offsets, indices and texts are checked: Arrow reads memory where they point to."""
+    table.validate(full=True)
+    return table
+
+
+@contextmanager
+def _sound(path: Path, form: str) -> Iterator[None]:
+    """Say in a sentence that a file is damaged: what Arrow says may quote a value, and comes in many classes."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (PermissionError, SfumatoError):
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+    ):
+        raise DataError(
+            f"{path} is not a whole {form} file: it was cut short (copy or write it again), "
+            f"or it is of another form (give form= to say which)."
+        ) from None
 
 
 def labelled(contents: FileContents) -> pa.Table:
@@ -103,9 +131,9 @@ def unlabelled(table: pa.Table) -> FileContents:
         if _LABEL in metadata:
             labels[field.name] = metadata[_LABEL].decode()
         if _LABELS in metadata:
-            value_labels[field.name] = json.loads(metadata[_LABELS])
+            value_labels[field.name] = {str(k): str(v) for k, v in dict(parse_json(metadata[_LABELS])).items()}
         if _MISSING in metadata:
-            missing[field.name] = tuple(json.loads(metadata[_MISSING]))
+            missing[field.name] = tuple(parse_json(metadata[_MISSING]))
     bare = pa.schema([field.with_metadata(None) for field in table.schema])
     return FileContents(pa.Table.from_arrays(table.columns, schema=bare), labels, value_labels, missing)
 

@@ -16,27 +16,75 @@ _EXACT = 2**53
 _LOOK = 1000
 
 
-def typed(cells: pa.ChunkedArray, decimal: str, na: bool) -> pa.ChunkedArray:
-    """Return the column in the narrowest type that holds every cell without loss, else as it came.
+class ColumnType:
+    """The narrowest type that holds every cell of a CSV column without loss, found in pieces or at once.
 
-    `na` says whether NA is null in a column that is otherwise not text.
+    The first word of the column says which types are tried. Whether a type holds a cell depends on that cell alone, so a
+    column seen in pieces gets the type of the same column seen at once.
     """
-    word = _first_word(cells.slice(0, _LOOK), na) or _first_word(cells, na)
-    if word is None:
+
+    def __init__(self, decimal: str, na: bool, as_text: bool = False) -> None:
+        self._decimal = decimal
+        self._na = na
+        self._tried: list[pa.DataType] | None = [] if as_text else None
+        """The types that hold all cells so far, the narrowest first; None until there is a word."""
+
+    def narrowest(self, cells: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return a whole column in its type, else as it came."""
+        self._begin(cells)
+        for arrow_type in self._tried or ():
+            if (column := self._as(cells, arrow_type)) is not None:
+                return column
         return cells
-    if decimal == ",":
-        word = word.replace(",", ".")
+
+    def see(self, cells: pa.ChunkedArray) -> None:
+        """Look at a further piece of the column."""
+        self._begin(cells)
+        if self._tried:
+            self._tried = [arrow_type for arrow_type in self._tried if self._as(cells, arrow_type) is not None]
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type that holds all pieces seen."""
+        import pyarrow as pa
+
+        return self._tried[0] if self._tried else pa.string()
+
+    def converted(self, cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
+        """Return a piece in the type that holds all pieces seen; None if this one is not among them."""
+        import pyarrow as pa
+
+        return cells if self.arrow_type == pa.string() else self._as(cells, self.arrow_type)
+
+    def _begin(self, cells: pa.ChunkedArray) -> None:
+        if self._tried is not None:
+            return
+        word = _first_word(cells.slice(0, _LOOK), self._na) or _first_word(cells, self._na)
+        if word is not None:
+            self._tried = _types(word.replace(",", ".") if self._decimal == "," else word)
+
+    def _as(self, cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
+        import pyarrow as pa
+
+        clean = _clean(cells, self._na)
+        if pa.types.is_int64(arrow_type):
+            return _whole(clean)
+        if pa.types.is_float64(arrow_type):
+            return _numbers(clean, self._decimal)
+        return _booleans(clean) if pa.types.is_boolean(arrow_type) else _dates(clean, arrow_type)
+
+
+def _types(word: str) -> list[pa.DataType]:
+    """Return the types that a column with this word in it may have, the narrowest first."""
+    import pyarrow as pa
+
     if _NUMBER.fullmatch(word):
-        return _or(cells, _numbers(_clean(cells, na), decimal, maybe_whole=word.lstrip("-").isdigit()))
+        return [pa.int64(), pa.float64()] if word.lstrip("-").isdigit() else [pa.float64()]
     if word.lower() in ("true", "false"):
-        return _or(cells, _booleans(_clean(cells, na)))
+        return [pa.bool_()]
     if _DATE.match(word):
-        return _or(cells, _dates(_clean(cells, na)))
-    return cells
-
-
-def _or(cells: pa.ChunkedArray, column: pa.ChunkedArray | None) -> pa.ChunkedArray:
-    return cells if column is None else column
+        return [pa.date32(), *(pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns"))]
+    return []
 
 
 def _clean(cells: pa.ChunkedArray, na: bool) -> pa.ChunkedArray:
@@ -54,13 +102,20 @@ def _first_word(cells: pa.ChunkedArray, na: bool) -> str | None:
     return str(words[0]) if len(words) else None
 
 
-def _numbers(cells: pa.ChunkedArray, decimal: str, maybe_whole: bool) -> pa.ChunkedArray | None:
+def _whole(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = _cast(cells, pa.int64()) if maybe_whole else None
-    if whole is not None and pc.all(pc.equal(whole.cast(pa.string()), cells)).as_py() is not False:
-        return whole
+    whole = _cast(cells, pa.int64())
+    return (
+        whole if whole is not None and pc.all(pc.equal(whole.cast(pa.string()), cells)).as_py() is not False else None
+    )
+
+
+def _numbers(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if decimal == ",":
         if pc.any(pc.match_substring(cells, ".")).as_py():
             return None
@@ -76,7 +131,8 @@ def _safe(cell: str) -> bool:
     """Whether a cell is a number as numbers are written, and not a whole number too long to be exact."""
     if not _NUMBER.fullmatch(cell):
         return False
-    return not cell.lstrip("-").isdigit() or abs(int(cell)) <= _EXACT
+    digits = cell.lstrip("-")
+    return not digits.isdigit() or (len(digits) < 20 and int(digits) <= _EXACT)
 
 
 def _booleans(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -88,14 +144,12 @@ def _booleans(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return pc.equal(lower, "true") if pc.all(known).as_py() else None
 
 
-def _dates(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    import pyarrow as pa
+def _dates(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
+    import pyarrow.compute as pc
 
-    times = (pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns"))
-    for arrow_type in (pa.date32(), *times):
-        if (column := _cast(cells, arrow_type)) is not None:
-            return column
-    return None
+    if pc.any(pc.starts_with(cells, "0000-")).as_py():  # calendars begin with the year 1
+        return None
+    return _cast(cells, arrow_type)
 
 
 def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS, _COLUMNS, _TEXT = 1_048_576, 16_384, 32_767
+_SPREAD = 2**22
+"""A sheet of more cells than these has something in one of a hundred."""
+_UNPACKED = 2**32
+"""The parts of a workbook have at most so many bytes in all."""
 _FIRST_DAY = datetime.date(1900, 3, 1)
 _CODED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
@@ -62,8 +67,8 @@ def read_excel(
     not records.
     """
     openpyxl = _openpyxl()
-    rows = _rows(openpyxl, path, sheet)
-    header = checked_header([code_text(v) if v is not None else "" for v in rows[0]], path, names)
+    rows = _rows(openpyxl, path, sheet, names)
+    header = checked_header([_name(v) for v in rows[0]], path, names)
     as_text = chosen((text,) if isinstance(text, str) else text, header, path)
     columns = {}
     for i, name in enumerate(header):
@@ -74,13 +79,13 @@ def read_excel(
     return FileContents(pa.table(columns))
 
 
-def _rows(openpyxl: Any, path: Path, sheet: str | int | None) -> list[list[Any]]:
+def _rows(openpyxl: Any, path: Path, sheet: str | int | None, names: Sequence[str] | None) -> list[list[Any]]:
     """Return the rows as plain values, all as long as the header, without the empty ones at the end."""
     rows, formulas = _values(openpyxl, path, sheet, computed=False)
     if formulas:
         rows, _ = _values(openpyxl, path, sheet, computed=True)
         for r, c in formulas:
-            if rows[r][c] is None:
+            if c >= len(rows[r]) or rows[r][c] is None:
                 raise DataError(
                     f"row {r + 1} of {path} has a formula in column {c + 1} that was never computed. "
                     f"Open the file in Excel or LibreOffice, save it, and try again."
@@ -90,7 +95,23 @@ def _rows(openpyxl: Any, path: Path, sheet: str | int | None) -> list[list[Any]]
     width = max((i + 1 for row in rows for i, v in enumerate(row) if v is not None), default=0)
     if not width:
         raise DataError(f"the sheet of {path} is empty: it has not even a header row.")
+    checked_header(
+        [*map(_name, rows[0]), *[""] * (width - len(rows[0]))][:width], path, names
+    )  # before rows are filled up
     return [[*row[:width], *[None] * (width - len(row))] for row in rows]
+
+
+def _name(value: Any) -> str:
+    return code_text(value) if value is not None else ""
+
+
+def _check_spread(rows: int, width: int, filled: int, path: Path) -> None:
+    """Refuse a sheet that a cell far from the others makes large: it would take gigabytes, nearly all of it empty."""
+    if rows > _ROWS or (rows * width > _SPREAD and rows * width > 100 * filled):
+        raise DataError(
+            f"the sheet of {path} is nearly empty: some cell stands far below or far to the right of the others. "
+            "In Excel, Ctrl+End goes to the last cell; delete the empty rows and columns before it, and save the file."
+        )
 
 
 def _values(
@@ -100,10 +121,18 @@ def _values(
     formulas: list[tuple[int, int]] = []
     try:
         with path.open("rb") as file:
+            with zipfile.ZipFile(file) as parts:
+                if sum(part.file_size for part in parts.infolist()) > _UNPACKED:
+                    raise DataError(f"{path} has more than {_UNPACKED:,} bytes when it is unpacked. Save it as .csv.")
             book = openpyxl.load_workbook(file, read_only=True, data_only=computed)
-            for r, row in enumerate(_sheet(book, sheet, path).iter_rows()):
+            opened = _sheet(book, sheet, path)
+            opened.reset_dimensions()  # a size that the file states may be wrong, and cut off cells
+            width = filled = 0
+            for r, row in enumerate(opened.iter_rows()):
                 rows.append([_value(cell, path) for cell in row])
                 formulas += [(r, c) for c, cell in enumerate(row) if cell.data_type == "f"]
+                width, filled = max(width, len(row)), filled + len(row) - rows[-1].count(None)
+                _check_spread(r + 1, width, filled, path)
         return rows, formulas
     except (SfumatoError, PermissionError):
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.engines.formats.contents import FileContents
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, listing, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,8 +106,7 @@ def check_names_for(names: list[str], limits: Limits) -> None:
             f"{limits.program} does not take these column names: {listing(wrong)}. A name has at most "
             f"{limits.name_length} {'characters' if limits.characters else 'bytes'}: {limits.name_rule}. Rename them."
         )
-    folded = [name if limits.case_matters else name.upper() for name in names]
-    if same := [name for name, fold in zip(names, folded, strict=True) if folded.count(fold) > 1]:
+    if same := repeated(names, str if limits.case_matters else str.upper):
         raise DataError(f"{limits.program} sees no capitals, so these column names are the same: {listing(same)}.")
 
 

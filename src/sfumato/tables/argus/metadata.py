@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sfumato.errors import DataError, unknown_name
+from sfumato.errors import DataError, repeated, unknown_name
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables.argus.hrc import levels_hierarchy, read_argus_hierarchy
 from sfumato.tables.argus.text import beside, read_text, split
@@ -123,8 +123,7 @@ def read_argus_metadata(path: str | Path, *, table: bool = False) -> ArgusMetada
                 ) from None
     if not found.variables:
         raise DataError(f"the metadata {path} describe no variables.")
-    names = [v.name.casefold() for v in found.variables]
-    if twice := [n for n in names if names.count(n) > 1]:
+    if twice := repeated(v.name.casefold() for v in found.variables):
         raise DataError(f"the metadata {path} describe '{twice[0]}' twice.")
     return found
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.errors import DataError, listing
+from sfumato.files import parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def read_json_stat(path: str | Path) -> ReadBack:
     import pandas as pd
 
     try:
-        document = json.loads(Path(path).read_text("utf-8-sig"))
+        document = parse_json(Path(path).read_text("utf-8-sig"))
         data = document if "dimension" in document else next(iter(document.values()))
         dimensions, (names, sizes) = data["dimension"], _axes(data)
         labels = [_codes(dimensions[n]["category"]) for n in names]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import ParameterError
-from sfumato.files import write_text
+from sfumato.files import parse_json, write_text
 from sfumato.tables.cells import Cells
 
 Numbers = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Record:
     def read(cls, path: str | Path) -> Record:
         """Read what `write` wrote."""
         try:
-            table = json.loads(Path(path).read_text("utf-8"))
+            table = parse_json(Path(path).read_text("utf-8"))
             return cls._from_dict(table)
         except FileNotFoundError:
             raise ParameterError(f"there is no record of a published table at {path}.") from None
