@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
+from sfumato.engines.store import published_schema
 from sfumato.errors import DataError, NotApplicable, some, unknown_name
 from sfumato.files import whole_folder
 from sfumato.microdata import Microdata
@@ -157,7 +158,7 @@ class Release:
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:
                     data.write(temporary / f"{name}.{form}")
-            self.masked.schema.write(temporary / "schema.toml")
+            published_schema([d.engine for d in self.implicates], self.masked.schema).write(temporary / "schema.toml")
             if self.recipe is not None:
                 dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
                     temporary / "recipe.toml", withhold=True
