@@ -10,6 +10,7 @@ import base64
 import gzip
 import re
 import struct
+import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,11 +24,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from contract_cases import DRAWS, SCHEMA, required, table
+from contract_cases import DRAWS, NUMBERS, SCHEMA, required, table
 
-from sfumato.contract import Mask, registered
+from sfumato.contract import Mask, Recipe, registered
 from sfumato.engines.columns import visible_only
-from sfumato.masks import Identity, Recode, Sample, SuppressExtremes, SuppressRecords, SuppressValues
+from sfumato.errors import RecipeError, SfumatoError
+from sfumato.masks import Identity, Recode, Sample, SuppressExtremes, SuppressRecords, SuppressValues, TopCode
 from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 from sfumato.schema.hierarchy import TreeHierarchy
@@ -211,7 +213,7 @@ def test_the_search_finds_what_is_there_in_every_form(tmp_path: Path) -> None:
     files = {p.name for p in (tmp_path / "out").iterdir()} - {"recipe.toml"}
     for job in JOBS[3:150:29]:
         assert set(found_in(tmp_path / "out", {job}, set())) == files
-    pay = [v for v in people()["pay"].to_pylist() if v is not None and v == v][5]  # noqa: PLR0124 - NaN
+    pay = [v for v in people()["pay"].to_pylist() if v is not None and v == v][5]
     assert set(found_in(tmp_path / "out", set(), {pay})) >= files - {"schema.toml", "masked.xpt"}
     assert set(found_in(tmp_path / "out", {LABELS["70013"]}, set())) >= {
         "masked.parquet", "masked.arrow", "masked.dta", "masked.sav", "masked.zsav", "schema.toml",
@@ -293,3 +295,69 @@ def test_leaving_out_what_is_hidden_changes_no_value_and_no_type(values: pa.Arra
         assert kept.type == given.type
         assert kept.to_pylist() == given.to_pylist()
         kept.validate(full=True)
+
+
+# What the published recipe says
+
+SOMEBODYS = 48_271.63
+"""The value of one record, typed as a parameter."""
+TYPED: list[Any] = [
+    SOMEBODYS,
+    {"pay": SOMEBODYS, "rent": SOMEBODYS, "hours": SOMEBODYS},
+    f"pay > {SOMEBODYS} and age > 30",
+    "job == 'qzxvqzxv'",
+    "qzxvqzxv",
+    {"job": {"qzxvqzxv": "x"}},
+    {"qzxvqzxv": "bbbb"},
+    {"job": {"qzxvqzxv": {"qzxvqzxv": 1.0}}},
+    {"job": ["qzxvqzxv"]},
+    {"pay": [10, SOMEBODYS]},
+]
+DESIGN = {
+    "base", "block", "by", "clusters", "covariance", "domain", "epsilon", "factor_variance", "importance", "lambda2", "released",
+    "share", "total", "weights",
+}  # fmt: skip
+"""Numbers without a unit or of the noise, and names of columns: somebody who puts a record's value there means no record."""
+
+
+@pytest.mark.parametrize("cls", MASKS)
+def test_a_published_recipe_repeats_no_value_that_was_typed(cls: type[Mask]) -> None:
+    for name, parameter in cls.parameters().items():
+        if parameter.columns in ("one", "many") or parameter.choices or name in DESIGN:
+            continue
+        for typed in TYPED:
+            try:
+                recipe = Recipe.of(step=cls(**{**required(cls), "columns": NUMBERS, name: typed}))
+            except (SfumatoError, TypeError, AttributeError):
+                try:
+                    recipe = Recipe.of(step=cls(**{**required(cls), name: typed}))
+                except (SfumatoError, TypeError, AttributeError):
+                    continue
+            text = recipe.to_toml(withhold=True, shown={"pay", "job", "rent", "hours", "bbbb"})
+            assert "48271" not in text, f"{name} = {typed}"
+            assert "qzxv" not in text, f"{name} = {typed}"
+            assert name in tomllib.loads(text)["step"][1]["withheld"]
+            assert f"step.{name}" not in recipe.told()
+            with pytest.raises(RecipeError, match="withheld from what is published"):
+                Recipe.from_toml(text)
+
+
+def test_a_published_recipe_tells_round_numbers_and_what_the_release_shows(tmp_path: Path) -> None:
+    data = Microdata(people(), WHOLE)
+    rules = {"region": {"Uppsala": "south", "Malmö": "south", "Kiruna": "north"}, "age": [20, 40, 60]}
+    steps = Recipe.of(
+        top=TopCode(columns=("pay",), value=40_000),
+        gone=SuppressValues(columns=("rent",), where="age > 80 and sex == 'f'"),
+        late=SuppressValues(columns=("rent",), where="region == 'Kiruna'"),
+        groups=Recode(rules=rules),
+        ages=Recode(rules={"job": 1}),
+    )
+    steps.apply(data, DRAWS).write(tmp_path / "out", DRAWS, tmp_path / "seed.toml", forms=["csv"])
+    said = tomllib.loads((tmp_path / "out" / "recipe.toml").read_text())["step"]
+    top, gone, late, groups, ages = said[1:]
+    assert top["value"] == 40_000
+    assert gone["where"] == "age > 80 and sex == 'f'"
+    assert late["withheld"] == ["where"]  # no released record lives there: it is recoded
+    assert groups["withheld"] == ["rules"]
+    assert ages["rules"] == {"job": 1}
+    assert "Kiruna" not in (tmp_path / "out" / "recipe.toml").read_text()

@@ -65,7 +65,18 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        return {} if self.recipe is None else self.recipe.told()
+        return {} if self.recipe is None else self.recipe.told(self._shown(self.recipe))
+
+    def _shown(self, recipe: Recipe) -> set[str]:
+        """Return the names of the released columns; also their categories, where a parameter may be told if they show it."""
+        shown = {name for data in self.implicates for name in data.engine.kinds}
+        if recipe.withheld(shown):
+            for data in self.implicates:
+                for name in (n for n, kind in data.engine.kinds.items() if kind is Kind.CATEGORY):
+                    shown |= {
+                        str(v) for v in data.engine.group([name]).columns[name].arrow.to_pylist() if v is not None
+                    }
+        return shown
 
     def with_holdout(self, held: Holdout) -> Release:
         """Return the release with records that were set aside before masking; see `hold_out`.
@@ -161,7 +172,7 @@ class Release:
             published_schema([d.engine for d in self.implicates], self.masked.schema).write(temporary / "schema.toml")
             if self.recipe is not None:
                 dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
-                    temporary / "recipe.toml", withhold=True
+                    temporary / "recipe.toml", withhold=True, shown=self._shown(self.recipe)
                 )
             draws.write(secret, self.purpose(draws))
 
