@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.contract import Draws, Recipe, Release
 from sfumato.datasets.teachers import teachers
 from sfumato.errors import DataError, ParameterError
-from sfumato.files import check_replaceable, whole_file, whole_folder
+from sfumato.files import check_replaceable
 from sfumato.masks import KimNoise
 from sfumato.rumap import Choice, RUMap, ru_map
 from sfumato.rumap.kept import precision_kept
@@ -158,8 +158,7 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
     )
     new = not secret.parent.exists()
     try:
-        with whole_folder(folder, replace) as published, whole_file(secret, 0o600) as seed:
-            release.write(published, draws, seed, replace=True)
+        with release.writing(folder.resolve(), draws, secret.resolve(), ("csv", "parquet"), True) as published:
             report.write(published / "report.html")
         secret.parent.chmod(0o700)
     except BaseException:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
 from sfumato.engines.store import published_schema
-from sfumato.errors import DataError, NotApplicable, some, unknown_name
-from sfumato.files import whole_folder
+from sfumato.errors import DataError, NotApplicable, ParameterError, some, unknown_name
+from sfumato.files import whole_folder, write_bytes
 from sfumato.microdata import Microdata
 
 if TYPE_CHECKING:
@@ -162,19 +163,37 @@ class Release:
             raise DataError(
                 f"the seed must be kept apart from what is published: choose a place outside {target} for it."
             )
+        with self.writing(target, draws, secret, forms, replace):
+            pass
+
+    @contextmanager
+    def writing(
+        self, target: Path, draws: Draws, secret: Path, forms: Sequence[str], replace: bool = False
+    ) -> Iterator[Path]:
+        """Write as `write` does, and give the folder to the block before it is published, to put a report there.
+
+        While an old release is replaced, the seed file holds both seeds: whenever the process is killed, it has the seed of
+        the release that stands in the folder.
+        """
         if secret.exists() and not replace:
             self._check_seed(secret, draws)
-        with whole_folder(target, replace) as temporary:
+        digest, purpose = draws.digest(self.original.digest()), self.purpose(draws)
+        with _seed_kept(secret, target, digest), whole_folder(target, replace) as temporary:
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:
                     data.write(temporary / f"{name}.{form}")
             published_schema([d.engine for d in self.implicates], self.masked.schema).write(temporary / "schema.toml")
             if self.recipe is not None:
-                dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
+                dataclasses.replace(self.recipe, digest=digest).write(
                     temporary / "recipe.toml", withhold=True, shown=self._shown(self.recipe)
                 )
-            draws.write(secret, self.purpose(draws))
+            yield temporary
+            if _is_seed(secret) and (target / "recipe.toml").is_file():
+                draws.write_next(secret, target, purpose, digest)
+            else:
+                draws.write(secret, purpose, digest)
+        draws.write(secret, purpose, digest)
 
     def purpose(self, draws: Draws) -> str:
         """Return the keyed digest of the recipe and the original: what a seed file is for."""
@@ -234,6 +253,31 @@ class Release:
         ids[positions >= 0] = original.batch([]).ids[positions[positions >= 0]]
         local = masked.engine.hold(Rows(ids, masked.batch().rows.columns))
         return cls(original, (Microdata(local, masked.schema),))
+
+
+@contextmanager
+def _seed_kept(secret: Path, target: Path, digest: str) -> Iterator[None]:
+    """Put back what stood in a seed file if the block does not end well, unless the new release is in its folder already."""
+    old = secret.read_bytes() if secret.is_file() else None
+    try:
+        yield
+    except BaseException:
+        recipe = target / "recipe.toml"
+        if recipe.is_file() and digest in recipe.read_text("utf-8"):
+            raise  # the seed file holds its seed too
+        if old is None:
+            secret.unlink(missing_ok=True)
+        elif secret.read_bytes() != old:
+            write_bytes(secret, old, confidential=True)
+        raise
+
+
+def _is_seed(path: Path) -> bool:
+    """Whether a file holds a seed that can be read, and would be lost."""
+    try:
+        return path.exists() and bool(Draws.read(path))
+    except ParameterError:
+        return False
 
 
 def _same_records(one: Microdata, other: Microdata) -> bool:

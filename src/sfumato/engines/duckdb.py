@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from sfumato.engines.stored import (
     write_pieces,
 )
 from sfumato.errors import DataError, listing
+from sfumato.files import full_disk, private_folder, remove_private
 
 _ROWS = 2**17
 _CELLS = 2**22
@@ -214,14 +214,14 @@ class DuckDBEngine(Engine):
         return relation
 
 
-def connect() -> duckdb.DuckDBPyConnection:
+def connect(**settings: Any) -> duckdb.DuckDBPyConnection:
     """Return a connection of its own. What does not fit in memory goes to a private folder, which is removed with it.
 
     DuckDB would write it to the working folder, for all to read.
     """
-    folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
-    connection = duckdb.connect(config={"temp_directory": str(Path(folder) / "spill")})
-    weakref.finalize(connection, _remove, folder, os.getpid())  # relations hold the connection that they are on
+    folder = private_folder()
+    connection = duckdb.connect(config={**settings, "temp_directory": str(folder / "spill")})
+    weakref.finalize(connection, remove_private, folder, os.getpid())  # relations hold the connection that they are on
     return connection
 
 
@@ -229,9 +229,10 @@ class PrivateFile:
     """Stored records in a Parquet file that only this user can read, removed with this object."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        folder = tempfile.mkdtemp(prefix="sfumato-")  # made with mode 700
-        self.remove = weakref.finalize(self, _remove, folder, os.getpid())
-        self.path = str(Path(folder) / "records.parquet")
+        folder = private_folder()
+        self.remove = weakref.finalize(self, remove_private, folder, os.getpid())
+        self.path = str(folder / "records.parquet")
+        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self.schema = schema
         self.count = 0
 
@@ -281,20 +282,22 @@ def _storing(schema: pa.Schema) -> Iterator[None]:
             "some columns hold values that cannot be stored between two steps. Drop them or turn them into numbers or "
             f"text in DuckDB first; look at: {listing(odd)}."
         ) from None
-    except OSError:
-        raise DataError(
-            f"there is no room, or no right to write, in the folder for temporary files, {tempfile.gettempdir()}. "
-            "Set the environment variable TMPDIR to a folder with more room."
-        ) from None
+    except OSError as error:
+        told = full_disk(error, tempfile.gettempdir())
+        what = str(told) if told is not None else f"temporary files cannot be written in {tempfile.gettempdir()}."
+        raise DataError(f"{what} Set the environment variable TMPDIR to a folder with more room.") from None
 
 
 @contextmanager
-def plain_words() -> Iterator[None]:
-    """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not."""
+def plain_words(folder: str | Path | None = None) -> Iterator[None]:
+    """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not.
+
+    `folder` is where something is written; if none is given, only temporary files are.
+    """
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise DataError(_sentence(error)) from None
+        raise full_disk(error, folder or tempfile.gettempdir()) or DataError(_sentence(error)) from None
 
 
 _SENTENCES = {
@@ -380,8 +383,3 @@ def escaped(path: str) -> str:
 
 def _let_go(file: PrivateFile) -> None:
     """Do nothing: the finalizer that calls this held the file until now."""
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not remove its parent's data
-        shutil.rmtree(folder, ignore_errors=True)

@@ -8,12 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.duckdb import escaped, plain_words
+from sfumato.engines.duckdb import connect, escaped, plain_words
 from sfumato.engines.warehouse import ArrayReduction, Warehouse, arrays_of
 from sfumato.kernels.blas import one_thread
 
@@ -31,10 +30,7 @@ class DuckDBWarehouse(Warehouse):
     def __init__(self, path: Path) -> None:
         super().__init__()
         with plain_words():
-            # what does not fit into memory stays in the folder of the records, which only their owner can read
-            self._connection = duckdb.connect(
-                config={"memory_limit": "3GB", "temp_directory": str(path.parent / "spill")}
-            )
+            self._connection = connect(memory_limit="3GB")
             kind = "TABLE" if path.stat().st_size <= _SMALL else "VIEW"
             self._connection.execute(
                 f"CREATE {kind} records AS SELECT * FROM read_parquet('{escaped(str(path))}', hive_partitioning = false)"  # noqa: S608 - escaped
@@ -82,8 +78,8 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
     reader = pa.RecordBatchReader.from_batches(
         first.schema, (batch for table in chain([first], tables) for batch in table.cast(first.schema).to_batches())
     )
-    with plain_words(), duckdb.connect(config={"temp_directory": str(path.parent / "spill")}) as connection:
+    with plain_words(path.parent), connect() as connection:
         connection.register("source", reader)
         connection.execute(
-            f"COPY (SELECT * FROM source) TO '{escaped(str(path))}' (FORMAT parquet, COMPRESSION zstd)"  # noqa: S608
+            f"COPY (SELECT * FROM source) TO '{escaped(str(path))}' (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"  # noqa: S608
         )

@@ -10,7 +10,6 @@ from sfumato.engines.base import Engine
 from sfumato.engines.formats import FileContents, read_file, write_file
 from sfumato.engines.local import LocalEngine
 from sfumato.errors import DataError, ParameterError
-from sfumato.files import whole_file
 
 if TYPE_CHECKING:
     from sfumato.schema import Schema
@@ -70,8 +69,7 @@ def save_file(engine: Engine, schema: Schema, path: str | Path, **options: Any) 
     if engine.name == "Spark" and form is not None:
         engine.write(str(path), form)  # a folder of part files, which Spark itself commits
     elif not isinstance(engine, LocalEngine) and form is not None:
-        with whole_file(target) as temporary:
-            engine.write(str(temporary), form)
+        engine.write(str(target), form)
     else:
         table = engine.collect(list(engine.kinds)).to_arrow()
         schema = published_schema([engine], schema)

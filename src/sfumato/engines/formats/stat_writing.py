@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,9 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
         function(frame, str(path), **options)
     except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
         if "open file" in str(error):
-            raise OSError(0, "you may have no permission, or the disk may be full") from None
+            raise OSError(0, "you may have no permission to write there") from None
+        if "write" in str(error).lower():  # the library says no more; the file that it began is still there
+            raise OSError(errno.ENOSPC, "no space left on device") from None
         raise DataError("the file cannot be written in this form; write .parquet or .csv.") from None
 
 
