@@ -135,7 +135,7 @@ def test_progress_is_told_stage_by_stage(made: tuple[DemoResult, list[str]]) -> 
     "step",
     [
         "sfumato.reports.Report.write",
-        "sfumato.contract.Release.write",
+        "sfumato.contract.Release.writing",
         "sfumato.contract.Draws.write",
         "sfumato.schema.Schema.write",
     ],

@@ -306,9 +306,8 @@ masked = data.transform(lambda batch: batch, data.schema)
 for path in Path(os.environ["TMPDIR"]).rglob("*"):
     print(path.stat().st_mode & 0o077)
 """
-    assert run_python(code + "print(len(list(Path(os.environ['TMPDIR']).rglob('*.parquet'))), flush=True)\ndie()").stdout.split() == [
-        "0", "0", "0", "1",
-    ]  # fmt: skip
+    count = "print(len(list(Path(os.environ['TMPDIR']).rglob('*.parquet'))), flush=True)\ndie()"
+    assert run_python(code + count).stdout.split() == ["0", "0", "0", "1"]
     (home,) = tmp_path.iterdir()
     from sfumato.files import private
 
@@ -399,11 +398,11 @@ def test_a_full_disk_is_told_by_its_name() -> None:
 
     if not Path("/dev/full").is_char_device():
         pytest.skip("this system has no /dev/full")
-    with pytest.raises(OSError) as caught, Path("/dev/full").open("w") as file:  # noqa: PT011 - the system's own
+    with pytest.raises(OSError) as caught, Path("/dev/full").open("w") as file:
         file.write("x" * 100_000)
     assert str(full_disk(caught.value, "/dev")).startswith("the disk is full: there is no room left in /dev.")
     # never by its path: pyarrow removes a file that it could not write, and root would lose the device
-    with pytest.raises(OSError) as arrow, Path("/dev/full").open("wb", buffering=0) as device:  # noqa: PT011
+    with pytest.raises(OSError) as arrow, Path("/dev/full").open("wb", buffering=0) as device:
         pyarrow.parquet.write_table(pa.table({"a": np.arange(100_000)}), device)
     assert "the disk is full" in str(full_disk(arrow.value, "/dev"))
     assert full_disk(FileNotFoundError(2, "no such file"), "/dev") is None

@@ -219,7 +219,7 @@ def _made(folder: Path, mode: int) -> Path:
 def _lock(path: Path) -> bool:
     """Hold a lock on what was just made; say whether it is still there, since a sweep may have been faster."""
     if fcntl is None:
-        return True
+        return True  # type: ignore[unreachable]
     try:
         lock = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

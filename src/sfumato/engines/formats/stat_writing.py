@@ -82,16 +82,17 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
         if "write" in str(error).lower():  # the library says no more; the file that it began is still there
             raise OSError(errno.ENOSPC, "no space left on device") from None
         raise DataError("the file cannot be written in this form; write .parquet or .csv.") from None
-    numeric = any(
+    # the library says nothing when the disk is full, so the records are counted
+    read = {"write_dta": "read_dta", "write_sav": "read_sav", "write_xport": "read_xport"}[function.__name__]
+    blank = read == "read_xport" and not any(
         dtype.kind in "iuf" for dtype in frame.dtypes
-    )  # text alone may end in blank records, which SAS does not count
-    if function is pyreadstat.write_xport and len(frame) and numeric:  # which says nothing when the disk is full
-        try:
-            written = len(pyreadstat.read_xport(str(path), usecols=[frame.columns[0]])[0])
-        except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
-            written = -1
-        if written != len(frame):
-            raise OSError(errno.ENOSPC, "no space left on device")
+    )  # SAS does not count blank records
+    try:
+        written = len(getattr(pyreadstat, read)(str(path), usecols=[frame.columns[0]])[0])
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+        written = -1
+    if written != len(frame) and not blank:
+        raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
