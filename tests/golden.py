@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "contract")]
 
-import numpy as np
+import numpy as np  # noqa: E402
 
 FILE = HERE / "golden.txt"
 Answers = Iterator[tuple[str, object]]
@@ -129,7 +129,7 @@ def tables() -> Answers:
     for name, t in made.items():
         yield f"{name} table", [t.value, len(t)]
         for named in RULES:
-            yield f"{name} {named}", attempt(lambda t=t, r=rule(named): _levels(r.assess(t)))
+            yield f"{name} {named}", attempt(lambda t=t, named=named: _levels(rule(named).assess(t)))
     for (kind, t), (named, cls) in itertools.product(made.items(), PROTECTIONS.items()):
         fields = cls.parameters()
         for rule_name in RULES if "rules" in fields else ("",):
@@ -206,6 +206,7 @@ def attacks() -> Answers:
                     yield f"{title} {name}", str(error)
 
 
+# ruff: noqa: E501 - a command a line
 COMMANDS = """
 schema survey.csv
 mask survey.csv --schema schema.toml --out release --mask kim_noise --set columns=salary,income --set lambda2=salary:0.15,income:0.3 --seed-file seed.toml

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
+import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+from sfumato.contract import Draws
+from sfumato.datasets import five
 from sfumato.errors import DataError
 from sfumato.files import whole_file, whole_folder, write_text
 
@@ -197,6 +207,7 @@ def test_an_accident_in_the_middle_of_the_exchange_brings_the_old_folder_back(
         real(source, target)
 
     monkeypatch.setattr(os, "replace", interrupted)
+    monkeypatch.setattr("sfumato.files._exchange", lambda *_: False)  # a system that cannot exchange them in one step
 
     def write() -> None:
         with whole_folder(tmp_path / "out", replace=True) as temporary:
@@ -236,3 +247,162 @@ def test_a_folder_gets_no_more_rights_than_the_users_umask_allows(tmp_path: Path
     with umask(mask), whole_folder(tmp_path / "out") as temporary:
         fill(temporary, "new")
     assert rights(tmp_path / "out") == expected
+
+
+# Processes that are killed, and full disks
+
+
+def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own; it may kill itself with `die()`."""
+    head = "import os, signal, sys\nfrom pathlib import Path\ndef die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
+    command = [sys.executable, "-c", head + code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    code = """
+from sfumato.files import whole_file, whole_folder
+with whole_folder(sys.argv[1] + "/out") as folder, whole_file(sys.argv[1] + "/a.csv") as file:
+    (folder / "x").write_text("secret")
+    file.write_text("secret")
+    print(oct(file.stat().st_mode & 0o777), flush=True)
+    die()
+"""
+    ended = run_python(code, tmp_path)
+    assert ended.returncode == -signal.SIGKILL
+    assert ended.stdout.strip() == "0o600"  # while it is written, only its owner can read it
+    assert len(everything(tmp_path)) == 3
+    write_text(tmp_path / "a.csv", "new")
+    with whole_folder(tmp_path / "out") as folder:
+        fill(folder, "new")
+    assert everything(tmp_path) == sorted(["a.csv", *FILLED])
+
+
+def test_a_sweep_leaves_the_files_of_living_processes_alone(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "a.csv") as mine, whole_folder(tmp_path / "out") as folder:
+        with whole_file(mine) as inner:  # takes the place of the temporary file, which stays locked
+            inner.write_text("mine")
+        code = """
+from sfumato.files import sweep, write_text
+sweep(Path(sys.argv[1]))
+write_text(sys.argv[1] + "/a.csv", "theirs")
+"""
+        assert run_python(code, tmp_path).returncode == 0
+        assert mine.read_text() == "mine"
+        assert folder.is_dir()
+    assert (tmp_path / "a.csv").read_text() == "mine"
+
+
+def test_confidential_copies_of_a_killed_process_are_removed_when_the_next_one_makes_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = """
+import duckdb
+from sfumato.microdata import Microdata
+data = Microdata(duckdb.sql("SELECT range AS salary FROM range(100)"))
+masked = data.transform(lambda batch: batch, data.schema)
+for path in Path(os.environ["TMPDIR"]).rglob("*"):
+    print(path.stat().st_mode & 0o077)
+"""
+    count = "print(len(list(Path(os.environ['TMPDIR']).rglob('*.parquet'))), flush=True)\ndie()"
+    assert run_python(code + count).stdout.split() == ["0", "0", "0", "1"]
+    (home,) = tmp_path.iterdir()
+    from sfumato.files import private
+
+    with private() as folder:
+        assert not home.exists()
+        assert run_python(code).returncode == 0  # which ends well, and leaves what is ours
+        assert folder.is_dir()
+        assert rights(folder) == rights(folder.parent) == 0o700
+    assert everything(tmp_path) == []
+
+
+def test_a_folder_that_was_moved_aside_when_the_process_was_killed_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    fill(tmp_path / "out", "old")
+    code = """
+import sfumato.files as files
+files._exchange = lambda *_: False
+real = os.replace
+os.replace = lambda a, b: die() if str(b).endswith("out") else real(a, b)
+with files.whole_folder(sys.argv[1] + "/out", replace=True) as folder:
+    (folder / "recipe.toml").write_text("new")
+"""
+    assert run_python(code, tmp_path).returncode == -signal.SIGKILL
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(DataError, match="already holds files"), whole_folder(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out" / "recipe.toml").read_text() == "old"
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_release_never_stands_with_the_seed_of_another_whenever_the_process_is_killed(
+    step: int, tmp_path: Path
+) -> None:
+    code = """
+import sfumato.files as files
+from sfumato import Draws, IndependentNoise
+from sfumato.datasets import five
+release = IndependentNoise(columns=("salary",), lambda2=0.2).apply(five(), draws := Draws(sys.argv[2]))
+left = int(sys.argv[3])
+def counted(real):
+    def call(*arguments, **more):
+        global left
+        left -= 1
+        return die() if left < 0 else real(*arguments, **more)
+    return call
+if left < 9:
+    files._exchange = counted(files._exchange)
+    real = os.replace
+    end = sys.argv[1] + "/seed.toml"
+    os.replace = lambda a, b: counted(real)(a, b) if str(b) == end else real(a, b)
+    files.shutil.rmtree = counted(files.shutil.rmtree)
+out, seed = Path(sys.argv[1]) / "out", Path(sys.argv[1]) / "seed.toml"
+release.write(out, draws, seed, forms=["csv"], replace=True)
+"""
+    assert run_python(code, tmp_path, "old", 99).returncode == 0
+    ended = run_python(code, tmp_path, "new", step)
+    assert ended.returncode in (-signal.SIGKILL, 0), ended.stderr
+    seed = Draws.read(tmp_path / "seed.toml")
+    says = tomllib.loads((tmp_path / "out" / "recipe.toml").read_text())["data_digest"]
+    assert seed.digest(five().digest()) == says
+    assert run_python(code, tmp_path, "newer", 99).returncode == 0
+    assert everything(tmp_path) == ["out", "out/masked.csv", "out/recipe.toml", "out/schema.toml", "seed.toml"]
+    assert "next" not in (tmp_path / "seed.toml").read_text()
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet", "arrow", "dta", "sav", "zsav", "xpt", "xlsx"])
+def test_a_file_that_outgrows_its_limit_is_told_so_and_leaves_nothing(form: str, tmp_path: Path) -> None:
+    code = """
+import resource
+import numpy as np, pyarrow as pa
+from sfumato.engines.formats import FileContents, write_file
+contents = FileContents(pa.table({"a": np.random.default_rng(1).normal(size=20_000)}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    write_file(contents, sys.argv[1] + "/masked." + sys.argv[2])
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    said = run_python(code, tmp_path, form)
+    assert said.stdout.startswith("DataError"), said.stderr
+    assert "larger than this disk" in said.stdout or "the disk is full" in said.stdout, said.stdout
+    assert str(tmp_path) in said.stdout
+    assert everything(tmp_path) == []
+
+
+def test_a_full_disk_is_told_by_its_name() -> None:
+    from sfumato.files import full_disk
+
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("this system has no /dev/full")
+    with pytest.raises(OSError) as caught, Path("/dev/full").open("w") as file:
+        file.write("x" * 100_000)
+    assert str(full_disk(caught.value, "/dev")).startswith("the disk is full: there is no room left in /dev.")
+    # never by its path: pyarrow removes a file that it could not write, and root would lose the device
+    with pytest.raises(OSError) as arrow, Path("/dev/full").open("wb", buffering=0) as device:
+        pyarrow.parquet.write_table(pa.table({"a": np.arange(100_000)}), device)
+    assert "the disk is full" in str(full_disk(arrow.value, "/dev"))
+    assert full_disk(FileNotFoundError(2, "no such file"), "/dev") is None

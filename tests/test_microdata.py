@@ -101,6 +101,7 @@ def test_every_frame_leaves_as_it_came_without_ids(kind: str) -> None:
     assert RECORD_ID not in str(native)
     if kind.startswith("pandas"):
         came = FRAMES[kind](frame)
+        came["region"] = came["region"].cat.remove_unused_categories()  # a category that no record has does not leave
         assert isinstance(native.index, pd.RangeIndex)  # the index says who was who
         assert native.dtypes.to_dict() == came.dtypes.to_dict()
         pd.testing.assert_frame_equal(native, came.reset_index(drop=True))

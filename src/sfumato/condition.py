@@ -100,6 +100,13 @@ class Comparison:
         if isinstance(self.value, _Name):
             yield self.value.name
 
+    def literals(self) -> Iterator[Literal]:
+        """Yield the values that are written in it."""
+        if isinstance(self.value, tuple) and not isinstance(self.value, _Name):
+            yield from self.value
+        elif self.value is not None and not isinstance(self.value, _Name):
+            yield self.value
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -122,6 +129,11 @@ class Joined:
         """Yield the columns that its parts look at."""
         for part in self.parts:
             yield from part.columns()
+
+    def literals(self) -> Iterator[Literal]:
+        """Yield the values that are written in its parts."""
+        for part in self.parts:
+            yield from part.literals()
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,11 @@ class Condition:
     def columns(self) -> tuple[str, ...]:
         """The columns it looks at, each once."""
         return tuple(dict.fromkeys(self.tree.columns()))
+
+    @property
+    def literals(self) -> tuple[Literal, ...]:
+        """The values that are written in it: what it compares columns with."""
+        return tuple(self.tree.literals())
 
     def check(self, schema: Schema) -> None:
         """Refuse columns that are not there; a word on the right is most often a text without its quotes."""

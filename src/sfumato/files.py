@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import re
 import shutil
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,59 +19,87 @@ from typing import Any
 
 from sfumato.errors import DataError, listing
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: what a killed process left stays there
+    fcntl = None  # type: ignore[assignment]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_WORDS = re.compile(
+    r"no space left|disk is full|quota exceeded|file too large|not enough (disk )?space", re.IGNORECASE
+)
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}(\.\w+)?")
+_HOME = "sfumato-private-"
+_locks: dict[str, int] = {}
+"""Descriptors that hold the locks of this process's temporary files and folders; the system frees them when it dies."""
+
+
+# -- temporary files and folders: locked by whoever writes them, so that a sweep removes only those of the dead
+
 
 @contextmanager
 def whole_file(path: str | Path, mode: int = 0o644) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it into place when the block ends well, remove it when not.
 
-    The file gets the rights that `mode` and the user's umask both allow.
+    Only its owner can read the temporary file. The finished one gets the rights that `mode` and the user's umask both allow,
+    and never more than a private file that it replaces. Temporary files that a killed process left for `path` are removed.
     """
     target = Path(path)
     if target.is_dir():
         raise DataError(f"{target} is a folder; give the name of a file to write.")
-    temporary = _beside(target, target.suffix)
     with _in_words(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-        allowed = temporary.stat().st_mode & 0o777
+        _sweep_for(target)
+        temporary, allowed = _new_file(target, mode)
+    if target.is_file() and not target.stat().st_mode & 0o077:
+        allowed &= 0o700
     try:
-        yield temporary
-        temporary.chmod(allowed)
-        os.replace(temporary, target)
+        with _room_for(target):
+            yield temporary
+            temporary.chmod(allowed)
+            os.replace(temporary, target)
+        if str(target) in _locks:  # it is itself a temporary file: the lock goes with what stands there now
+            _unlock(target)
+            _locks[str(target)] = _locks.pop(str(temporary), -1)
     finally:
         temporary.unlink(missing_ok=True)
+        _unlock(temporary)
 
 
 @contextmanager
-def whole_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
+def whole_folder(path: str | Path, replace: bool = False, mode: int = 0o755) -> Iterator[Path]:
     """Give a temporary folder beside `path`; move it into place when the block ends well.
 
-    An existing folder is replaced only if `replace` is set; otherwise it is refused before any work is done. What a process
-    that died left of the same folder is removed.
+    An existing folder is replaced only if `replace` is set; otherwise it is refused before any work is done. Where the system
+    can, the two are exchanged in one step; if not, and the process is killed between two steps, the next call puts the old
+    folder back.
     """
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise DataError(f"{target} is a file; give the name of a folder to write.")
+    with _in_words(target):
+        _put_back(target)
     if target.exists() and any(target.iterdir()) and not replace:
         raise DataError(f"the folder {target} already holds files. Choose another one, or ask to replace it.")
-    old = _beside(target, ".old")
     with _in_words(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        temporary, held = _held_folder(target)
+        _sweep_for(target)
+        temporary = _new_folder(lambda: _made(_beside(target), mode))
+    old = _beside(target, ".old")
     try:
-        yield temporary
-        if target.exists():
-            os.replace(target, old)
-        os.replace(temporary, target)
-        _sweep(target)  # what stood here before another process died is not needed any more
+        with _room_for(target):
+            yield temporary
+            if target.exists() and not _exchange(temporary, target):
+                os.replace(target, old)
+            if not target.exists():
+                os.replace(temporary, target)
     finally:
-        if held is not None:
-            os.close(held)
         if old.exists() and not target.exists():
             os.replace(old, target)
         shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(temporary, ignore_errors=True)
+        _unlock(temporary)
 
 
 @contextmanager
@@ -136,55 +167,158 @@ def _sync(path: Path) -> None:
                 os.close(handle)
 
 
-def _held_folder(target: Path) -> tuple[Path, int | None]:
-    """Make a folder beside a target, and hold a lock on it, which ends with this process however it dies."""
-    while True:
-        temporary = _beside(target)
-        temporary.mkdir(0o755)
-        try:
-            held = _lock(temporary)
-        except FileNotFoundError:  # somebody swept it before it was locked
-            continue
-        if temporary.is_dir():
-            return temporary, held
-        if held is not None:
-            os.close(held)
+def private_folder() -> Path:
+    """Make a folder for confidential temporary files, which only this user can read; remove it with `remove_private`.
+
+    It stands under the system's folder for temporary files (TMPDIR). What killed processes left there is removed first.
+    """
+    system = Path(tempfile.gettempdir()).resolve()
+    with _home_lock:
+        home = _homes.get((os.getpid(), system))  # a forked child needs its own
+        if home is None or not home.is_dir():
+            for left in system.glob(f"{_HOME}*"):
+                _remove_if_dead(left)
+            home = _new_folder(lambda: Path(tempfile.mkdtemp(prefix=_HOME, dir=system)))  # made with mode 700
+            _homes[os.getpid(), system] = home
+        return Path(tempfile.mkdtemp(prefix="part-", dir=home))
 
 
-def _lock(folder: Path) -> int | None:
-    """Return a descriptor that holds the lock of a folder; None where somebody else has it, or the system has no such locks."""
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        return None
-    return held
-
-
-def _sweep(target: Path) -> None:
-    """Remove folders beside a target that a process made for it and left when it died; what one still works on stays."""
-    ours = re.compile(re.escape(f".{target.name[:100]}.") + r"[0-9a-f]{16}(\.old)?")
-    try:
-        beside = list(target.parent.iterdir())
-    except OSError:  # a folder that can be written to and not listed
+def remove_private(folder: str | Path, owner: int) -> None:
+    """Remove a private folder, if this is the process that made it: a forked child must not remove its parent's data."""
+    if os.getpid() != owner:
         return
-    for folder in beside:
-        if (found := ours.fullmatch(folder.name)) is None or folder.is_symlink() or not folder.is_dir():
-            continue
-        if found[1] and not target.exists():  # perhaps the only one that there is
-            continue
-        try:
-            held = _lock(folder)
-        except OSError:
-            continue
-        if held is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(held)
+    home = Path(folder).parent
+    shutil.rmtree(folder, ignore_errors=True)
+    with _home_lock, suppress(OSError):
+        home.rmdir()  # fails while other parts stand in it
+        _unlock(home)
+        _homes.pop((owner, home.parent), None)
+
+
+@contextmanager
+def private() -> Iterator[Path]:
+    """Give a private folder for the block."""
+    folder = private_folder()
+    try:
+        yield folder
+    finally:
+        remove_private(folder, os.getpid())
+
+
+_homes: dict[tuple[int, Path], Path] = {}
+"""The folder for confidential temporary files of each process and system folder."""
+_home_lock = threading.RLock()  # a finalizer may run at any moment
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files and folders that killed processes left in a folder and those below it."""
+    for left in [p for p in folder.rglob(".*") if _TEMPORARY.fullmatch(p.name) and not p.name.endswith(".old")]:
+        _remove_if_dead(left)
+
+
+def _sweep_for(target: Path) -> None:
+    for left in _left_for(target):
+        if not left.name.endswith(".old") or target.exists():
+            _remove_if_dead(left)
+
+
+def _left_for(target: Path) -> list[Path]:
+    """Return the temporary names beside a target that `_beside` may have given for it."""
+    start = f".{target.name[:100]}."
+    try:
+        names = [entry.name for entry in os.scandir(target.parent) if entry.name.startswith(start)]
+    except OSError:
+        return []
+    endings = {"", ".old", target.suffix}
+    return [target.with_name(n) for n in names if (m := _TEMPORARY.fullmatch(n)) and (m[1] or "") in endings]
+
+
+def _put_back(target: Path) -> None:
+    """Put an old folder back that a killed process had moved aside, if nothing took its place."""
+    olds = [left for left in _left_for(target) if left.name.endswith(".old")] if not target.exists() else []
+    if olds:
+        os.replace(max(olds, key=lambda p: p.stat().st_mtime), target)
+
+
+def _remove_if_dead(path: Path) -> None:
+    """Remove what nobody holds a lock on any more; leave what is somebody else's, or cannot be locked."""
+    try:
+        if fcntl is None or path.is_symlink() or path.lstat().st_uid != os.getuid():
+            return
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError:
+        return
+    finally:
+        os.close(lock)
+
+
+def _new_file(target: Path, mode: int) -> tuple[Path, int]:
+    """Make and lock a temporary file that only its owner can read; return it with the rights that it is to have."""
+    while True:
+        temporary = _beside(target, target.suffix)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        allowed = temporary.stat().st_mode & 0o777
+        temporary.chmod(0o600)
+        if _lock(temporary):
+            return temporary, allowed
+
+
+def _new_folder(make: Callable[[], Path]) -> Path:
+    while True:
+        folder = make()
+        if _lock(folder):
+            return folder
+
+
+def _made(folder: Path, mode: int) -> Path:
+    folder.mkdir(mode)
+    return folder
+
+
+def _lock(path: Path) -> bool:
+    """Hold a lock on what was just made; say whether it is still there, since a sweep may have been faster."""
+    if fcntl is None:
+        return True  # type: ignore[unreachable]
+    try:
+        lock = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    except OSError:  # a file system without locks: nothing is swept there either
+        os.close(lock)
+        return True
+    if not path.exists():
+        os.close(lock)
+        return False
+    _locks[str(path)] = lock
+    return True
+
+
+def _unlock(path: Path) -> None:
+    if (lock := _locks.pop(str(path), -1)) >= 0:
+        os.close(lock)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, so that no kill can come between; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2  # Linux
+    except (OSError, AttributeError, TypeError):
+        return False
+    here, exchange = -100, 2
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 def _beside(target: Path, ending: str = "") -> Path:
@@ -192,10 +326,37 @@ def _beside(target: Path, ending: str = "") -> Path:
     return target.with_name(f".{target.name[:100]}.{token_hex(8)}{ending}")
 
 
+# -- what went wrong, in words
+
+
+def full_disk(error: BaseException, folder: str | Path) -> DataError | None:
+    """Return the sentence for a disk that is full, if that is what an error of any library says; else None."""
+    if getattr(error, "errno", None) == errno.EFBIG or "file too large" in str(error).lower():
+        return DataError(
+            f"a file in {folder} would be larger than this disk or this account allows. Choose another place."
+        )
+    if getattr(error, "errno", None) in _FULL or _FULL_WORDS.search(str(error)):
+        return DataError(
+            f"the disk is full: there is no room left in {folder}. Make room there, or choose another place."
+        )
+    return None
+
+
+@contextmanager
+def _room_for(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if (full := full_disk(error, target.parent)) is not None:
+            raise DataError(f"{target} cannot be written: {full}") from None
+        raise
+
+
 @contextmanager
 def _in_words(target: Path) -> Iterator[None]:
     try:
-        yield
+        with _room_for(target):
+            yield
     except OSError as error:
         raise DataError(f"{target} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
 
@@ -216,15 +377,15 @@ def write_text(path: str | Path, text: str, confidential: bool = False) -> None:
     write_bytes(path, text.encode("utf-8"), confidential)
 
 
+def write_bytes(path: str | Path, content: bytes, confidential: bool = False) -> None:
+    """Write a file whole; a confidential one can be read by its owner only."""
+    with whole_file(path, 0o600 if confidential else 0o644) as temporary:
+        temporary.write_bytes(content)
+
+
 def parse_json(text: str, **options: Any) -> Any:
     """Return a JSON document; one that is nested too deeply is a ValueError as every other that cannot be read."""
     try:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def write_bytes(path: str | Path, content: bytes, confidential: bool = False) -> None:
-    """Write a file whole; a confidential one can be read by its owner only."""
-    with whole_file(path, 0o600 if confidential else 0o644) as temporary:
-        temporary.write_bytes(content)

@@ -235,7 +235,10 @@ class Microdata:
         return cls(opened, guessed)
 
     def write(self, path: str | Path, **options: Any) -> None:
-        """Write a file in the form its suffix says, whole or not at all; labels go with it where the form can hold them."""
+        """Write a file in the form its suffix says, whole or not at all; labels go with it where the form can hold them.
+
+        The file holds nothing but these records: no category, and no label of a code, that none of them has.
+        """
         from sfumato.engines.store import save_file
 
         save_file(self.engine, self.schema, path, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from sfumato.cli.load import load
 from sfumato.cli.options import OUTPUT, Json, Read, Replace, SchemaFile
 from sfumato.cli.screen import Screen, percent
 from sfumato.contract.score import number
+from sfumato.files import private
 
 if TYPE_CHECKING:
     from sfumato.mas.attacks.bench import Bench
@@ -102,7 +102,7 @@ def attack(
     recipes = [benches.recipe_named(name)() for name in recipe] if recipe else None
     stands = None if vault is None else _standing(vault)
     data = None if file is None else load(screen, file, schema, read)
-    with tempfile.TemporaryDirectory(prefix="sfumato-attack-") as folder:
+    with private() as folder:
         bench, users = _laid_out(data, Path(folder), targets)
         if swept:
             _map(screen, chosen, swept, bench, users, recipes, bool(rules_off), max_risk, stands, out, chart)

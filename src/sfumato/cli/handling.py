@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import sqlite3
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -15,6 +18,7 @@ from sfumato.cli.screen import complain
 from sfumato.cli.stopping import asked_to_stop, leaving
 from sfumato.cli.words import on_command_line
 from sfumato.errors import SfumatoError
+from sfumato.files import full_disk
 
 FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
 
@@ -116,6 +120,9 @@ def sentence(error: Exception, debug: bool = False) -> str:
     """Return what went wrong, in words that quote no data."""
     if isinstance(error, SfumatoError):
         return on_command_line(" ".join(str(error).split()))
+    folder = Path(getattr(error, "filename", None) or tempfile.gettempdir())
+    if isinstance(error, OSError | sqlite3.Error) and (full := full_disk(error, folder)) is not None:
+        return str(full)
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         return f"the operating system refused: {error.strerror.lower()}{where}."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.files import write_text
-from sfumato.toml import parse
+from sfumato.toml import dump, parse
 
 
 class Draws:
@@ -121,14 +121,15 @@ class Draws:
 
     # -- the seed's own file
 
-    def write(self, path: str | Path, purpose: str = "") -> None:
+    def write(self, path: str | Path, purpose: str = "", data_digest: str = "") -> None:
         """Write the seed to a file of its own, readable by its owner only. Never publish it.
 
-        `purpose` is the digest of the one release that the seed is for (`Release.purpose`).
+        `purpose` is the digest of the one release that the seed is for (`Release.purpose`), `data_digest` what that release's
+        recipe.toml says of the data: it tells which release on the disk the seed belongs to.
         """
-        write_text(path, self.seed_text(purpose), confidential=True)
+        write_text(path, self.seed_text(purpose, data_digest), confidential=True)
 
-    def seed_text(self, purpose: str = "") -> str:
+    def seed_text(self, purpose: str = "", data_digest: str = "") -> str:
         """Return what stands in the seed's file: a secret."""
         text = (
             "# CONFIDENTIAL. Whoever has this seed can subtract the noise from the release.\n"
@@ -136,13 +137,26 @@ class Draws:
             "# two releases of the same records with one seed and two levels of noise give the values away.\n"
             f'version = 1\nseed = "{self._key.hex()}"\n'
         )
-        return text + (f'purpose = "{purpose}"\n' if purpose else "")
+        return text + "".join(f'{k} = "{v}"\n' for k, v in (("purpose", purpose), ("data_digest", data_digest)) if v)
+
+    def next_text(self, path: str | Path, folder: Path, purpose: str, data_digest: str) -> str:
+        """Return what stands in a seed file while the release in a folder is being replaced: both seeds.
+
+        Whenever the process is killed, the file then holds the seed of the release that stands in the folder; `read` finds out
+        which one that is.
+        """
+        head = (
+            "# CONFIDENTIAL. The release in `folder` is being replaced; the seed under [next] is that of the new one.\n"
+        )
+        known = {k: v for k, v in _current(path).items() if k in ("seed", "purpose", "data_digest")}
+        new = {"folder": str(folder), "seed": self._key.hex(), "purpose": purpose, "data_digest": data_digest}
+        return head + dump({"version": 1, **known}, "next", [new])
 
     @classmethod
     def check_purpose(cls, path: str | Path, purpose: str) -> None:
         """Refuse the seed in a file if it was used for another release: other records, or another recipe."""
         cls.read(path)
-        recorded = parse(Path(path).read_text("utf-8")).get("purpose", purpose)
+        recorded = _current(path).get("purpose", purpose)
         if recorded != purpose:
             raise ParameterError(
                 f"the seed in {path} was used for another release, with other data or another recipe. Two releases with one "
@@ -153,8 +167,7 @@ class Draws:
     def read(cls, path: str | Path) -> Draws:
         """Read a seed file written by `write`."""
         try:
-            table = parse(Path(path).read_text("utf-8"))
-            key = bytes.fromhex(table["seed"])
+            key = bytes.fromhex(_current(path)["seed"])
         except FileNotFoundError:
             raise ParameterError(f"there is no seed file at {path}.") from None
         except (OSError, tomllib.TOMLDecodeError, KeyError, ValueError, TypeError):
@@ -162,6 +175,26 @@ class Draws:
         if len(key) != 32:
             raise ParameterError(f"{path} is not a seed file of sfumato: the seed must have 64 hexadecimal digits.")
         return cls._from_key(key)
+
+
+def _current(path: str | Path) -> dict[str, Any]:
+    """Return what a seed file says of the release that stands on the disk.
+
+    A file with two seeds was left by a process that was killed while it replaced a release. The folder is exchanged in one
+    step, so the recipe in it says whose seed is needed.
+    """
+    table = parse(Path(path).read_text("utf-8"))
+    if not (waiting := table.get("next")):
+        return table
+    new = waiting[0]
+    try:
+        stands = parse((Path(new["folder"]) / "recipe.toml").read_text("utf-8")).get("data_digest")
+    except (OSError, ValueError):
+        raise ParameterError(
+            f"{path} holds the seeds of two releases, since replacing the one in {new['folder']} was interrupted, and "
+            "neither is in that folder now. Put the release back, or make the new one again with --replace."
+        ) from None
+    return dict(new) if stands == new["data_digest"] else {k: v for k, v in table.items() if k != "next"}
 
 
 def check_draws(draws: Draws) -> Draws:

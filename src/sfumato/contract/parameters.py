@@ -11,7 +11,7 @@ import importlib
 import math
 import numbers
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
@@ -21,6 +21,7 @@ from sfumato.errors import ParameterError, unknown_name
 Step = Literal["linear", "log"]
 ColumnUse = Literal["", "one", "many", "weights"]
 Holds = Literal["numbers", "categories", "anything"]
+OfData = Literal["nothing", "numbers", "categories", "values", "rule"]
 _MISSING: Any = dataclasses.MISSING
 
 
@@ -44,7 +45,11 @@ class Parameter:
     per_column: bool = False
     """Whether it may be a mapping from column to number."""
     published: bool = True
-    """Whether an analyst may be told its value."""
+    """Whether an analyst may be told its value, if `of_data` allows it too; see `tells`."""
+    of_data: OfData | None = None
+    """What in its value is written in the data's own values: "numbers" (a threshold), "categories", both ("values"), a "rule"
+    about records, or "nothing". If not said, it is "values" unless the declaration shows that it is nothing: names of columns,
+    choices, counts, and numbers that are bounded by a million, such as shares."""
     usual: tuple[float, float] | None = None
     """From the mildest to the strongest value worth trying: where a search looks, unless it is told otherwise."""
 
@@ -52,6 +57,40 @@ class Parameter:
     def numeric(self) -> bool:
         """Whether it is a number that can be swept."""
         return self.low is not None or self.high is not None or self.integer
+
+    def __post_init__(self) -> None:
+        if self.of_data is None:
+            bounded = self.low is not None and self.high is not None and max(-self.low, self.high) <= 1e6
+            harmless = self.columns in ("one", "many") or self.choices or self.integer or bounded
+            object.__setattr__(self, "of_data", "nothing" if harmless else "values")
+
+    def tells(self, value: Any, shown: Collection[str] = ()) -> bool:
+        """Whether a published recipe may repeat a value.
+
+        Somebody may have typed the value of one record: the largest salary as a top code, a rare job in a rule. So a number in
+        the data's unit is told only if it is round (two significant digits), and a category only if it is among those that
+        the release shows (`shown`, which names its columns too).
+        """
+        return self.published and (self.of_data == "nothing" or self._tells(value, shown))
+
+    def _tells(self, value: Any, shown: Collection[str]) -> bool:
+        if value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, numbers.Real):
+            return self.of_data == "categories" or float(f"{float(value):.1e}") == float(value)
+        if isinstance(value, Mapping):
+            named = self.per_column or self.columns == "weights" or all(str(key) in shown for key in value)
+            return named and all(self._tells(v, shown) for v in value.values())
+        if isinstance(value, list | tuple):
+            return all(self._tells(v, shown) for v in value)
+        if isinstance(value, Parametric):
+            return not value.withheld(shown)
+        if isinstance(value, str) and self.of_data == "rule":
+            from sfumato.condition import Condition
+
+            literals = Condition.parse(value).literals
+            return all(v in shown if isinstance(v, str) else self._tells(v, shown) for v in literals)
+        return str(value) in shown
 
     def allowed(self) -> str:
         """Return the allowed values, in words."""
@@ -206,6 +245,21 @@ class Parametric:
     def learn(self, **facts: Any) -> Self:
         """Return a copy that carries what was learned from data."""
         return dataclasses.replace(self, **facts)  # type: ignore[type-var]
+
+    def withheld(self, shown: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the parameters that were set and that must not be published, given what the release shows.
+
+        A default does not depend on the data, so it may always be told.
+        """
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        set_ = {name: getattr(self, name) for name in self.parameters()}
+        plain = {n: v for n, v in set_.items() if isinstance(v, str | int | float) and v == defaults[n]}
+        return tuple(
+            name for name, parameter in self.parameters().items()
+            if set_[name] is not None
+            and not (parameter.published and name in plain)
+            and not parameter.tells(set_[name], shown)
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters for TOML; nothing learned is in it."""

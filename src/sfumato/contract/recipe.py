@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -110,10 +110,17 @@ class Recipe:
         """Return the value of every parameter by "step.parameter"."""
         return {f"{s.name}.{field}": getattr(s.mask, field) for s in self.steps for field in s.mask.parameters()}
 
-    def told(self) -> dict[str, Any]:
-        """Return the parameters that were set and that analysts may be told, by "step.parameter"."""
-        known = self.parameters()
-        return {path: v for path, v in self.settings().items() if known[path].published and v is not None}
+    def told(self, shown: Collection[str] = ()) -> dict[str, Any]:
+        """Return the parameters that were set and that analysts may be told, by "step.parameter".
+
+        `shown` are the names and categories that the release shows anyway; see `Parameter.tells`.
+        """
+        withheld = self.withheld(shown)
+        return {path: v for path, v in self.settings().items() if v is not None and path not in withheld}
+
+    def withheld(self, shown: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the parameters that were set and that analysts must not be told, by "step.parameter"."""
+        return tuple(f"{s.name}.{field}" for s in self.steps for field in s.mask.withheld(shown))
 
     def with_(self, changes: Mapping[str, Any]) -> Recipe:
         """Return a recipe with parameters changed: ``recipe.with_({"noise.lambda2": 0.15})``.
@@ -239,19 +246,22 @@ class Recipe:
 
     # -- TOML
 
-    def to_toml(self, withhold: bool = False) -> str:
+    def to_toml(self, withhold: bool = False, shown: Collection[str] = ()) -> str:
         """Return the recipe as TOML. Nothing learned from the data is in it, and no seed.
 
-        `withhold` leaves out parameters that analysts must not be told (a secret displacement): for what is published.
+        `withhold` is for what is published: it leaves out parameters that analysts must not be told (a secret displacement, a
+        threshold that may be somebody's value), and names them. Such a recipe describes a release, and cannot be run. `shown`
+        are the names and categories that the release shows anyway.
         """
         header: dict[str, Any] = {"version": RECIPE_VERSION, "sfumato": VERSION}
         if self.digest:
             header["data_digest"] = self.digest
         steps = []
         for step in self.steps:
-            told = {k: p.published or not withhold for k, p in step.mask.parameters().items()}
-            fields = {k: v for k, v in step.mask.to_dict().items() if told[k]}
-            steps.append({"name": step.name, "mask": step.mask.name, **fields})
+            secret = step.mask.withheld(shown) if withhold else ()
+            fields = {k: v for k, v in step.mask.to_dict().items() if k not in secret}
+            left_out = {"withheld": list(secret)} if secret else {}
+            steps.append({"name": step.name, "mask": step.mask.name, **fields, **left_out})
         return dump(header, "step", steps)
 
     @classmethod
@@ -276,9 +286,9 @@ class Recipe:
             raise RecipeError("a recipe file holds one [[step]] table per mask; this one has none.")
         return cls(tuple(_step(s, i) for i, s in enumerate(steps, 1)), str(table.get("data_digest", "")))
 
-    def write(self, path: str | Path, withhold: bool = False) -> None:
-        """Write the recipe to a TOML file."""
-        write_text(path, self.to_toml(withhold))
+    def write(self, path: str | Path, withhold: bool = False, shown: Collection[str] = ()) -> None:
+        """Write the recipe to a TOML file; see `to_toml`."""
+        write_text(path, self.to_toml(withhold, shown))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -319,6 +329,11 @@ def _step(table: dict[str, Any], number: int) -> Step:
     name = str(fields.pop("name", fields.get("mask", "")))
     if "mask" not in fields:
         raise RecipeError(f'step {number} of the recipe does not say which mask it is (mask = "kim_noise").')
+    if secret := fields.pop("withheld", None):
+        raise RecipeError(
+            f"step '{name}' does not say {listing(secret)}: that is withheld from what is published, so this recipe describes a "
+            "release and cannot be run. Use the custodian's own recipe file."
+        )
     try:
         return Step(name, build("mask", fields))
     except SfumatoError as error:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from sfumato.contract.draws import Draws
 from sfumato.contract.holdout import Holdout
 from sfumato.engines import Kind, Rows
-from sfumato.errors import DataError, NotApplicable, some, unknown_name
-from sfumato.files import publishing, whole_folder
+from sfumato.engines.store import published_schema
+from sfumato.errors import DataError, NotApplicable, ParameterError, some, unknown_name
+from sfumato.files import publishing, whole_folder, write_text
 from sfumato.microdata import Microdata
 
 if TYPE_CHECKING:
@@ -64,7 +65,18 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        return {} if self.recipe is None else self.recipe.told()
+        return {} if self.recipe is None else self.recipe.told(self._shown(self.recipe))
+
+    def _shown(self, recipe: Recipe) -> set[str]:
+        """Return the names of the released columns; also their categories, where a parameter may be told if they show it."""
+        shown = {name for data in self.implicates for name in data.engine.kinds}
+        if recipe.withheld(shown):
+            for data in self.implicates:
+                for name in (n for n, kind in data.engine.kinds.items() if kind is Kind.CATEGORY):
+                    shown |= {
+                        str(v) for v in data.engine.group([name]).columns[name].arrow.to_pylist() if v is not None
+                    }
+        return shown
 
     def with_holdout(self, held: Holdout) -> Release:
         """Return the release with records that were set aside before masking; see `hold_out`.
@@ -154,19 +166,24 @@ class Release:
             )
         if secret.exists() and not replace:
             self._check_seed(secret, draws)
-        kept = {secret: draws.seed_text(self.purpose(draws))}
-        with publishing(whole_folder(target, replace), secrets=kept) as (temporary,):
+        digest, purpose = draws.digest(self.original.digest()), self.purpose(draws)
+        seed = draws.seed_text(purpose, digest)
+        replaced = _is_seed(secret) and (target / "recipe.toml").is_file()
+        kept = draws.next_text(secret, target, purpose, digest) if replaced else seed
+        with publishing(whole_folder(target, replace), secrets={secret: kept}) as (temporary,):
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:
                     data.write(temporary / f"{name}.{form}")
-            self.masked.schema.write(temporary / "schema.toml")
+            published_schema([d.engine for d in self.implicates], self.masked.schema).write(temporary / "schema.toml")
             if self.recipe is not None:
-                dataclasses.replace(self.recipe, digest=draws.digest(self.original.digest())).write(
-                    temporary / "recipe.toml", withhold=True
+                dataclasses.replace(self.recipe, digest=digest).write(
+                    temporary / "recipe.toml", withhold=True, shown=self._shown(self.recipe)
                 )
             if more is not None:
                 more(temporary)
+        if replaced:
+            write_text(secret, seed, confidential=True)
 
     def purpose(self, draws: Draws) -> str:
         """Return the keyed digest of the recipe and the original: what a seed file is for."""
@@ -226,6 +243,14 @@ class Release:
         ids[positions >= 0] = original.batch([]).ids[positions[positions >= 0]]
         local = masked.engine.hold(Rows(ids, masked.batch().rows.columns))
         return cls(original, (Microdata(local, masked.schema),))
+
+
+def _is_seed(path: Path) -> bool:
+    """Whether a file holds a seed that can be read, and would be lost."""
+    try:
+        return path.exists() and bool(Draws.read(path))
+    except ParameterError:
+        return False
 
 
 def _same_records(one: Microdata, other: Microdata) -> bool:

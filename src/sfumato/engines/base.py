@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines.columns import Column, Kind
+from sfumato.engines.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ class Rows:
         return Rows(self.ids[rows], {name: column.take(rows) for name, column in self.columns.items()})
 
     def to_arrow(self) -> pa.Table:
-        """Return the columns as an Arrow table, without the ids."""
+        """Return the columns as an Arrow table, without the ids: the way out for every file and frame.
+
+        The table holds the values of these records and nothing else: see `visible_only`.
+        """
         import pyarrow as pa
 
-        return pa.table({name: column.arrow for name, column in self.columns.items()})
+        return pa.table({name: visible_only(column.arrow) for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,6 +87,61 @@ def _units_of_day(arrow_type: pa.DataType) -> int | None:
     return 1 if t.is_date32(arrow_type) else 86_400_000
 
 
+def visible_only(values: Any) -> Any:
+    """Return an Arrow array with the same values and type whose memory holds these values and nothing else.
+
+    Arrow keeps more than it shows, and Parquet and Arrow files write it: a dictionary keeps categories that no record has any
+    more, a view of text keeps the text of records that were filtered out, and a null keeps the value that it hides.
+
+    >>> import pyarrow as pa
+    >>> visible_only(pa.array(["nurse", "bishop"]).dictionary_encode().slice(0, 1)).dictionary.to_pylist()
+    ['nurse']
+    """
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind = values.type
+    if isinstance(values, pa.ChunkedArray):
+        if t.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
+            whole = values.unify_dictionaries().combine_chunks()
+            chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+        else:
+            chunks = values.chunks
+        return pa.chunked_array([visible_only(chunk) for chunk in chunks], kind)
+    if t.is_dictionary(kind):
+        return _used_categories(values)
+    if isinstance(values, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, visible_only(values.storage))
+    if t.is_string_view(kind) or t.is_binary_view(kind):
+        return values.cast(pa.large_string() if t.is_string_view(kind) else pa.large_binary()).cast(kind)
+    if t.is_struct(kind):
+        parts = [visible_only(part) for part in values.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null()) if parts else values
+    if t.is_list(kind) or t.is_large_list(kind):
+        lengths = np.asarray(values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = pa.array(ends, pa.int32() if t.is_list(kind) else pa.int64())
+        return type(values).from_arrays(offsets, visible_only(values.flatten()), type=kind, mask=values.is_null())
+    if t.is_nested(kind) or t.is_run_end_encoded(kind):
+        return values.take(pa.array(np.arange(len(values))))
+    # taking writes zeros under nulls
+    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not t.is_null(kind) else values
+
+
+def _used_categories(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return categories without those that no value has; the others keep their order."""
+    import pyarrow as pa
+
+    codes = np.asarray(values.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    used = np.unique(codes[codes >= 0])
+    place = np.full(len(values.dictionary) + 1, -1, np.int64)
+    place[used] = np.arange(len(used))
+    moved = place[codes]
+    indices = pa.array(np.where(moved < 0, 0, moved), values.type.index_type, mask=moved < 0)
+    dictionary = visible_only(values.dictionary.take(pa.array(used)))
+    return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=values.type.ordered)
+
+
 class DistinctNumbers(Sequence[Any]):
     """Distinct numbers from the smallest up, which become Python's when looked at."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from sfumato.engines.stored import (
     write_pieces,
 )
 from sfumato.errors import DataError, listing, repeated
+from sfumato.files import full_disk, private_folder, remove_private
 
 _ROWS = 2**17
 _CELLS = 2**22
@@ -249,26 +249,6 @@ class DuckDBEngine(Engine):
         return relation
 
 
-class _Room:
-    """The folder of this process for private files, which only its user can read; removed with its last user."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="sfumato-")).resolve()  # made with mode 700
-        self.remove = weakref.finalize(self, _remove, str(self.folder), os.getpid())
-
-
-_rooms: weakref.WeakValueDictionary[tuple[int, str], _Room] = weakref.WeakValueDictionary()
-
-
-def _room() -> _Room:
-    """Return the room in use, or a new one: one place, so that a connection can be allowed to read this and nothing else."""
-    key = os.getpid(), tempfile.gettempdir()  # a forked child needs its own
-    room = _rooms.get(key)
-    if room is None:
-        room = _rooms[key] = _Room()
-    return room
-
-
 _CLOSED = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -278,25 +258,20 @@ _CLOSED = {
 }
 
 
-def connect(
-    *files: str | Path, spill: Path | None = None, memory_limit: str | None = None
-) -> duckdb.DuckDBPyConnection:
-    """Return a connection of its own, which reads and writes these files and nothing else.
+def connect(*files: str | Path, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a connection of its own, which reads and writes these files and the private ones of sfumato, and nothing else.
 
-    What does not fit in memory goes to the folder `spill`. If none is given, it goes to a private folder that is removed with
-    the connection, which reads the other private files of sfumato, too. DuckDB would write it to the working folder, for all
-    to read. Extensions are never loaded or fetched. This is the only
-    place that opens connections, and none can be opened up again later.
+    What does not fit in memory goes to a private folder that is removed with the connection; DuckDB would write it to the
+    working folder, for all to read. Extensions are never loaded or fetched. This is the only place that opens connections, and
+    none can be opened up again later.
     """
-    room = _room() if spill is None else None
-    own = None if room is None else tempfile.mkdtemp(dir=room.folder)
-    settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(spill if own is None else Path(own) / "spill")}
+    own = private_folder()
+    settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(own / "spill")}
     if memory_limit is not None:
         settings["memory_limit"] = memory_limit
     connection = duckdb.connect(config=settings)
-    if own is not None:  # relations hold the connection that they are on
-        weakref.finalize(connection, _remove_with, own, os.getpid(), room)
-    for setting, named in (("allowed_paths", files), ("allowed_directories", [] if room is None else [room.folder])):
+    weakref.finalize(connection, remove_private, own, os.getpid())  # relations hold the connection that they are on
+    for setting, named in (("allowed_paths", files), ("allowed_directories", [own.parent])):
         # a name is checked as it is written in the query, and again as the file that was found
         names = {name for path in named for name in (_plain(path), _without_patterns(_plain(path)))}
         connection.execute(f"SET {setting} = [{', '.join(map(_text, sorted(names)))}]")
@@ -346,10 +321,10 @@ class PrivateFile:
     """Stored records in a Parquet file that only this user can read, removed with this object."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        room = _room()
-        folder = tempfile.mkdtemp(dir=room.folder)
-        self.remove = weakref.finalize(self, _remove_with, folder, os.getpid(), room)
-        self.path = str(Path(folder) / "records.parquet")
+        folder = private_folder()
+        self.remove = weakref.finalize(self, remove_private, folder, os.getpid())
+        self.path = str(folder / "records.parquet")
+        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self.schema = schema
         self.count = 0
 
@@ -407,11 +382,10 @@ def _storing(schema: pa.Schema) -> Iterator[None]:
             "some columns hold values that cannot be stored between two steps. Drop them or turn them into numbers or "
             f"text in DuckDB first; look at: {listing(odd)}."
         ) from None
-    except OSError:
-        raise DataError(
-            f"there is no room, or no right to write, in the folder for temporary files, {tempfile.gettempdir()}. "
-            "Set the environment variable TMPDIR to a folder with more room."
-        ) from None
+    except OSError as error:
+        told = full_disk(error, tempfile.gettempdir())
+        what = str(told) if told is not None else f"temporary files cannot be written in {tempfile.gettempdir()}."
+        raise DataError(f"{what} Set the environment variable TMPDIR to a folder with more room.") from None
 
 
 @contextmanager
@@ -428,13 +402,16 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def plain_words() -> Iterator[None]:
-    """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not."""
+def plain_words(folder: str | Path | None = None) -> Iterator[None]:
+    """Turn what DuckDB or Arrow raise, which may quote a value, into a sentence that does not.
+
+    `folder` is where something is written; if none is given, only temporary files are.
+    """
     try:
         with interruptible():
             yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise DataError(_sentence(error)) from None
+        raise full_disk(error, folder or tempfile.gettempdir()) or DataError(_sentence(error)) from None
 
 
 _SENTENCES = {
@@ -519,13 +496,3 @@ def _quoted(name: str) -> str:
 
 def _let_go(file: PrivateFile) -> None:
     """Do nothing: the finalizer that calls this held the file until now."""
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not remove its parent's data
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_with(folder: str, owner: int, room: _Room | None) -> None:
-    """Remove a folder of a room; the finalizer that calls this held the room until now."""
-    _remove(folder, owner)

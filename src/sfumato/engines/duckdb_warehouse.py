@@ -30,8 +30,7 @@ class DuckDBWarehouse(Warehouse):
     def __init__(self, path: Path) -> None:
         super().__init__()
         with plain_words():
-            # what does not fit into memory stays in the folder of the records, which only their owner can read
-            self._connection = connect(path, spill=path.parent / "spill", memory_limit="3GB")
+            self._connection = connect(path, memory_limit="3GB")
             kind = "TABLE" if path.stat().st_size <= _SMALL else "VIEW"
             self._connection.execute(f"CREATE {kind} records AS SELECT * FROM {parquet(path)}")  # noqa: S608 - quoted
             self.columns = tuple(self._connection.sql("SELECT * FROM records LIMIT 0").columns)
@@ -77,7 +76,7 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
     reader = pa.RecordBatchReader.from_batches(
         first.schema, (batch for table in chain([first], tables) for batch in table.cast(first.schema).to_batches())
     )
-    with plain_words(), connect(path, spill=path.parent / "spill") as connection:
+    with plain_words(path.parent), connect(path) as connection:
         connection.register("source", reader)
         connection.execute(
             f"COPY (SELECT * FROM source) TO {written(path)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"  # noqa: S608

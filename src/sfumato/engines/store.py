@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from sfumato.engines.columns import check_dates
 from sfumato.engines.formats import FileContents, read_file, stream_file, write_file
 from sfumato.engines.local import LocalEngine
 from sfumato.errors import ParameterError
-from sfumato.files import whole_file
 
 if TYPE_CHECKING:
     from sfumato.schema import Schema
@@ -50,17 +50,42 @@ def _on_disk(path: Path, options: dict[str, Any]) -> tuple[Engine, dict[str, dic
 
 
 def save_file(engine: Engine, schema: Schema, path: str | Path, **options: Any) -> None:
-    """Write an engine's data in the form the suffix says, with the schema's labels, whole or not at all."""
+    """Write an engine's data in the form the suffix says, with the schema's labels, whole or not at all.
+
+    Labels of codes that no record has are left out, as `published_schema` does.
+    """
     target = Path(path)
     form = _STREAMED.get(target.suffix.lower())
     if engine.name == "Spark" and form is not None:
         engine.write(str(path), form)  # a folder of part files, which Spark itself commits
     elif not isinstance(engine, LocalEngine) and form is not None:
-        with whole_file(target) as temporary:
-            engine.write(str(temporary), form)
+        engine.write(str(target), form)
     else:
         table = engine.collect(list(engine.kinds)).to_arrow()
+        schema = published_schema([engine], schema)
         labels = {a.name: a.label for a in schema if a.label}
         value_labels = {a.name: a.labels for a in schema if a.labels}
         missing = {a.name: a.missing for a in schema if a.missing}
         write_file(FileContents(table, labels, value_labels, missing), target, **options)
+
+
+def published_schema(engines: Sequence[Engine], schema: Schema) -> Schema:
+    """Return the schema with labels, numbers of categories and trees of only those values that some of these records have.
+
+    A list of value labels or a tree is often made from the data themselves, so it may name what was removed from them.
+    """
+    from sfumato.engines.formats.contents import code_text
+    from sfumato.schema import Schema
+    from sfumato.schema.hierarchy.base import label_of
+
+    def occurring(name: str) -> set[str]:
+        texts: set[str] = set()
+        for engine in engines:
+            for value in engine.group([name]).columns[name].arrow.to_pylist():
+                if isinstance(value, bool):
+                    texts |= {"true", "True", "1"} if value else {"false", "False", "0"}
+                elif value is not None:
+                    texts |= {str(value), code_text(value), label_of(value)}
+        return texts
+
+    return Schema(tuple(a.limited_to(occurring(a.name)) if a.lists_values else a for a in schema))

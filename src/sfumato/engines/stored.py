@@ -130,6 +130,8 @@ def write_pieces(tables: Iterable[pa.Table], schema: pa.Schema, path: str, form:
         raise ParameterError(f"'{form}' is not a form this engine writes; it writes csv, parquet and arrow.")
     if form == "csv":
         refuse_kinds(plain(schema.empty_table()), "CSV")
+    if form == "arrow":  # such a file has one dictionary for all pieces, and the later ones are not known yet
+        tables, schema = (plain(table) for table in tables), plain(schema.empty_table()).schema
     try:
         with whole_file(path) as unfinished:
             if form == "csv":

@@ -48,8 +48,7 @@ def write_version(plan: Plan, folder: Path, secret: Draws, earlier: Sequence[Dat
     for home in (folder.parent.parent, folder.parent):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(home, 0o700)
-    with whole_folder(folder) as temporary:
-        os.chmod(temporary, 0o700)
+    with whole_folder(folder, mode=0o700) as temporary:
         records = temporary / ("records" if data.engine.name == "Spark" else "records.parquet")
         prepare(data, found, secret, records, plan.identity)
         warehouse = open_warehouse(records, spark)

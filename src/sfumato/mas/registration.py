@@ -81,8 +81,7 @@ class Registration:
         dependent, rare, heavy = find_dependent(data, variables), find_rare(data, variables), _has_heavy(data)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(folder.parent, 0o700)
-        with whole_folder(folder, replace=True) as temporary:
-            os.chmod(temporary, 0o700)
+        with whole_folder(folder, replace=True, mode=0o700) as temporary:
             _write_raw(data, temporary)
             kept = cls(
                 temporary, plan.name, data, plan.title, plan.identity, tuple(plan.recodes), kept_cuts, dependent, rare,
@@ -225,7 +224,7 @@ def _write_raw(data: Microdata, folder: Path) -> None:
         return
     path = folder / "data.parquet"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    data.engine.write(str(path), "parquet")
+    data.engine.write(str(path), "parquet")  # a file that replaces a private one is private
     os.chmod(path, 0o600)
 
 
@@ -251,7 +250,7 @@ def remove_registered(folder: Path) -> None:
 def id_in(folder: Path) -> str:
     """Return the id of a registration, also of one whose records are removed already; "" where it has none."""
     try:
-        return str(tomllib.loads((folder / _FILE).read_text("utf-8")).get("id", ""))
+        return str(parse((folder / _FILE).read_text("utf-8")).get("id", ""))
     except (OSError, ValueError):
         return ""
 

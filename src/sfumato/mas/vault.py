@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
-from sfumato.files import whole_folder
+from sfumato.files import sweep, whole_folder
 from sfumato.mas.accounts import Sets
 from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
@@ -88,6 +88,7 @@ class Vault:
             raise DataError(
                 f"the ledger {ledger} is gone. With an empty one everything could be asked again: restore it from a copy."
             )
+        sweep(path)
         return cls(path, Draws.read(path / "secret.toml"), Policy.read(path / "policy.toml"), spark)
 
     def __repr__(self) -> str:

@@ -24,9 +24,9 @@ class AggregateColumns(Mask):
     keeps_missing: ClassVar[bool] = False
 
     columns: tuple[str, ...] = param(doc="the parts: columns of numbers that are added up", columns="many")
-    total: str = param(default="total", doc="name of the released total")
+    total: str = param(default="total", doc="name of the released total", of_data="nothing")
     weights: Mapping[str, float] | None = param(
-        default=None, doc="factor of each part; 1 for all if none are given", columns="weights"
+        default=None, doc="factor of each part; 1 for all if none are given", columns="weights", of_data="nothing"
     )
     parts: Literal["drop", "keep"] = param(
         default="drop", doc="whether the parts themselves are released too", choices=("drop", "keep")

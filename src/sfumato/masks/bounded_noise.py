@@ -31,10 +31,20 @@ class BoundedNoise(NoiseLevel):
     no_matrix: ClassVar[str] = "the noise of a value depends on how far the value is from its bounds"
 
     low: float | Mapping[str, float] | None = param(
-        default=None, doc="lowest value; that of the schema if none", low=-1e300, high=1e300, per_column=True
+        default=None,
+        doc="lowest value; that of the schema if none",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        of_data="numbers",
     )
     high: float | Mapping[str, float] | None = param(
-        default=None, doc="highest value; that of the schema if none", low=-1e300, high=1e300, per_column=True
+        default=None,
+        doc="highest value; that of the schema if none",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        of_data="numbers",
     )
     names: Any = learned("columns", default=None)
     scale: Any = learned("columns", default=None)

@@ -36,7 +36,9 @@ class ChangeRare(Mask):
     keys: tuple[str, ...] | None = param(
         default=None, doc="columns whose combinations are counted; all keys if none", columns="many", holds="categories"
     )
-    to: Mapping[str, str] | None = param(default=None, doc="new category for each category, instead of a draw")
+    to: Mapping[str, str] | None = param(
+        default=None, doc="new category for each category, instead of a draw", of_data="categories"
+    )
 
     def validate(self) -> None:
         """Check what the categories are changed to."""

@@ -59,7 +59,7 @@ class DataSwap(Mask):
         default=None, doc="columns on which the two records must agree", columns="many", holds="categories"
     )
     margins: tuple[tuple[str, ...], ...] | None = param(
-        default=None, doc="tables to keep exactly, each a list of columns"
+        default=None, doc="tables to keep exactly, each a list of columns", of_data="nothing"
     )
     target: Literal["random", "rare"] = param(
         default="random",

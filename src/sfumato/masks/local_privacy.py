@@ -61,6 +61,7 @@ class LocalPrivacy(Mask, abstract=True):
         low=-1e300,
         high=1e300,
         per_column=True,
+        of_data="numbers",
     )
     high: float | Mapping[str, float] | None = param(
         default=None,
@@ -68,6 +69,7 @@ class LocalPrivacy(Mask, abstract=True):
         low=-1e300,
         high=1e300,
         per_column=True,
+        of_data="numbers",
     )
     names: Any = learned("columns", default=None)
 

@@ -52,7 +52,9 @@ class MatrixMask(Mask):
     B: Any = param(default=None, doc="attribute-transforming matrix: rows of numbers", published=False)
     C: Any = param(default=None, doc="displacing matrix: rows of numbers, or one row for all records", published=False)
     released: tuple[str, ...] | None = param(
-        default=None, doc="names of the columns of M; those of X, or m1, m2, ... if their number changes"
+        default=None,
+        doc="names of the columns of M; those of X, or m1, m2, ... if their number changes",
+        of_data="nothing",
     )
 
     def validate(self) -> None:

@@ -40,7 +40,7 @@ class MergeRare(Mask):
     into: Literal["nearest", "other"] = param(
         default="nearest", doc="what rare categories are merged into", choices=("nearest", "other")
     )
-    other: str = param(default="other", doc="label of the category of leftovers")
+    other: str = param(default="other", doc="label of the category of leftovers", of_data="categories")
     merged: Any = learned("columns", "least", "into", "other", default=None)
 
     def validate(self) -> None:

@@ -47,10 +47,14 @@ class PRAM(Mask):
         default=1.0, doc="share of the allowed change that is made: αR + (1 - α)I", low=0, above=True, high=1
     )
     matrix: Mapping[str, Any] | None = param(
-        default=None, doc="matrices by column: {from: {to: chance}}, or a list of rows in the order of categories"
+        default=None,
+        doc="matrices by column: {from: {to: chance}}, or a list of rows in the order of categories",
+        of_data="categories",
     )
     categories: Mapping[str, Any] | None = param(
-        default=None, doc="by column, the categories that the rows of its matrix stand for, in order"
+        default=None,
+        doc="by column, the categories that the rows of its matrix stand for, in order",
+        of_data="categories",
     )
     invariant: bool | None = param(
         default=None, doc="whether expected counts equal observed ones; yes for generated matrices, if not said"

@@ -27,6 +27,7 @@ class ProjectionMicroaggregation(Microaggregation):
     by: str = param(
         default="pca",
         doc="what to sort by: 'pca' (first principal component), 'zscores' (their sum), or a masked column",
+        of_data="nothing",
     )
 
     def validate(self) -> None:

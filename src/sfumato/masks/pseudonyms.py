@@ -34,6 +34,7 @@ class Pseudonyms(Mask):
     domain: str | None = param(
         default=None,
         doc="columns of one domain get the same pseudonym for the same value; each column's own name if none",
+        of_data="nothing",
     )
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:

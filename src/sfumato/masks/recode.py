@@ -28,14 +28,17 @@ class Recode(Recoding):
     """
 
     rules: Mapping[str, Any] = param(
-        doc="for each column: old values and their new labels, or where intervals begin, or a level of its hierarchy"
+        doc="for each column: old values and their new labels, or where intervals begin, or a level of its hierarchy",
+        of_data="values",
     )
     unlisted: Literal["refuse", "keep", "merge"] = param(
         default="refuse",
         doc="what to do with values that a list of old and new values does not name",
         choices=("refuse", "keep", "merge"),
     )
-    other: str = param(default="other", doc="label of the values that are not named, if they are merged")
+    other: str = param(
+        default="other", doc="label of the values that are not named, if they are merged", of_data="categories"
+    )
     checked: Any = learned("rules", "unlisted", default=None)
 
     def validate(self) -> None:

@@ -38,7 +38,10 @@ class StructuredNoise(Mask):
     """
 
     columns: tuple[str, ...] = param(doc="columns that get noise, in the order of the covariance", columns="many")
-    covariance: Any = param(doc="variances and covariances of the noise: rows of numbers, a row for each column")
+    covariance: Any = param(
+        doc="variances and covariances of the noise: rows of numbers, a row for each column",
+        of_data="nothing",  # of the noise: analysts need it, and it is no record's value
+    )
     order: Any = learned("columns", default=None)
     root: Any = learned("columns", "covariance", default=None)
 

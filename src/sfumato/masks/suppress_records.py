@@ -118,7 +118,9 @@ class SuppressRecords(Suppression):
     A comparison with a missing value picks nothing; write ``age is missing`` for those.
     """
 
-    where: str = param(doc="which records to suppress, as a condition such as \"age > 90 and region == 'north'\"")
+    where: str = param(
+        doc="which records to suppress, as a condition such as \"age > 90 and region == 'north'\"", of_data="rule"
+    )
 
     def validate(self) -> None:
         """Read the condition."""
@@ -164,10 +166,16 @@ class SuppressExtremes(Suppression):
         default=None, doc="records with a value above this quantile are suppressed", low=0, high=1, per_column=True
     )
     low: Mapping[str, float] | None = param(
-        default=None, doc="limits by column: records with a value below are suppressed", columns="weights"
+        default=None,
+        doc="limits by column: records with a value below are suppressed",
+        columns="weights",
+        of_data="numbers",
     )
     high: Mapping[str, float] | None = param(
-        default=None, doc="limits by column: records with a value above are suppressed", columns="weights"
+        default=None,
+        doc="limits by column: records with a value above are suppressed",
+        columns="weights",
+        of_data="numbers",
     )
 
     def validate(self) -> None:

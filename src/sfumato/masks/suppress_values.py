@@ -34,7 +34,9 @@ class SuppressValues(Mask):
     no_matrix: ClassVar[str] = "values are removed one by one, not whole records or whole attributes"
 
     columns: tuple[str, ...] = param(doc="columns whose values are suppressed", columns="many", holds="anything")
-    where: str = param(doc="rule that says for which records, such as \"age > 90 and region == 'north'\"")
+    where: str = param(
+        doc="rule that says for which records, such as \"age > 90 and region == 'north'\"", of_data="rule"
+    )
     homes: Any = learned("columns", "where", default=None)
 
     def validate(self) -> None:

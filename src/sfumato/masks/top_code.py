@@ -35,7 +35,12 @@ class Coding(Mask, abstract=True):
         default=None, doc="share of the values at or below the threshold", low=0, high=1, per_column=True
     )
     value: float | Mapping[str, float] | None = param(
-        default=None, doc="threshold as a value, instead of a quantile", low=-1e300, high=1e300, per_column=True
+        default=None,
+        doc="threshold as a value, instead of a quantile",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        of_data="numbers",
     )
     replace: Replace = param(
         default="threshold",

@@ -35,10 +35,10 @@ class Truncate(Mask):
         default=None, doc="columns to truncate; all confidential numbers if none", columns="many"
     )
     low: float | Mapping[str, float] | None = param(
-        default=None, doc="values below this are removed", low=-1e300, high=1e300, per_column=True
+        default=None, doc="values below this are removed", low=-1e300, high=1e300, per_column=True, of_data="numbers"
     )
     high: float | Mapping[str, float] | None = param(
-        default=None, doc="values above this are removed", low=-1e300, high=1e300, per_column=True
+        default=None, doc="values above this are removed", low=-1e300, high=1e300, per_column=True, of_data="numbers"
     )
     tail: float | Mapping[str, float] | None = param(
         default=None,

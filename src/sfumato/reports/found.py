@@ -129,7 +129,8 @@ class Found:
         """Return the chosen parameters that analysts may be told; none where that is not known."""
         known = {} if self.recipe is None else self.recipe.parameters()
         told = {path: ".".join(path.split(".")[:2]) for path in self.choice["settings"]}
-        return {p: self.choice["settings"][p] for p, own in told.items() if own in known and known[own].published}
+        settings = self.choice["settings"]
+        return {p: settings[p] for p, own in told.items() if own in known and known[own].tells(settings[p])}
 
 
 def _absent(row: Any, names: Sequence[str]) -> list[str]:

@@ -117,12 +117,14 @@ def public_recipe(release: Release) -> Section:
     recipe = release.recipe
     if recipe is None:
         return Section("How the release was made", ("The data were masked before this report was made.",))
-    hidden = secret_steps(recipe)
+    hidden = secret_steps(recipe) | {path.partition(".")[0] for path in recipe.withheld()}
     numbered = [g for g in release.guarantees if re.search(r"\d", g.says + g.verified)]  # they may count records
     plain = [(g.step, g.says, g.verified) for g in release.guarantees if g not in numbered and g.step not in hidden]
     sentences = [f"The release was made in {counted(len(recipe.steps), 'step')}, each on what the step before it left."]
     if hidden:
-        sentences.append("Some parameters are not told, since they would help to undo the masking.")
+        sentences.append(
+            "Some parameters are not told, since they would help to undo the masking, or may repeat a value."
+        )
     if numbered:
         sentences.append("Guarantees that count records are for the review board alone.")
     tables = [step_table(recipe, release), *_told(recipe)]

@@ -116,10 +116,11 @@ def parameter_tables(recipe: Recipe) -> list[Table]:
     """Return a table of the parameters that were set, with whether each may be published; none if none was set."""
     rows = []
     for step in recipe.steps:
+        secret = step.mask.withheld()
         for field, parameter in step.mask.parameters().items():
             value = getattr(step.mask, field)
             if value is not None:
-                shown, told = (_value(value), "yes") if parameter.published else ("withheld", "no")
+                shown, told = ("withheld", "no") if field in secret else (_value(value), "yes")
                 rows.append((step.name, field, shown, parameter.doc, told))
     heads = ("step", "parameter", "value", "meaning", "may be published")
     return [Table(heads, tuple(rows), "The parameters that were set.")] if rows else []
@@ -145,5 +146,6 @@ def _secrets(recipe: Recipe) -> list[str]:
         "The seed of the random numbers must stay confidential: whoever has it can compute the noise and take it off again.",
         "What the masks learned from the data (covariances, thresholds) is confidential too. Neither is in this report.",
     ]
-    hidden = [path for path, parameter in recipe.parameters().items() if not parameter.published]
+    never = [path for path, parameter in recipe.parameters().items() if not parameter.published]
+    hidden = list(dict.fromkeys([*never, *recipe.withheld()]))
     return said + ([f"Not to be told to analysts: {spoken(hidden)}."] if hidden else [])

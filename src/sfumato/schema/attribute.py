@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -53,6 +54,8 @@ class Level(StrEnum):
 
 
 _EXAMPLES = {"values": "{'low': 1, 'high': 2}", "labels": "{'1': 'male', '2': 'female'}"}
+_STATA_MISSING = re.compile(r"\.[a-z]")
+"""Codes for missing that are not values of the column."""
 _DESIGN_ROLES = (Role.WEIGHT, Role.HOUSEHOLD, Role.STRATUM, Role.CONTRIBUTOR)
 
 
@@ -182,6 +185,23 @@ class Attribute:
             if field not in known:
                 raise SchemaError(unknown_name("field", field, known, "an attribute"))
         return dataclasses.replace(self, **changes)
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether it names single values of the column: in labels, numbers for categories, or a tree."""
+        return bool(self.labels or self.values or (self.hierarchy is not None and self.hierarchy.lists_values))
+
+    def limited_to(self, texts: Collection[str]) -> Attribute:
+        """Return a copy that names only these values (as text) and the codes for missing: for what is published."""
+        coded = {str(code) for code in self.missing} | {
+            f"{code:g}" for code in self.missing if not isinstance(code, str)
+        }
+        kept = {*texts, *coded}
+        return self.with_(
+            labels={k: v for k, v in self.labels.items() if k in kept or _STATA_MISSING.fullmatch(k)},
+            values={k: v for k, v in self.values.items() if k in kept},
+            hierarchy=None if self.hierarchy is None else self.hierarchy.limited_to(texts),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what TOML needs: only what differs from the defaults."""

@@ -157,6 +157,8 @@ def write_file(contents: FileContents, path: str | Path, form: str | None = None
         with whole_file(target) as temporary:
             write(temporary)
     except DataError as error:
+        if str(target) in str(error):
+            raise
         raise DataError(f"{target} cannot be written: {error}") from None
     except OSError as error:
         raise DataError(f"{target} cannot be written: {error.strerror or 'the disk refused it'}.") from None

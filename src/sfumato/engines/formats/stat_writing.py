@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,8 +78,21 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
         function(frame, str(path), **options)
     except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
         if "open file" in str(error):
-            raise OSError(0, "you may have no permission, or the disk may be full") from None
+            raise OSError(0, "you may have no permission to write there") from None
+        if "write" in str(error).lower():  # the library says no more; the file that it began is still there
+            raise OSError(errno.ENOSPC, "no space left on device") from None
         raise DataError("the file cannot be written in this form; write .parquet or .csv.") from None
+    # the library says nothing when the disk is full, so the records are counted
+    read = {"write_dta": "read_dta", "write_sav": "read_sav", "write_xport": "read_xport"}[function.__name__]
+    blank = read == "read_xport" and not any(
+        dtype.kind in "iuf" for dtype in frame.dtypes
+    )  # SAS does not count blank records
+    try:
+        written = len(getattr(pyreadstat, read)(str(path), usecols=[frame.columns[0]])[0])
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+        written = -1
+    if written != len(frame) and not blank:
+        raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -58,6 +58,15 @@ class Hierarchy(ABC):
     @abstractmethod
     def _why_unknown(self, values: Sequence[object]) -> str:
         """Say what to check, given the values that are not in the hierarchy. Never quote one."""
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether it names single values of the column one by one, as a tree does."""
+        return False
+
+    def limited_to(self, texts: Collection[str]) -> Hierarchy:
+        """Return a hierarchy that names no value besides these: for what is published. Rules and intervals name none."""
+        return self
 
     # -- what follows from it
 

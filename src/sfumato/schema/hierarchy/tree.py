@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -88,6 +88,21 @@ class TreeHierarchy(Hierarchy):
     def values(self) -> tuple[str, ...]:
         """The values on level 0, in the order of the rows."""
         return tuple(row[0] for row in self.rows)
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether it names single values: it does."""
+        return True
+
+    def limited_to(self, texts: Collection[str]) -> TreeHierarchy:
+        """Return the tree of these labels alone, of the same height: what stands below a label that is no value is cut."""
+        rows = [row for row in self.rows if row[0] in texts]
+        known, width = {label for row in rows for label in row}, self.height + 1
+        for label, path in self._path_of.items():
+            if label in texts and label not in known:
+                rows.append((label,) * (width - len(path)) + path)
+                known |= set(path)
+        return TreeHierarchy(rows or [(self.root,) * width])
 
     def leaves(self, value: object) -> int:
         """Return the number of rows in which the label stands."""
