@@ -103,29 +103,32 @@ def whole_folder(path: str | Path, replace: bool = False, mode: int = 0o755) -> 
 
 
 @contextmanager
-def publishing(*appearing: AbstractContextManager[Path], secrets: Mapping[Path, str]) -> Iterator[list[Path]]:
+def publishing(
+    *appearing: AbstractContextManager[Path], secrets: Mapping[Path, str], with_old: bool = False
+) -> Iterator[list[Path]]:
     """Let files and folders appear after their secrets are kept: ``with publishing(whole_file(out), secrets={seed: text})``.
 
     Every command that publishes what a secret belongs to (a seed, a record) writes both here. Gives the temporary paths to write
     to. When the block ends well, the secrets are written durably, each for its owner alone; then what is published appears. So
     whoever is killed at any step may have kept a secret without a use, but has never published anything whose secret is lost. A
-    secret that another one takes the place of lies beside it, named "….before-…", until the new publication is there.
+    secret that another one takes the place of lies beside it, named "….before-…", until the new publication is there;
+    not so where the new text holds the old secret, too (`with_old`).
     """
     with ExitStack() as stack:
         yield [stack.enter_context(a) for a in appearing]
-        before = _keep(secrets)
+        before = _keep(secrets, with_old)
     for old in before:
         old.unlink(missing_ok=True)
 
 
-def _keep(secrets: Mapping[Path, str]) -> list[Path]:
+def _keep(secrets: Mapping[Path, str], with_old: bool) -> list[Path]:
     """Write all secrets durably, or none; return where the ones that were there before lie now."""
     undo: list[tuple[Path, Path | None]] = []
     try:
         for path, text in secrets.items():
             target = path.absolute()
             old = None
-            if target.is_file():
+            if target.is_file() and not with_old:
                 if target.read_bytes() == text.encode("utf-8"):
                     _sync(target)
                     continue
@@ -136,7 +139,7 @@ def _keep(secrets: Mapping[Path, str]) -> list[Path]:
             write_text(target, text, confidential=True)
             _sync(target)
     except BaseException:  # nothing is published yet
-        for target, old in undo:
+        for target, old in [] if with_old else undo:
             with suppress(OSError):
                 if old is None:
                     target.unlink(missing_ok=True)

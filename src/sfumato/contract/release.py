@@ -170,7 +170,7 @@ class Release:
         seed = draws.seed_text(purpose, digest)
         replaced = _is_seed(secret) and (target / "recipe.toml").is_file()
         kept = draws.next_text(secret, target, purpose, digest) if replaced else seed
-        with publishing(whole_folder(target, replace), secrets={secret: kept}) as (temporary,):
+        with publishing(whole_folder(target, replace), secrets={secret: kept}, with_old=replaced) as (temporary,):
             for i, data in enumerate(self.implicates, 1):
                 name = "masked" if len(self.implicates) == 1 else f"masked_{i}"
                 for form in forms:

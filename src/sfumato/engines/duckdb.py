@@ -205,7 +205,7 @@ class DuckDBEngine(Engine):
         with plain_words():
             limit = _query(keyed._relation, "SELECT current_setting('memory_limit')").fetchall()[0][0]
             # a connection of its own: what does not fit in memory goes to the private folder, not to the working one
-            connection = connect(file.path, spill=Path(file.path).parent / "sorting", memory_limit=limit)
+            connection = connect(file.path, memory_limit=limit)
         with closing(connection):
             with plain_words():
                 reader = connection.sql(
