@@ -60,7 +60,7 @@ def population(name: str) -> Population:
     """Return a generated population of about 50,000 persons."""
     g = np.random.default_rng(1998)
     if name == "census":
-        from sfumato.classes import classes_of
+        from sfumato.data.classes import classes_of
         from sfumato.datasets import census
 
         found = classes_of(census().population, ["region", "sex", "age", "marital", "education", "employment"], "value")

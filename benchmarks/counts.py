@@ -38,7 +38,7 @@ def run() -> dict[str, float]:
 def seconds(frame: pa.Table, coded: bool = True) -> float:
     """Score a file that nothing has been worked out of, but perhaps the codes of its keys."""
     from sfumato.contract import Release
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
     from sfumato.risk import IndividualRisk
     from sfumato.schema import Attribute, Role, Schema
 

@@ -39,7 +39,7 @@ def run() -> dict[str, float]:
 def seconds(frame: pa.Table, measure: object) -> float:
     """Score a file that nothing has been worked out of but the codes of the columns."""
     from sfumato.contract import Measure, Release
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
     from sfumato.schema import Attribute, Role, Schema
 
     assert isinstance(measure, Measure)

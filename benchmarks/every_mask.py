@@ -33,8 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def schema() -> Any:
-    from sfumato.schema import Attribute, Level, Role, Scale, Schema
-    from sfumato.schema.hierarchy import IntervalHierarchy
+    from sfumato.schema import Attribute, IntervalHierarchy, Level, Role, Scale, Schema
 
     keys = [Attribute(k, Role.KEY, Scale.UNORDERED) for k in KEYS]
     amounts = [Attribute(a, Role.CONFIDENTIAL) for a in AMOUNTS]
@@ -54,7 +53,7 @@ def schema() -> Any:
 def one(name: str) -> dict[str, float]:
     """Mask once, in this process, and say what it took."""
     from sfumato.contract import Draws, build
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
 
     mask, meaning = build("mask", {"mask": name, **SETTINGS.get(name, {})}), schema()
     small = Microdata(table("survey_4580"), meaning)

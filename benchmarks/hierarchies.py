@@ -11,7 +11,7 @@ RECORDS, DISTINCT, SECONDS = 1_000_000, 10_000, 0.8
 
 
 def run() -> dict[str, float]:
-    from sfumato.schema.hierarchy import DateHierarchy, Hierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
+    from sfumato.schema import DateHierarchy, Hierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
 
     tree = TreeHierarchy([[f"{i:04d}", f"{i // 10:03d}x", "*"] for i in range(DISTINCT)])
     ages = IntervalHierarchy.from_widths([5, 10, 20])

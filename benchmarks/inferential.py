@@ -60,8 +60,8 @@ def generated() -> pd.DataFrame:
 
 def seconds(frame: pd.DataFrame, mask: Mask) -> float:
     """Judge a file that nothing has been worked out of."""
-    from sfumato.decision import inferential_risk
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
+    from sfumato.papers import inferential_risk
     from sfumato.schema import Attribute, Role, Schema
 
     data = Microdata(frame, Schema(tuple(Attribute(n, Role.CONFIDENTIAL) for n in frame.columns)))

@@ -25,7 +25,7 @@ def run() -> dict[str, float]:
 def one(name: str) -> dict[str, float]:
     import numpy as np
 
-    from sfumato.kernels.inversions import inversions
+    from sfumato.kernels.column_pairs import inversions
 
     g = np.random.default_rng(1)
     start = baseline()
@@ -52,7 +52,7 @@ def _measured(clock: float, start: float) -> dict[str, float]:
 def score(records: int, engine: str) -> float:
     """Score a file of so many records; return when the clock was started, with the data in place."""
     from sfumato.contract import Release
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
     from sfumato.risk import GlobalRisk
 
     before, after, schema = _files(records, engine)
@@ -71,9 +71,8 @@ def _files(records: int, engine: str) -> tuple[Any, Any, Any]:
     import pyarrow as pa
     import pyarrow.parquet
 
-    from sfumato.engines.store import open_file
-    from sfumato.schema import Attribute, Role, Scale, Schema
-    from sfumato.schema.hierarchy import PrefixHierarchy
+    from sfumato.data.store import open_file
+    from sfumato.schema import Attribute, PrefixHierarchy, Role, Scale, Schema
 
     g = np.random.default_rng(2)
     if engine == "distinct":

@@ -68,7 +68,7 @@ def scored(name: str) -> dict[str, float]:
     """Score the file once, in this process; no record's own risk is looked at."""
     from sfumato import risk
     from sfumato.contract import Release
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
     from sfumato.schema import Attribute, Role, Scale, Schema
 
     start, cpu = time.perf_counter(), time.process_time()

@@ -24,8 +24,8 @@ def scanned(x: Any, y: Any, rows: Any) -> Any:
 def run() -> dict[str, float]:
     from sfumato.attacks import LinkByDistance
     from sfumato.contract import Draws, Snooper
+    from sfumato.data.microdata import Microdata
     from sfumato.masks import KimNoise
-    from sfumato.microdata import Microdata
     from sfumato.risk import DistanceLinkage, IntervalDisclosure
     from sfumato.schema import Attribute, Role, Schema
 

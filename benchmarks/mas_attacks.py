@@ -11,7 +11,7 @@ SEED = 12
 
 
 def run() -> dict[str, float]:
-    from sfumato.datasets.survey20k import fine_cutpoints, survey20k
+    from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
     from sfumato.mas.attacks.bench import Bench, rules_off
     from sfumato.mas.policy import Policy
 

@@ -27,7 +27,7 @@ CELLS = 65 * 21
 
 def run() -> dict[str, float]:
     from sfumato import Microdata
-    from sfumato.datasets.survey20k import coarse_cutpoints, survey20k
+    from sfumato.datasets.analysis_survey import coarse_cutpoints, survey20k
     from sfumato.mas.vault import Vault
     from sfumato.schema import Attribute, Role, Schema
 

@@ -74,7 +74,7 @@ def _smaller() -> dict[str, float]:
     import duckdb
 
     from sfumato.mas.analyses import CrossTab
-    from sfumato.mas.secure_room import SecureRoom
+    from sfumato.room import SecureRoom
 
     table = CrossTab(("age", "industry"))
     frame = duckdb.execute(f"SELECT k1 AS age, k3 AS industry, x6 AS income FROM '{records(SMALLER)}'").df()
@@ -93,10 +93,10 @@ def _smaller() -> dict[str, float]:
 
 def made(n: int = RECORDS) -> Any:
     """Return a vault with n records; its policy is hardened, without a limit to the rate of questions."""
-    from sfumato.engines.warehouse import open_warehouse
+    from sfumato.data.warehouse import open_warehouse
     from sfumato.mas.dataset import save
     from sfumato.mas.policy import Policy
-    from sfumato.mas.tails import weight_facts, with_tails
+    from sfumato.mas.value_counts import weight_facts, with_tails
     from sfumato.mas.variable import Variable
     from sfumato.mas.vault import Vault
 

@@ -37,9 +37,9 @@ def full_scan(x: Any, k: int) -> Any:
 
 def run() -> dict[str, float]:
     from sfumato.contract import Draws
-    from sfumato.kernels.mdav import mdav
+    from sfumato.data.microdata import Microdata
+    from sfumato.kernels.microaggregation import mdav
     from sfumato.masks import MDAV, VMDAV
-    from sfumato.microdata import Microdata
     from sfumato.schema import Attribute, Role, Schema
 
     frame = table("numeric6_1000000")

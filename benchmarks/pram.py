@@ -11,8 +11,8 @@ LIMITS = {200_000: 0.15, 1_000_000: 1.0}
 
 def run() -> dict[str, float]:
     from sfumato.contract import Draws
+    from sfumato.data.microdata import Microdata
     from sfumato.masks import PRAM
-    from sfumato.microdata import Microdata
     from sfumato.schema import Attribute, Role, Scale, Schema
 
     mask = PRAM(columns=KEYS, pd=0.8)

@@ -12,8 +12,8 @@ LIMITS = {200_000: 0.15, 1_000_000: 1.0}
 
 def run() -> dict[str, float]:
     from sfumato.contract import Draws
+    from sfumato.data.microdata import Microdata
     from sfumato.masks import RankSwap
-    from sfumato.microdata import Microdata
     from sfumato.schema import Attribute, Role, Schema
 
     mask = RankSwap(columns=COLUMNS, p=0.05)

@@ -82,7 +82,7 @@ def protect_pair(records: Any) -> tuple[Any, float]:
 
 def least_of_pair(published: Any) -> int:
     """Return how many cells the smaller of the two linked tables has: by kind, and by size."""
-    from sfumato.tables.dimension import TOTAL
+    from sfumato.tables.cells import TOTAL
 
     cells = published.cells
     return min(int((cells.labels[:, cells.dimensions.index(d)] == TOTAL).sum()) for d in ("kind", "size"))

@@ -23,9 +23,11 @@ def bare_numpy_seconds() -> float:
 def run() -> dict[str, float]:
     import pandas as pd
 
-    from sfumato import AttributeRisk, EstimatorUtility, KimNoise, Microdata, ru_map
+    from sfumato import Microdata, ru_map
+    from sfumato.masks import KimNoise
+    from sfumato.risk import AttributeRisk
     from sfumato.schema import Attribute, Schema
-    from sfumato.utility import Formula, Mean, MeanCombination, Slope
+    from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination, Slope
 
     generator = np.random.default_rng(0)
     root = np.linalg.cholesky(0.5 * np.eye(COLUMNS) + 0.5)

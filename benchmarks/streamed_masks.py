@@ -11,7 +11,7 @@ from benchmarks.files import baseline, in_processes, path, peak, table
 def one(name: str) -> dict[str, float]:
     """Mask once from DuckDB, in this process; then in memory, and compare."""
     from sfumato.contract import Draws, build
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
 
     mask, meaning = build("mask", {"mask": name, **SETTINGS.get(name, {})}), schema()
     touch(mask.apply(Microdata(table("survey_4580"), meaning), Draws(1)).masked)  # compile
@@ -27,7 +27,7 @@ def same(one: Any, two: Any) -> bool:
     """Whether two files hold the same records, numbers to 1e-9 of their spread: sums are added up in another order."""
     import numpy as np
 
-    from sfumato.engines import Kind
+    from sfumato.data import Kind
 
     a, b = one.batch(), two.batch()
     rows = np.argsort(a.ids, kind="stable"), np.argsort(b.ids, kind="stable")

@@ -15,7 +15,7 @@ LIMITS = {1_000_000: 0.7}
 
 def run() -> dict[str, float]:
     from sfumato.contract import Release, Snooper
-    from sfumato.microdata import Microdata
+    from sfumato.data.microdata import Microdata
     from sfumato.risk import SUDA
     from sfumato.schema import Attribute, Role, Scale, Schema
 

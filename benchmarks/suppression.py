@@ -88,7 +88,7 @@ def wrong_primaries(table: Any, published: Any) -> int:
 def measured(table: Any, rule: Any, result: dict[str, float], name: str, limit: float = 600) -> Any:
     """Return the protected table; note the seconds, the unsafe and the hidden cells."""
     from sfumato import Draws
-    from sfumato.tables.suppression import Suppression
+    from sfumato.tables.suppression.suppression import Suppression
 
     wall, cpu = time.perf_counter(), time.process_time()
     published = Suppression.from_dict({"rules": rule, "time_limit": limit}).protect(table, Draws(1))

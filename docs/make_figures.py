@@ -14,23 +14,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sfumato import EstimatorUtility, KimNoise, Recipe, RUMap, ru_map
-from sfumato.charts.loss import loss_chart
-from sfumato.charts.render import to_svg
+from sfumato import Recipe, ru_map
+from sfumato.charts.measures import loss_chart
+from sfumato.charts.theme import to_svg
+from sfumato.cli.demo import LEVELS, MAX_ERROR, SEED
 from sfumato.datasets import BILLING_SIZES, billing, teachers
-from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
-from sfumato.decision import MaskTradeoff, RegionPicture, ReleaseRegion, SearchResult, mask_tradeoff
-from sfumato.demo import LEVELS, MAX_ERROR, SEED
+from sfumato.datasets.analysis_survey import coarse_cutpoints, fine_cutpoints, survey20k
+from sfumato.maps import Overlay, RUMap, SearchResult
+from sfumato.mas import Preview
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
 from sfumato.mas.attacks.bench import Bench
-from sfumato.mas.attacks.honest_users import HonestUsers
-from sfumato.mas.cutpoints import Preview
-from sfumato.mas.diagnostics import ResidualPicture
-from sfumato.mas.ordinary import ordinary_questions
+from sfumato.mas.attacks.reference_workload import HonestUsers, ordinary_questions
 from sfumato.mas.policy import Policy
-from sfumato.mas.policy_map import PolicyMap, policy_map
-from sfumato.rumap import KeyExperiments, Overlay, figure1, figure2, key_experiments
-from sfumato.utility import Formula, Mean, MeanCombination
+from sfumato.mas.policy_trials import PolicyMap, policy_map
+from sfumato.mas.residual_pictures import ResidualPicture
+from sfumato.masks import KimNoise
+from sfumato.papers import (
+    KeyExperiments,
+    MaskTradeoff,
+    RegionPicture,
+    ReleaseRegion,
+    figure1,
+    figure2,
+    key_experiments,
+    mask_tradeoff,
+)
+from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination
 
 IMG = Path(__file__).resolve().parent / "img"
 MAX_RISK = 1 / MAX_ERROR**2

@@ -8,12 +8,8 @@ import numpy as np
 import pandas as pd
 
 from sfumato import Microdata
-from sfumato.tables import (
-    PublishedTable,
-    Status,
-    Table,
-)
-from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.tables import PublishedTable, Status, Table
+from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 
 
 def hide(table: Table, hidden: np.ndarray, bounds: tuple[float, float] = (0.0, np.inf)) -> PublishedTable:

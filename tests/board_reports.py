@@ -8,26 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import (
-    Attribute,
-    AttributeRisk,
-    Draws,
-    KAnonymity,
-    KimNoise,
-    Microdata,
-    Release,
-    Role,
-    Scale,
-    Schema,
-    Snooper,
-    search,
-)
-from sfumato.contract import Section, Table
+from sfumato import Attribute, Draws, Microdata, Release, Role, Schema, Snooper, search
+from sfumato.contract import Section, TextTable
 from sfumato.datasets import teachers
-from sfumato.decision import SearchResult
-from sfumato.masks import MDAV, Displace
+from sfumato.maps import SearchResult
+from sfumato.masks import MDAV, Displace, KimNoise
 from sfumato.reports import BoardReport, Check, Report, board_report
-from sfumato.risk import DCR, DistanceLinkage
+from sfumato.risk import DCR, AttributeRisk, DistanceLinkage, KAnonymity
+from sfumato.schema import Scale
 from sfumato.utility import Hellinger, VarianceKept
 
 SEED = 8675309123
@@ -36,7 +24,7 @@ TITLE = "Teachers of 2004"
 
 def tables(report: Report) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of every table by its caption."""
-    found = [p for s in report.sections for p in s.content if isinstance(p, Table)]
+    found = [p for s in report.sections for p in s.content if isinstance(p, TextTable)]
     return {t.caption: list(t.rows) for t in found}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sfumato.classes import Missing
-from sfumato.microdata import Microdata
+from sfumato.data.classes import Missing
+from sfumato.data.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 RULES: tuple[Missing, ...] = ("wildcard", "value", "ignored")

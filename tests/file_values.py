@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engines.formats import FileContents, read_file
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import read_file
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 NAN = math.nan

@@ -10,7 +10,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from sfumato import Microdata, Release
-from sfumato.risk.weight_matrices import (
+from sfumato.risk.classification import (
     EqualWeights,
     GeometricWeights,
     GivenWeights,
@@ -20,8 +20,7 @@ from sfumato.risk.weight_matrices import (
     UniqueWeights,
     WeightMatrix,
 )
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import PrefixHierarchy
+from sfumato.schema import Attribute, PrefixHierarchy, Schema
 from tests.global_risk_twin import changed_share, ordered_factor, zip_factor
 
 KEYS = ("age", "sex", "zip")

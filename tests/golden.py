@@ -160,7 +160,7 @@ def _measure(cls: Any) -> Any:
 
 def _vault(folder: Path) -> tuple[Any, Any]:
     from sfumato.contract import Draws
-    from sfumato.datasets.survey20k import coarse_cutpoints, survey20k
+    from sfumato.datasets.analysis_survey import coarse_cutpoints, survey20k
     from sfumato.mas.ledger import Ledger
     from sfumato.mas.policy import Policy
     from sfumato.mas.vault import Vault
@@ -174,7 +174,7 @@ def questions() -> Answers:
     """The bytes of the answers to the 200 ordinary questions, under three policies."""
     import dataclasses
 
-    from sfumato.mas.ordinary import ordinary_questions
+    from sfumato.mas.attacks.reference_workload import ordinary_questions
     from sfumato.mas.policy import Policy
 
     with tempfile.TemporaryDirectory() as folder:
@@ -189,7 +189,7 @@ def questions() -> Answers:
 
 def attacks() -> Answers:
     """The outcome of every attack recipe on every policy."""
-    from sfumato.datasets.survey20k import coarse_cutpoints, survey20k
+    from sfumato.datasets.analysis_survey import coarse_cutpoints, survey20k
     from sfumato.errors import SfumatoError
     from sfumato.mas.attacks.bench import Bench, all_recipes
     from sfumato.mas.policy import Policy
@@ -276,7 +276,7 @@ def commands() -> Answers:
 
 def _files(folder: Path) -> None:
     from sfumato.datasets import business, teachers
-    from sfumato.datasets.survey20k import survey20k
+    from sfumato.datasets.analysis_survey import survey20k
 
     for name, data in (("survey", teachers(600, seed=5)), ("firms", business(300, regions=4, sectors=4))):
         data.write(folder / f"{name}.csv")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.contract import Draws
-from sfumato.microdata import Microdata
+from sfumato.data.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from sfumato.schema.hierarchy import DateHierarchy, Hierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
+from sfumato.schema import DateHierarchy, Hierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
 
 WORK = TreeHierarchy(
     [

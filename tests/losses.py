@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.decision import Absolute, Loss, Quadratic, ZeroOne
+from sfumato.papers import Absolute, Loss, Quadratic, ZeroOne
 
 LOSSES = [Quadratic(), Absolute(), ZeroOne(0.8)]
 

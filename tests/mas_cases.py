@@ -10,13 +10,12 @@ import pandas as pd
 
 from sfumato import Microdata
 from sfumato.contract import Draws
+from sfumato.mas import Cutpoints
 from sfumato.mas.answer import Refusal
-from sfumato.mas.cutpoints import Cutpoints
-from sfumato.mas.dry_run import DryRun
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.universe import Universe
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import DryRun, Vault
 from sfumato.schema import Attribute, Schema
 
 Piece = Mapping[str, Sequence[str]]

@@ -13,12 +13,12 @@ import pandas as pd
 from mas_survey import schema_of, survey
 
 from sfumato import Microdata
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Histogram, Logistic, Multinomial, Quantiles, Residuals
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer
-from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.perturbation import Counts
 from sfumato.mas.policy import Policy
+from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sfumato import Microdata
-from sfumato.mas.cutpoints import Cutpoints
+from sfumato.mas import Cutpoints
 from sfumato.mas.perturbation import Counts
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault

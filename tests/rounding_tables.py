@@ -13,7 +13,7 @@ import pytest
 
 from sfumato import Attribute, Microdata, Schema
 from sfumato.contract import param
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import TreeHierarchy
 from sfumato.tables import Sensitivity, SensitivityRule, Table
 
 FILES = Path(__file__).parents[2] / "shared" / "data" / "tables"

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sfumato import Attribute, Microdata, Schema
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import TreeHierarchy
 from sfumato.tables import Table
 
 Numbers = NDArray[np.float64]

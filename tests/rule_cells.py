@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from sfumato import Attribute, Microdata, Schema
-from sfumato.tables import (
-    Table,
-)
+from sfumato.tables import Table
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "tables"
 LABELS = ("region", "owner", "waiver")

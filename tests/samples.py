@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato import Release
-from sfumato.microdata import Microdata
-from sfumato.risk.frequencies import Frequencies
+from sfumato.data.microdata import Microdata
+from sfumato.risk.population_uniques import Frequencies
 from sfumato.schema import Attribute, Schema
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-import sfumato.engines.duckdb as duckdb_engine
+import sfumato.data.duckdb_engine as duckdb_engine
 from sfumato.contract import Draws, Mask, Release
-from sfumato.microdata import Microdata
+from sfumato.data.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 

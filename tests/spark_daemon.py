@@ -7,12 +7,11 @@ import importlib
 import pkgutil
 
 import pandas  # noqa: F401
-import pyarrow.compute
 import pyarrow.dataset  # noqa: F401
 import pyspark.worker  # noqa: F401
 import scipy.stats  # noqa: F401
 
-for home in ("sfumato.kernels", "sfumato.engines", "sfumato.masks", "sfumato.risk", "sfumato.utility"):
+for home in ("sfumato.kernels", "sfumato.data", "sfumato.masks", "sfumato.risk", "sfumato.utility"):
     for module in pkgutil.iter_modules(importlib.import_module(home).__path__, f"{home}."):
         importlib.import_module(module.name)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from small_files import as_it_is
 
 from sfumato import Draws, Release
-from sfumato.classes import Missing
+from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import SuppressValues
 from sfumato.risk import AlphaK, KAnonymity

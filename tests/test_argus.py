@@ -22,8 +22,7 @@ from sfumato.tables import (
     read_argus_microdata,
     read_argus_table,
 )
-from sfumato.tables.argus.hrc import levels_hierarchy
-from sfumato.tables.argus.text import numbers
+from sfumato.tables.argus.hierarchy_files import levels_hierarchy, numbers
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "tables" / "tauargus"
 needs_data = pytest.mark.skipif(

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.kernels.elimination import independent_rows, null_space, rows_to_hide
+from sfumato.kernels.table_algebra import independent_rows, null_space, rows_to_hide
 from sfumato.tables import PublishedTable
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.cells import Cells

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sfumato import Draws, Microdata
-from sfumato.charts.render import to_svg
+from sfumato.charts.theme import to_svg
 from sfumato.contract import Recipe
 from sfumato.datasets import teachers
-from sfumato.decision import BestMask, best_mask, mask_tradeoff
-from sfumato.decision.mask_matrices import left_unknown, noisy_parts
-from sfumato.decision.masking_problem import SOLVED, problem_of
-from sfumato.decision.solve_masking import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import Identity, MatrixMask, StructuredNoise, SuppressColumns
+from sfumato.papers import BestMask, best_mask, mask_tradeoff
+from sfumato.papers.masking_problem import SOLVED, problem_of
+from sfumato.papers.optimal_masks import Kind, left_unknown, noisy_parts
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

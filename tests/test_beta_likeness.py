@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_files import as_it_is
 
-from sfumato.classes import Missing
+from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable
 from sfumato.risk import BetaLikeness, DeltaDisclosure
 

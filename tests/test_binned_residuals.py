@@ -9,7 +9,7 @@ from chart_specs import layers
 
 from sfumato import Draws
 from sfumato.errors import DataError
-from sfumato.mas.diagnostics import BinnedResiduals
+from sfumato.mas.synthetic_residuals import BinnedResiduals
 
 PICTURE = BinnedResiduals()
 

@@ -12,9 +12,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.decision import best_bivariate
-from sfumato.decision.bivariate import BivariateMask
 from sfumato.errors import ParameterError
+from sfumato.papers import best_bivariate
+from sfumato.papers.release_region import BivariateMask
 
 Numbers = NDArray[np.float64]
 ANGLES = np.linspace(0, np.pi, 40_001)

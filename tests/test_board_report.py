@@ -12,31 +12,19 @@ import pytest
 from board_reports import CHECKS, SNOOPER, confidential, found, planted, release, section, tables, text_of
 from test_reports import Page
 
-from sfumato import (
-    Attribute,
-    AttributeRisk,
-    Draws,
-    KAnonymity,
-    KimNoise,
-    Microdata,
-    Release,
-    Role,
-    Scale,
-    Schema,
-    Snooper,
-    Weighted,
-)
+from sfumato import Attribute, Draws, Microdata, Release, Role, Schema, Snooper
 from sfumato.cli.listing import risk_measures
-from sfumato.contract import Figure, Table
+from sfumato.contract import Figure, TextTable, Weighted
 from sfumato.contract.score import digits
 from sfumato.datasets import teachers
-from sfumato.decision import SearchResult
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.maps import SearchResult
+from sfumato.masks import KimNoise
 from sfumato.reports import BoardReport, Check, board_report
-from sfumato.reports.checks import FEWEST, run_checks
-from sfumato.reports.examined import SORTS, sort_of, sorts_of
-from sfumato.reports.found import Found
-from sfumato.risk import DCR, IndividualRisk
+from sfumato.reports.checks import FEWEST, SORTS, run_checks, sort_of, sorts_of
+from sfumato.reports.sections import SearchFindings
+from sfumato.risk import DCR, AttributeRisk, IndividualRisk, KAnonymity
+from sfumato.schema import Scale
 from sfumato.utility import Hellinger
 
 __all__ = ["confidential", "found", "release"]  # fixtures
@@ -258,11 +246,11 @@ def test_the_chosen_recipe_is_told_with_the_scores_of_the_search(found: SearchRe
 def test_a_search_read_from_a_file_gives_the_same_pages(found: SearchResult, tmp_path: Path) -> None:
     path = tmp_path / "search.json"
     path.write_text(json.dumps({"file": "x.csv", **found.to_dict()}), "utf-8")
-    first, second = board_report(found, title="T"), board_report(Found.read(path), title="T")
+    first, second = board_report(found, title="T"), board_report(SearchFindings.read(path), title="T")
     for title in ("Methods tried", "The chosen recipe"):
         a, b = section(first, title), section(second, title)
         assert a.sentences == b.sentences
-        assert [p for p in a.content if isinstance(p, Table)] == [p for p in b.content if isinstance(p, Table)]
+        assert [p for p in a.content if isinstance(p, TextTable)] == [p for p in b.content if isinstance(p, TextTable)]
     assert "The data" not in [s.title for s in second.sections]
 
 
@@ -292,9 +280,9 @@ def test_another_file_than_a_search_s_is_refused_in_words(text: str, tmp_path: P
     path = tmp_path / "s.json"
     path.write_text(text)
     with pytest.raises(DataError, match=r"sfumato search --json"):
-        Found.read(path)
+        SearchFindings.read(path)
     with pytest.raises(DataError, match="there is no file"):
-        Found.read(tmp_path / "absent.json")
+        SearchFindings.read(tmp_path / "absent.json")
 
 
 # -- what was not examined

@@ -12,13 +12,13 @@ import pytest
 from board_reports import TITLE, confidential, found, publishable, release
 from test_reports import Page
 
-from sfumato.contract import Section, Table
+from sfumato.contract import Section, TextTable
 from sfumato.contract.score import digits
-from sfumato.decision import SearchResult
 from sfumato.errors import DataError, MissingExtra
+from sfumato.maps import SearchResult
 from sfumato.reports import BoardReport, Report
-from sfumato.reports.found import Found
-from sfumato.reports.pdf import to_pdf
+from sfumato.reports.report import to_pdf
+from sfumato.reports.sections import SearchFindings
 
 __all__ = ["confidential", "found", "publishable", "release"]  # fixtures
 
@@ -81,7 +81,7 @@ def test_the_json_beside_the_page_has_the_same_numbers(confidential: BoardReport
         assert row["score"] == (None if c.score is None else json.loads(json.dumps(c.score.to_dict())))
     shown = [p for s in told["sections"] for p in s["content"] if p["kind"] == "table"]
     assert [tuple(map(tuple, p["rows"])) for p in shown] == [
-        p.rows for s in confidential.sections for p in s.content if isinstance(p, Table)
+        p.rows for s in confidential.sections for p in s.content if isinstance(p, TextTable)
     ]
 
 
@@ -114,7 +114,7 @@ def test_what_is_half_a_search_is_refused_in_words(found: SearchResult) -> None:
     facts = found.to_dict()
     facts["points"] = [{k: v for k, v in row.items() if k != "threshold"} for row in facts["points"]]
     with pytest.raises(DataError, match=r"'points\.threshold' is missing"):
-        Found.of(facts)
+        SearchFindings.of(facts)
 
 
 def test_without_weasyprint_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

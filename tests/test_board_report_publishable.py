@@ -9,12 +9,13 @@ import pytest
 from board_reports import SEED, confidential, found, planted, publishable, release, tables, text_of
 from test_reports import Page
 
-from sfumato import Draws, KAnonymity, KimNoise, Recipe, Release
+from sfumato import Draws, Recipe, Release
 from sfumato.contract.score import digits
-from sfumato.decision import SearchResult
-from sfumato.masks import MDAV
+from sfumato.maps import SearchResult
+from sfumato.masks import MDAV, KimNoise
 from sfumato.reports import BoardReport, Check, board_report
 from sfumato.reports.public_sections import rough
+from sfumato.risk import KAnonymity
 from sfumato.utility import Hellinger, VarianceKept
 
 __all__ = ["confidential", "found", "publishable", "release"]  # fixtures

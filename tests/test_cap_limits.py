@@ -21,7 +21,7 @@ from sfumato.attacks import Attribution
 from sfumato.datasets import five
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.risk import CAP, RAPID, TCAP, WEAP, Disco, ReplicatedUniques
-from sfumato.risk.excess import Excess
+from sfumato.risk.attribution import Excess
 from sfumato.schema import Attribute, Schema
 
 RULES = ("wildcard", "value", "ignored")

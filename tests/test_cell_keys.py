@@ -17,7 +17,7 @@ from sfumato import Attribute, Microdata, Schema
 from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import CellKey, PerturbationTable, PPercent, Status, Table
-from sfumato.tables.cell_keys import Row, count_table, magnitude_table
+from sfumato.tables.cell_key import PerturbationRow, count_table, magnitude_table
 
 
 def people(n: int = 300, seed: int = 1) -> pd.DataFrame:
@@ -267,8 +267,8 @@ def test_the_magnitude_files_of_argus_give_what_the_twin_gives() -> None:
 
 
 def test_even_and_odd_numbers_of_contributors_have_tables_of_their_own_and_unsafe_cells_get_more() -> None:
-    up, down = (Row.of(5, np.array([v]), np.ones(1)) for v in (1.0, -1.0))
-    zero = Row.of(0, np.zeros(1), np.ones(1))
+    up, down = (PerturbationRow.of(5, np.array([v]), np.ones(1)) for v in (1.0, -1.0))
+    zero = PerturbationRow.of(0, np.zeros(1), np.ones(1))
     table = PerturbationTable({"even": (zero, up), "odd": (zero, down)})
     frame = pd.DataFrame({"region": list("aabbb"), "owner": list("uvwwx"), "income": [10.0, 10, 30, 30, 40]})
     data = Table.of(microdata(frame, owner="contributor"), "region", "income")
@@ -334,10 +334,10 @@ def test_negative_magnitudes_keep_their_sign_and_digits_are_kept() -> None:
 
 
 def test_the_share_of_very_large_contributions_goes_down_to_what_was_asked() -> None:
-    from sfumato.tables.cell_keys.magnitude import Scale
+    from sfumato.tables.cell_key import FlexScale
 
     for small, large, power in itertools.product((0.25, 0.2), (0.05, 0.01), (1.5, 2.0, 3.0, 5.0)):
-        scale = Scale(small, large, 100.0, power, (1.0,))
+        scale = FlexScale(small, large, 100.0, power, (1.0,))
         x = np.concatenate([np.linspace(0, 100, 50), 100 * np.logspace(0, 9, 20_000)])
         share = scale.share(x)
         assert share[:50] == pytest.approx(small)

@@ -8,7 +8,7 @@ import pytest
 
 from sfumato.contract import Draws, Recipe
 from sfumato.datasets import Census, census
-from sfumato.datasets.census_schema import NO_ANSWER
+from sfumato.datasets.household_census import NO_ANSWER
 from sfumato.errors import ParameterError
 from sfumato.schema import Level, Role, Schema
 

@@ -18,18 +18,32 @@ from chart_specs import layers, rows, texts, titles
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sfumato import AttributeRisk, EstimatorUtility, IndependentNoise, KimNoise, TopCode, ru_map
+from sfumato import ru_map
 from sfumato.charts import theme
-from sfumato.charts.placing import Box, Clutter, around, stack, text_width
-from sfumato.charts.render import to_png, to_svg
-from sfumato.charts.rumap import map_chart, overlay_chart
+from sfumato.charts.map_chart import map_chart, overlay_chart
+from sfumato.charts.map_data import MapData, along
 from sfumato.charts.scales import Axis, linear_ticks, readable
-from sfumato.charts.tidy import MapData, along
-from sfumato.charts.words import parameter_words, short, spoken, symbol, tabled
+from sfumato.charts.theme import (
+    Box,
+    Clutter,
+    around,
+    parameter_words,
+    short,
+    spoken,
+    stack,
+    symbol,
+    tabled,
+    text_width,
+    to_png,
+    to_svg,
+)
 from sfumato.datasets import teachers
 from sfumato.errors import ParameterError
-from sfumato.rumap import figure1, figure2, slope_map
-from sfumato.rumap.figures import TEACHERS
+from sfumato.masks import IndependentNoise, KimNoise, TopCode
+from sfumato.papers import figure1, figure2, slope_map
+from sfumato.papers.ru_paper import TEACHERS
+from sfumato.risk import AttributeRisk
+from sfumato.utility import EstimatorUtility
 
 LAMBDA = "kim_noise.lambda2"
 SALARY, EXTRA = 13.3**2, 17.5**2 + 13.3**2 - 2 * 8.3**2
@@ -470,7 +484,7 @@ def test_control_characters_in_labels_names_and_titles_are_drawn_as_signs_and_ne
     # vl-convert aborts the whole process at some of them: a process of its own, so that a fault fails this test only
     (tmp_path / "spec.json").write_text(json.dumps(_every_control("x")))
     code = (
-        "import json, sys; from pathlib import Path; from sfumato.charts.render import to_png, to_svg\n"
+        "import json, sys; from pathlib import Path; from sfumato.charts.theme import to_png, to_svg\n"
         "spec = json.loads(Path(sys.argv[1], 'spec.json').read_text())\n"
         "Path(sys.argv[1], 'chart.svg').write_text(to_svg(spec), 'utf-8'); to_png(spec, Path(sys.argv[1], 'chart.png'))"
     )

@@ -15,10 +15,9 @@ from search_frames import (
     worst,
 )
 
-from sfumato.charts.loss import loss_chart
-from sfumato.charts.measures import measures_chart
-from sfumato.charts.render import to_svg
-from sfumato.charts.searched import Searched
+from sfumato.charts.map_data import Searched
+from sfumato.charts.measures import loss_chart, measures_chart
+from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
 
 # -- many measures

@@ -21,9 +21,8 @@ from search_frames import (
     unit_risk,
 )
 
-from sfumato.charts.parameters import parameters_chart
-from sfumato.charts.render import to_svg
-from sfumato.charts.surface import Side, Surface, joined
+from sfumato.charts.parameter_surface import ParameterScale, Surface, joined, parameters_chart
+from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
 
 
@@ -162,12 +161,12 @@ def test_pieces_are_joined_whatever_their_order() -> None:
 
 
 def test_a_side_in_ratios_has_its_geometric_mean_in_the_middle() -> None:
-    side = Side.over([0.01, 0.5, 1.0])
+    side = ParameterScale.over([0.01, 0.5, 1.0])
     assert side.log
     assert side.value(0.5) == pytest.approx(0.1)
     assert side.unit(0.1) == pytest.approx(0.5)
-    assert not Side.over([1.0, 2.0, 5.0]).log
-    assert Side.over([3.0, 3.0]).unit([3.0]) == [0.5]
+    assert not ParameterScale.over([1.0, 2.0, 5.0]).log
+    assert ParameterScale.over([3.0, 3.0]).unit([3.0]) == [0.5]
 
 
 def test_the_family_drawn_is_the_chosen_points_and_others_that_fit_are_named() -> None:

@@ -25,12 +25,11 @@ from search_frames import (
     worst,
 )
 
-from sfumato.charts.families import key_of
+from sfumato.charts.map_data import COMBINED, Searched, key_of
 from sfumato.charts.measures import measures_chart
-from sfumato.charts.render import to_svg
 from sfumato.charts.scales import Floored, risk_axis, use_axis
-from sfumato.charts.search import methods_chart
-from sfumato.charts.searched import COMBINED, Searched
+from sfumato.charts.search_chart import methods_chart
+from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
 
 
@@ -265,9 +264,9 @@ def test_several_utilities_are_judged_by_the_smallest_share_of_the_unmasked_file
 
 
 def test_a_search_draws_itself_with_the_utility_that_it_maximised() -> None:
-    from sfumato import KimNoise
     from sfumato.datasets import teachers
-    from sfumato.decision import search
+    from sfumato.maps import search
+    from sfumato.masks import KimNoise
 
     utilities = ["salary", "income"]
     options = {"maximise": "mean income", "draws": 1, "effort": "quick", "confirm": 5}

@@ -15,28 +15,18 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
-from sfumato import (
-    AttributeRisk,
-    CodedValueRisk,
-    Draws,
-    EstimatorUtility,
-    KimNoise,
-    Mask,
-    Microdata,
-    NormalPopulation,
-    RUMap,
-    Snooper,
-    TopCode,
-    ru_map,
-)
-from sfumato.contract import Side, param
+from sfumato import Draws, Microdata, Snooper, ru_map
+from sfumato.contract import Mask, Side, param
+from sfumato.data.microdata import Batch
 from sfumato.errors import ParameterError
-from sfumato.microdata import Batch
-from sfumato.rumap import figure1
-from sfumato.rumap.evaluate import Evaluator
-from sfumato.rumap.figures import MAX_RISK, TEACHERS
+from sfumato.maps import NormalPopulation, RUMap
+from sfumato.maps.replication import Evaluator
+from sfumato.masks import KimNoise, TopCode
+from sfumato.papers import figure1
+from sfumato.papers.ru_paper import MAX_RISK, TEACHERS
+from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
 
 LAMBDA2 = "kim_noise.lambda2"
 SALARY = 13.3**2
@@ -309,7 +299,7 @@ def test_a_step_back_stays_within_the_parameters_range() -> None:
     """The winner is near the end of the range: stepping past it must not be an error."""
     m = coded([0.9, 0.95, 0.99, 0.995], replications=5)
     task_risks = [m.estimate(0, p)[0] for p in range(4)]
-    from sfumato.rumap.choose import _Task, _thresholds
+    from sfumato.maps.choice import _Task, _thresholds
 
     task = _Task(m, _thresholds(m, max(task_risks)), None)
     back = task._step_back({"top_code.quantile": 0.995}, excess=1.5)
@@ -439,7 +429,7 @@ def test_a_point_whose_risk_is_not_known_is_not_chosen() -> None:
     )
     points = ({LAMBDA2: 0.1}, {LAMBDA2: 0.2})
     m = RUMap(evaluator, (LAMBDA2,), points, 2, observed, tuple(np.full(3, math.nan) for _ in range(3)))
-    from sfumato.rumap.choose import _Task, _thresholds
+    from sfumato.maps.choice import _Task, _thresholds
 
     task = _Task(m, _thresholds(m, 1.0), None)
     assert not task.at(0)[0] <= 1
@@ -450,7 +440,7 @@ def test_a_risk_without_an_interval_is_not_safe() -> None:
     measure = AttributeRisk("salary")
     value, interval = measure.estimate(np.array([[0.0], [100.0]]))  # one replication disclosed everything
     assert (value, interval) == (0.02, None)
-    from sfumato.rumap.choose import _upper
+    from sfumato.maps.choice import _upper
 
     assert _upper((value, interval)) == (0.02, math.inf)
 

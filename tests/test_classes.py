@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.classes import Classes, Missing, classes_of
 from sfumato.contract import Draws
+from sfumato.data.classes import Classes, Missing, classes_of
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.kernels.classes import find_rows
-from sfumato.kernels.wildcards import wildcard_sums
+from sfumato.kernels.matching import wildcard_sums
 from sfumato.masks import RandomOrder
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 RULES: tuple[Missing, ...] = ("wildcard", "value", "ignored")

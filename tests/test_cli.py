@@ -17,7 +17,7 @@ from typer.main import get_command
 
 import sfumato
 from sfumato.cli import app
-from sfumato.cli.screen import clean, plain_table
+from sfumato.cli.console import clean, plain_table
 from sfumato.schema import Schema
 
 __all__ = ["files", "folder", "frames"]  # fixtures

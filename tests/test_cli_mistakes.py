@@ -12,7 +12,7 @@ import pytest
 from commands import files, folder, frames, run
 
 import sfumato.cli
-from sfumato.cli.screen import Screen
+from sfumato.cli.console import Screen
 
 __all__ = ["files", "folder", "frames"]  # fixtures
 
@@ -160,7 +160,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         address = "12 Rosewood Lane"  # noqa: F841 - a local variable, which a rich traceback would show
         raise error
 
-    monkeypatch.setattr("sfumato.microdata.Microdata.read", read)
+    monkeypatch.setattr("sfumato.data.microdata.Microdata.read", read)
 
 
 def test_an_unexpected_error_names_its_type_and_quotes_nothing(

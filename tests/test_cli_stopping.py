@@ -13,8 +13,8 @@ import duckdb
 import pytest
 from commands import run
 
-from sfumato.cli import stopping
-from sfumato.engines.duckdb import plain_words
+from sfumato.cli import console as stopping
+from sfumato.data.duckdb_engine import plain_words
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
 
@@ -145,7 +145,7 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error_and_not_silence(
         raise BrokenPipeError(32, "Broken pipe")
 
     (tmp_path / "data.csv").write_text("age,sex\n30,1\n41,2\n")
-    monkeypatch.setattr("sfumato.microdata.Microdata.read", broken)
+    monkeypatch.setattr("sfumato.data.microdata.Microdata.read", broken)
     done = run("schema", tmp_path / "data.csv")
     assert done.exit_code == 1
     assert "the operating system refused: broken pipe" in done.stderr

@@ -14,8 +14,8 @@ from typer.testing import Result
 from sfumato.contract import Draws
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.ledger import Ledger
+from sfumato.mas.perturbation import ledger_key
 from sfumato.mas.policy import Policy
-from sfumato.mas.secrets import ledger_key
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Role, Schema
 

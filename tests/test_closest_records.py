@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import amounts, microdata
 
-from sfumato.attacks.points import Points, as_points, comparable
+from sfumato.attacks.attacker_file import Points, as_points, comparable
 from sfumato.contract import Draws, Holdout, Release, hold_out
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census
 from sfumato.errors import DataError, NotApplicable
 from sfumato.kernels.boxes import box_counts, holds_one
 from sfumato.kernels.neighbours import k_nearest, nearest_votes
 from sfumato.masks import KimNoise, Recode
-from sfumato.microdata import Microdata
 from sfumato.risk import DCR, IMS, NNDR
-from sfumato.risk.closest_records import corrected, nearest_share
-from sfumato.risk.identical_matches import any_of
+from sfumato.risk.closest_records import any_of, corrected, nearest_share
 
 FACTS = {"x": {"scale": "ordered"}, "y": {"scale": "ordered"}}
 

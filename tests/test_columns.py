@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.engines import Column, Kind, LazyColumn
+from sfumato.data import Column, Kind, LazyColumn
 from sfumato.errors import DataError
 
 KINDS: dict[str, tuple[pa.Array, Kind]] = {

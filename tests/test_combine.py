@@ -11,25 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from sfumato import (
-    AttributeRisk,
-    CodedValueRisk,
-    Draws,
-    EstimatorUtility,
-    KimNoise,
-    Microdata,
-    NormalPopulation,
-    Release,
-    Snooper,
-    TopCode,
-    Weighted,
-    Worst,
-    ru_map,
-)
-from sfumato.contract import Need, Side
+from sfumato import Draws, Microdata, Release, Snooper, ru_map
+from sfumato.contract import Need, Side, Weighted, Worst
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.rumap.figures import TEACHERS
+from sfumato.maps import NormalPopulation
+from sfumato.masks import KimNoise, TopCode
+from sfumato.papers.ru_paper import TEACHERS
+from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
+from sfumato.utility import EstimatorUtility
 
 RISKS = (AttributeRisk("income"), AttributeRisk("salary"))
 MEANS = (EstimatorUtility("income"), EstimatorUtility("salary"))

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.condition import Condition
+from sfumato.data.condition import Condition
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 TABLE = pa.table(

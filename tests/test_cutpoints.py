@@ -14,10 +14,10 @@ from chart_specs import layers
 from sfumato.contract import Parametric
 from sfumato.contract.parameters import build, registered
 from sfumato.errors import DataError, ParameterError
-from sfumato.kernels.equal_bins import most_equal_bins
-from sfumato.mas.cutpoints import Cutpoints, Fixed, Hybrid, Increasing, Minimum, Partitioned, Tally, preview
-from sfumato.mas.cutpoints.hybrid import Shape, alike
-from sfumato.mas.cutpoints.round_numbers import Step, roundest, steps
+from sfumato.kernels.boxes import most_equal_bins
+from sfumato.mas import Cutpoints, Fixed, Hybrid, Increasing, Minimum, Partitioned, ValueCounts, preview
+from sfumato.mas.cutpoint_strategies import Shape, alike
+from sfumato.mas.cutpoints import RoundStep, roundest, steps
 from sfumato.toml import dump
 
 STRATEGIES = (Fixed, Minimum, Increasing, Partitioned, Hybrid)
@@ -144,13 +144,13 @@ def test_fixed_width_is_the_largest_number_of_equal_bins() -> None:
     for draw in range(60):
         x = rng.integers(0, 30, 60) if draw % 2 else np.round(rng.random(60) ** 2, 3)
         d = int(rng.integers(1, 9))
-        tally = Tally.of(x)
+        tally = ValueCounts.of(x)
         assert most_equal_bins(tally.values, tally.cumulative, d) == slow_fixed(np.asarray(x, float), d)
 
 
 def test_fewer_equal_bins_can_fail_where_more_pass() -> None:
     x = np.repeat([0.0, 0.9, 2.1, 3.0], 5)  # halves and quarters work, thirds do not
-    tally = Tally.of(x)
+    tally = ValueCounts.of(x)
     thirds = tally.bins([1.0, 2.0])
     assert thirds.min() == 0
     assert len(Fixed(d=5, rounding=False).cut(x)) == 4
@@ -243,7 +243,7 @@ def test_with_heavy_skew_fixed_and_partitioned_collapse_to_one_bin() -> None:
 
 
 def test_the_hybrid_goes_by_the_shape_and_says_why() -> None:
-    chosen = {n: Hybrid(d=50).chosen(Tally.of(VARIABLES[n])) for n in VARIABLES}
+    chosen = {n: Hybrid(d=50).chosen(ValueCounts.of(VARIABLES[n])) for n in VARIABLES}
     names = {n: s.name for n, (s, _) in chosen.items()}
     assert names["ages"] == "fixed"
     assert names["incomes"] == names["amounts"] == "increasing"
@@ -251,7 +251,7 @@ def test_the_hybrid_goes_by_the_shape_and_says_why() -> None:
     assert names["many zeros"] == "minimum"
     assert chosen["left tail"][0].name == "minimum"  # halving collapses there
     assert "but those bins are coarse here" in chosen["left tail"][1]
-    assert Hybrid(d=50).chosen(Tally.of(RNG.poisson(1.5, 1000)))[0].name == "minimum"
+    assert Hybrid(d=50).chosen(ValueCounts.of(RNG.poisson(1.5, 1000)))[0].name == "minimum"
     assert "equal bins" in Hybrid(d=50).cut(VARIABLES["ages"]).why
     for _, why in chosen.values():
         assert not any(c.isdigit() for c in why)
@@ -259,17 +259,17 @@ def test_the_hybrid_goes_by_the_shape_and_says_why() -> None:
 
 def test_the_hybrid_is_never_much_coarser_than_minimum_width() -> None:
     for x in VARIABLES.values():
-        tally = Tally.of(x)
+        tally = ValueCounts.of(x)
         best = alike(tally, Minimum(d=50).edges(tally))
         assert alike(tally, Hybrid(d=50).edges(tally)) <= max(0.25, 2 * best)
 
 
 def test_shapes_of_known_distributions() -> None:
-    even, normal = Shape.of(Tally.of(np.arange(10_000))), Shape.of(Tally.of(RNG.normal(size=20_000)))
+    even, normal = Shape.of(ValueCounts.of(np.arange(10_000))), Shape.of(ValueCounts.of(RNG.normal(size=20_000)))
     assert even.reach == pytest.approx(1 / 0.9, rel=1e-3)
     assert abs(even.skewness) < 1e-3
     assert abs(normal.skewness) < 0.05
-    skewed = Shape.of(Tally.of(RNG.exponential(size=50_000)))
+    skewed = Shape.of(ValueCounts.of(RNG.exponential(size=50_000)))
     p10, p50, p90 = -np.log([0.9, 0.5, 0.1])
     assert skewed.skewness == pytest.approx((p90 + p10 - 2 * p50) / (p90 - p10), abs=0.02)
 
@@ -393,8 +393,8 @@ def test_strategies_are_registered_and_go_through_toml() -> None:
 
 def test_round_numbers() -> None:
     assert [s.size for s in steps(0.3, 0.04, whole=False)] == [0.2, 0.1, 0.05]
-    assert Step(1, -1).times(3) == 0.3
-    assert (Step(5, 0).floor(-1), Step(5, 0).ceil(-1), Step(1, -1).ceil(0.3)) == (-1, 0, 3)
+    assert RoundStep(1, -1).times(3) == 0.3
+    assert (RoundStep(5, 0).floor(-1), RoundStep(5, 0).ceil(-1), RoundStep(1, -1).ceil(0.3)) == (-1, 0, 3)
     assert roundest(28_431.0, 28_503.7, 28_450.0, whole=False) == 28_500
     assert roundest(-3, 8, 5, whole=True) == 0
     rng = np.random.default_rng(3)

@@ -16,10 +16,10 @@ from small_files import column as values
 from small_files import release as swapped
 
 from sfumato.contract import Draws, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
-from sfumato.kernels.data_swap import pairs_of_different
+from sfumato.kernels.swapping import pairs_of_different
 from sfumato.masks import DataSwap
-from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
 ALPHA = 1e-4

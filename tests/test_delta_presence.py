@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from small_files import as_it_is
 
 from sfumato import Snooper
-from sfumato.classes import Missing
+from sfumato.data.classes import Missing
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.microdata import Microdata
 from sfumato.risk import DeltaPresence, KMap
 from sfumato.schema import Attribute, Schema
 

@@ -21,11 +21,11 @@ import pytest
 from typer.testing import CliRunner
 
 from sfumato.cli import app
+from sfumato.cli.demo import SEED, DemoResult, run_demo
 from sfumato.contract import Draws, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
-from sfumato.demo import SEED, DemoResult, run_demo
 from sfumato.errors import DataError, ParameterError
-from sfumato.microdata import Microdata
 from sfumato.schema import Schema
 
 RECORDS, REPLICATIONS = 2000, 20
@@ -147,8 +147,8 @@ def test_nothing_is_left_when_a_step_fails(
     def fail(*args: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr("sfumato.demo.ru_map", lambda *args, **options: result.map)
-    monkeypatch.setattr("sfumato.rumap.RUMap.choose", lambda *args, **options: result.choice)
+    monkeypatch.setattr("sfumato.maps.rumap.ru_map", lambda *args, **options: result.map)
+    monkeypatch.setattr("sfumato.maps.RUMap.choose", lambda *args, **options: result.choice)
     monkeypatch.setattr(step, fail)
     with pytest.raises(type(error)):
         run_demo(tmp_path / "out", RECORDS, REPLICATIONS)
@@ -158,8 +158,8 @@ def test_nothing_is_left_when_a_step_fails(
 def test_an_older_release_survives_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: DemoResult
 ) -> None:
-    monkeypatch.setattr("sfumato.demo.ru_map", lambda *args, **options: result.map)
-    monkeypatch.setattr("sfumato.rumap.RUMap.choose", lambda *args, **options: result.choice)
+    monkeypatch.setattr("sfumato.maps.rumap.ru_map", lambda *args, **options: result.map)
+    monkeypatch.setattr("sfumato.maps.RUMap.choose", lambda *args, **options: result.choice)
     run_demo(tmp_path / "out", RECORDS, REPLICATIONS)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 

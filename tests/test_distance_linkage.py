@@ -12,19 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import microdata
 
-import sfumato.kernels.nearest_by_class as by_class_module
+import sfumato.kernels.neighbours as by_class_module
 from sfumato import Draws, Release, Snooper
 from sfumato.attacks import LinkByDistance
-from sfumato.attacks.known import known_keys
+from sfumato.attacks.attacker_file import linkage_keys
 from sfumato.contract import success
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
-from sfumato.kernels.nearest_by_class import nearest_by_class
-from sfumato.kernels.nearest_rows import GAP, Metric, distances, nearest_rows
+from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class, nearest_rows
 from sfumato.masks import MDAV, AddSimulatedRecords, KimNoise, Recode, Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import DistanceLinkage, RankLinkage
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import Attribute, Schema, TreeHierarchy
 
 # -- the search
 
@@ -295,7 +293,7 @@ def test_whoever_knows_the_cutpoints_puts_each_number_into_its_own_interval() ->
         score = DistanceLinkage().score(recoded)
         assert score.records.tolist() == pytest.approx([1 / 30] * 30 + [1 / 4] * 4)  # type: ignore[union-attr]
         assert RankLinkage().score(recoded).value == pytest.approx(2 / 34)
-        known = known_keys(recoded, Snooper(precision={"age": 7}), Draws(1), "wildcard")  # 49 to 55: 52.5
+        known = linkage_keys(recoded, Snooper(precision={"age": 7}), Draws(1), "wildcard")  # 49 to 55: 52.5
         assert (known.keys[0].known == known.keys[0].known[-1]).sum() == 1 + 4
 
 
@@ -441,7 +439,7 @@ def test_his_file_covers_a_share_of_the_persons_and_some_values_are_wrong() -> N
     data = people(2000)
     outcome = Release.of(data, data, "rows")
     snooper = Snooper(coverage=0.25, errors=0.2)
-    one = known_keys(outcome, snooper, Draws(4), "wildcard")
+    one = linkage_keys(outcome, snooper, Draws(4), "wildcard")
     assert len(one.targets) == 500
     truth = {"x": data.numbers("x")[one.targets], "y": data.batch(["y"]).column("y").codes[0][one.targets]}
     for key in one.keys:
@@ -450,8 +448,8 @@ def test_his_file_covers_a_share_of_the_persons_and_some_values_are_wrong() -> N
         alike = ((counts / counts.sum()) ** 2).sum()  # a random value may be the right one
         assert wrong == pytest.approx(0.2 * (1 - alike), abs=4 * math.sqrt(0.2 * 0.8 / 500))
         assert set(key.known) <= set(values)
-    again = known_keys(outcome, snooper, Draws(4), "wildcard")
-    other = known_keys(outcome, snooper, Draws(5), "wildcard")
+    again = linkage_keys(outcome, snooper, Draws(4), "wildcard")
+    other = linkage_keys(outcome, snooper, Draws(5), "wildcard")
     assert all(np.array_equal(a.known, b.known) for a, b in zip(one.keys, again.keys, strict=True))
     assert not np.array_equal(one.targets, other.targets)
 
@@ -467,7 +465,7 @@ def test_a_snooper_whose_every_value_is_wrong_does_as_well_as_chance() -> None:
 
 def test_precision_puts_a_number_in_the_middle_of_its_interval() -> None:
     data = microdata({"x": NUMBER}, x=[1.0, 4.9, 5.0, -0.1])
-    known = known_keys(Release.of(data, data, "rows"), Snooper(precision={"x": 5}), Draws(1), "wildcard")
+    known = linkage_keys(Release.of(data, data, "rows"), Snooper(precision={"x": 5}), Draws(1), "wildcard")
     assert known.keys[0].known.tolist() == [2.5, 2.5, 7.5, -2.5]
 
 

@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from small_files import amounts, microdata
 
-from sfumato import Draws, KimNoise, ru_map
+from sfumato import Draws, ru_map
 from sfumato.contract import Release
+from sfumato.data import Column
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
-from sfumato.engines import Column
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import CopulaSynthesis, Generalise, Recode, SuppressValues
-from sfumato.microdata import Microdata
+from sfumato.masks import CopulaSynthesis, Generalise, KimNoise, Recode, SuppressValues
 from sfumato.risk import AttributeRisk
-from sfumato.schema.hierarchy import DateHierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
+from sfumato.schema import DateHierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
 from sfumato.utility import Hellinger, JointEnergyDistance, TableDistance, TotalVariation, Wasserstein
-from sfumato.utility.bins import bins_of
-from sfumato.utility.cells import Shares, hellinger, mean_difference, total_variation
+from sfumato.utility.distributions import Shares, bins_of, hellinger, mean_difference, total_variation
 
 MEASURES = [Hellinger, TotalVariation]
 W = {"w": {"role": "weight", "scale": "ordered"}}

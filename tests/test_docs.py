@@ -141,8 +141,8 @@ def _documented() -> set[str]:
 def test_every_entry_of_the_reference_is_a_name_that_exists() -> None:
     for path in _documented():
         module, _, name = path.rpartition(".")
-        if path == "sfumato.datasets.teachers.teachers_schema":  # the function teachers hides its module
-            module, name = "sfumato.datasets.teachers", "teachers_schema"
+        if path == "sfumato.datasets.teacher_survey.teachers_schema":  # the function teachers hides its module
+            module, name = "sfumato.datasets.teacher_survey", "teachers_schema"
         assert hasattr(importlib.import_module(module), name), f"'::: {path}' names nothing"
 
 
@@ -255,7 +255,7 @@ def test_every_command_and_option_is_on_the_page_of_the_command_line() -> None:
 
 
 def test_exit_codes_are_described() -> None:
-    from sfumato.cli.handling import ERROR, FINE, INFEASIBLE, INTERRUPTED, USAGE
+    from sfumato.cli.console import ERROR, FINE, INFEASIBLE, INTERRUPTED, USAGE
 
     for code in (FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED):
         assert re.search(rf"^\| {code} \|", TEXT["howto/command-line.md"], re.M)

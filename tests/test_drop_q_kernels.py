@@ -12,11 +12,19 @@ from drop_q_twin import compositions
 from numpy.testing import assert_allclose
 
 from sfumato import Draws
-from sfumato.kernels.informed_guess import guess_scores
-from sfumato.kernels.largest_difference import largest_chances
-from sfumato.kernels.log_choose import log_choose
-from sfumato.kernels.series_products import Series, all_but_one, coefficient, power, product_coefficient, times
-from sfumato.kernels.squared_draws import log_sum_of_squares, tilted
+from sfumato.kernels.urn_draws import (
+    Series,
+    all_but_one,
+    coefficient,
+    guess_scores,
+    largest_chances,
+    log_choose,
+    log_sum_of_squares,
+    power,
+    product_coefficient,
+    tilted,
+    times,
+)
 
 SEED = Draws(21)
 

@@ -24,13 +24,11 @@ from sfumato.mas import (
     DropRange,
     DropShare,
     clean_tables,
-    evaluate_drops,
-    largest_cell,
     least_success_probability,
     same_drop_probability,
-    simulate_drops,
     success_probability,
 )
+from sfumato.papers import evaluate_drops, largest_cell, simulate_drops
 
 SEED = Draws(11)
 BALANCED = np.array([[123, 111, 145, 152], [116, 133, 101, 119]])
@@ -359,7 +357,7 @@ def test_a_report_needs_a_q_that_the_table_can_lose() -> None:
 
 def test_the_evaluation_does_not_wait_for_the_compiler_or_for_pandas() -> None:
     code = (
-        "import sys; from sfumato.mas.evaluation import evaluate_drops; str(evaluate_drops([[5, 6], [7, 8]], 2));"
+        "import sys; from sfumato.mas import evaluate_drops; str(evaluate_drops([[5, 6], [7, 8]], 2));"
         "assert not {'numba', 'pandas', 'altair'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

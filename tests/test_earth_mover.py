@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from sfumato.kernels.earth_mover import ordered_distances, tree_distances
-from sfumato.kernels.wildcard_tables import wildcard_tables
+from sfumato.kernels.column_pairs import ordered_distances, tree_distances
+from sfumato.kernels.matching import wildcard_tables
 
 
 def slow_distance(p: NDArray[Any], q: NDArray[Any], cost: NDArray[Any]) -> float:

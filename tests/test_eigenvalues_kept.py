@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Recipe, Release
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import CopulaSynthesis, IndependentNoise, KimNoise
-from sfumato.microdata import Microdata
 from sfumato.utility import CorrelationsKept, EigenvaluesKept
-from sfumato.utility.eigenvalues import eigenvalues, spectrum_overlap
+from sfumato.utility.moments import eigenvalues, spectrum_overlap
 from tests.two_files import exact, file_of, numbers, release
 
 Numbers = NDArray[np.float64]

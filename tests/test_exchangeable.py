@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from sfumato.decision.exchangeable import ExchangeableRecords
-from sfumato.decision.hat import hat_of
-from sfumato.decision.inferential import InferentialDisclosure
-from sfumato.decision.random_matrix import RandomMatrix
 from sfumato.errors import ParameterError
+from sfumato.papers.exchangeable import ExchangeableRecords, hat_of
+from sfumato.papers.inferential import InferentialDisclosure, RandomMatrix
 
 Numbers = NDArray[np.float64]
 NAMES = ("a", "b", "c", "d")

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.decision import best_mask, inferential_risk
-from sfumato.decision.file_covariance import file_covariance
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.masks import KimNoise, SuppressColumns
-from sfumato.microdata import Microdata
+from sfumato.papers import best_mask, inferential_risk
+from sfumato.papers.file_covariance import file_covariance
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -17,7 +17,8 @@ import pyreadstat
 import pytest
 from file_values import LABELS, MISSING, NAN, VALUE_LABELS, VALUES, assert_values, sample, without
 
-from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import read_file, write_file
 
 # Round trips
 
@@ -191,6 +192,6 @@ def test_labels_of_columns_that_are_gone_are_not_written(tmp_path: Path) -> None
 
 def test_importing_the_file_doors_is_light() -> None:
     heavy = "pyarrow pandas polars openpyxl pyreadstat"
-    code = f"import sys, sfumato.engines.formats; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    code = f"import sys, sfumato.formats.data_files; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

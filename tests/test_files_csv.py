@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from file_values import NAN, read_text, same, written
 
-from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import read_file, write_file
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ import pytest
 from arx_files import HIERARCHIES
 from file_values import DATA, written
 
-from sfumato.engines.formats import FileContents, read_file, write_file
 from sfumato.errors import DataError, ParameterError
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import read_file, write_file
 
 # What we read in the files of others
 

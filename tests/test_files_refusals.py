@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from file_values import sample, written
 
-from sfumato.engines.formats import FileContents, read_file, write_file
-from sfumato.engines.store import open_file
+from sfumato.data.store import open_file
 from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import read_file, write_file
 
 # Refusals when reading: a sentence that names the file and the line, and quotes no cell
 

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from sfumato import EstimatorUtility, Microdata
+from sfumato import Microdata
 from sfumato.contract import NoiseModel
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.schema import Attribute, Schema
-from sfumato.tables import formula as tables_formula
-from sfumato.utility import Formula
-from sfumato.utility.formula import TooManyTerms, parse
+from sfumato.tables import cells as tables_formula
+from sfumato.utility import EstimatorUtility, Formula
+from sfumato.utility.estimators import TooManyTerms, parse
 
 
 def frame(n: int = 120, seed: int = 3, gaps: bool = False) -> pd.DataFrame:

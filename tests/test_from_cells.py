@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from sfumato import Attribute, Microdata, Schema
-from sfumato.cli.words import on_command_line
+from sfumato.cli.console import on_command_line
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema import Scale
-from sfumato.schema.hierarchy import PrefixHierarchy, TreeHierarchy
+from sfumato.schema import PrefixHierarchy, Scale, TreeHierarchy
 from sfumato.tables import APriori, Table
 
 ABOVE = {"a": "north", "b": "north", "c": "south", "d": "south"}

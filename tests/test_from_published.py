@@ -12,8 +12,7 @@ import pytest
 from sfumato import Attribute, Microdata, Schema
 from sfumato.datasets import business
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema import Scale
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import Scale, TreeHierarchy
 from sfumato.tables import PublishedTable, Status, Table, audit
 
 TREE = TreeHierarchy.from_levels({"Oslo": ["Norway"], "Bergen": ["Norway"], "Rome": ["Italy"], "Pisa": ["Italy"]})

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from small_files import amounts, microdata
 
 from sfumato.attacks import InferValue, LinkColumns, SingleOut
-from sfumato.attacks.linkability import random_overlap
-from sfumato.attacks.singling_out import alone
+from sfumato.attacks.holdout_attacks import alone, random_overlap
 from sfumato.contract import Draws, Holdout, Release, Snooper, Success, hold_out, wilson
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import KimNoise
-from sfumato.microdata import Microdata
 from sfumato.risk import Inference, Linkability, SinglingOut
-from sfumato.risk.controlled import residual
+from sfumato.risk.gdpr_risks import residual
 
 FACTS = {"x": {"scale": "ordered"}, "y": {"scale": "ordered"}}
 
@@ -189,7 +188,7 @@ def test_descriptions_fit_one_released_record_and_are_counted_as_written(describ
     original, held, masked = people(40, 1), people(40, 2), people(35, 3)
     attack = SingleOut(describe=describe, attacks=60, width=2)  # type: ignore[arg-type]
     outcome = released(original, held, masked)
-    from sfumato.attacks.points import exact_tables
+    from sfumato.attacks.attacker_file import exact_tables
 
     names = ("x", "y", "c", "d")
     tables = exact_tables(names, masked, original)
@@ -216,7 +215,7 @@ def test_descriptions_fit_one_released_record_and_are_counted_as_written(describ
 
 def test_values_that_occur_once_and_ends_are_the_descriptions_by_one_column() -> None:
     data = microdata({"x": {"scale": "ordered"}}, x=[1.0, 1.0, 2.0, 5.0, 5.0, 9.0], c=list("aabbbz"))
-    from sfumato.attacks.points import exact_tables
+    from sfumato.attacks.attacker_file import exact_tables
 
     (table,) = exact_tables(("x", "c"), data)
     found = SingleOut(describe="one column").descriptions(table, np.array([True, False]), Draws(1).generator(""))

@@ -26,11 +26,10 @@ from sfumato.masks import (
     TopCode,
 )
 from sfumato.risk import GlobalRisk
-from sfumato.risk.changes import change_between, inversion_factor, weak_change_steps
+from sfumato.risk.classification import WeightMatrix
 from sfumato.risk.global_risk import subset_risks
-from sfumato.risk.weight_matrices import WeightMatrix
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import PrefixHierarchy, TreeHierarchy
+from sfumato.risk.key_changes import change_between, inversion_factor, weak_change_steps
+from sfumato.schema import Attribute, PrefixHierarchy, Schema, TreeHierarchy
 from tests.global_risk_files import FAMILIES, KEYS, File, factors, files, release
 from tests.global_risk_twin import every_subset
 

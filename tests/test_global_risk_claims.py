@@ -25,7 +25,7 @@ from sfumato.masks import (
     SuppressValues,
 )
 from sfumato.risk import GlobalRisk
-from sfumato.risk.weight_matrices import EqualWeights, UniqueWeights
+from sfumato.risk.classification import EqualWeights, UniqueWeights
 from sfumato.utility import VarianceKept
 from tests.global_risk_files import KEYS, File, files, release
 

@@ -26,8 +26,7 @@ from sfumato.masks import (
     TopCode,
 )
 from sfumato.risk import GivenWeights, GlobalRisk, PowerWeights, StabilityWeights, subset_risks
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import IntervalHierarchy, PrefixHierarchy, TreeHierarchy
+from sfumato.schema import Attribute, IntervalHierarchy, PrefixHierarchy, Schema, TreeHierarchy
 from tests.global_risk_twin import changed_share, every_subset, interval_factor, tree_factor, zip_factor
 
 KEYS = ("age", "sex", "zip", "city", "income")

@@ -17,8 +17,8 @@ from sfumato.datasets import billing
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import RandomOrder
 from sfumato.risk import GlobalRisk
-from sfumato.risk.key_subsets import KeySubsets, at_most, exact, greedy
-from sfumato.risk.weight_matrices import GivenWeights, PowerWeights, StabilityWeights, WeightMatrix, broken_property
+from sfumato.risk.classification import GivenWeights, PowerWeights, StabilityWeights, WeightMatrix, broken_property
+from sfumato.risk.global_risk import KeySubsets, at_most, exact, greedy
 from sfumato.schema import Attribute, Schema
 from tests.global_risk_files import FAMILIES
 

@@ -10,12 +10,10 @@ import pytest
 from grouping import microdata, released
 
 from sfumato.contract import Draws
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.gower import gower_from, gower_mdav, gower_pieces
-from sfumato.masks import (
-    GowerMicroaggregation,
-)
-from sfumato.microdata import Microdata
+from sfumato.kernels.microaggregation import gower_from, gower_mdav, gower_pieces
+from sfumato.masks import GowerMicroaggregation
 
 Matrix = np.ndarray[Any, Any]
 

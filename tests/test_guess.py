@@ -18,12 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import in_duckdb
 
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError
-from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Role, Scale, Schema
-from sfumato.schema.facts import facts_of
-from sfumato.schema.hierarchy import DateHierarchy, PrefixHierarchy
-from sfumato.schema.hints import words
+from sfumato.schema import Attribute, DateHierarchy, PrefixHierarchy, Role, Scale, Schema
+from sfumato.schema.facts import facts_of, words
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 N = 200

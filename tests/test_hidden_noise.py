@@ -7,14 +7,16 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from sfumato import IndependentNoise, KimNoise, Recipe
+from sfumato import Recipe
 from sfumato.contract import Mask
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
-from sfumato.decision import best_mask, inferential_risk
 from sfumato.errors import NotApplicable
 from sfumato.masks import (
     AggregateColumns,
     CorrectedNoise,
+    IndependentNoise,
+    KimNoise,
     LaplaceNoise,
     MatrixMask,
     MultiplyRecords,
@@ -24,7 +26,7 @@ from sfumato.masks import (
     StructuredNoise,
     SuppressColumns,
 )
-from sfumato.microdata import Microdata
+from sfumato.papers import best_mask, inferential_risk
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy import Hierarchy, PrefixHierarchy, TreeHierarchy
+from sfumato.schema import Hierarchy, PrefixHierarchy, TreeHierarchy
 from sfumato.toml import dump
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy import DateHierarchy, IntervalHierarchy, PrefixHierarchy
+from sfumato.schema import DateHierarchy, IntervalHierarchy, PrefixHierarchy
 
 # -- prefixes
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
-from sfumato.schema.hierarchy import TreeHierarchy, read_hierarchy_csv, write_hierarchy_csv
+from sfumato.schema import TreeHierarchy, read_hierarchy_csv, write_hierarchy_csv
 
 ARX = Path(__file__).resolve().parents[2] / "shared" / "data" / "arx"
 needs_arx = pytest.mark.skipif(not ARX.is_dir(), reason=f"the ARX example files are not at {ARX}")

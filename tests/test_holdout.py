@@ -9,10 +9,10 @@ import pytest
 from small_files import amounts, microdata
 
 from sfumato.contract import DirectMeasure, Draws, Holdout, Release, Snooper, hold_out
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import KimNoise
-from sfumato.microdata import Microdata
 from sfumato.risk import DCR, IMS, Inference, LDiversity, Linkability, Membership, SinglingOut
 
 

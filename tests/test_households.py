@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from sfumato.contract import Draws
+from sfumato.data.households import merge_households, split_households, unit_ids
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five
 from sfumato.errors import DataError, ParameterError
-from sfumato.households import merge_households, split_households, unit_ids
 from sfumato.masks import IndependentNoise, Sample
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 SCHEMA = Schema(

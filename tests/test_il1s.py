@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from sfumato import ru_map
 from sfumato.contract import Draws, NoiseModel, Recipe, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import AggregateRecords, IndependentNoise, KimNoise, RankSwap, TopCode
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import IL1s
 from tests.two_files import file_of, numbers, release

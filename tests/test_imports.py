@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sfumato
-from sfumato.datasets.survey20k import coarse_cutpoints, survey20k
+from sfumato.datasets.analysis_survey import coarse_cutpoints, survey20k
 from sfumato.mas import Vault
 from sfumato.version import VERSION
 
@@ -64,7 +64,7 @@ def test_measures_do_not_wait_for_the_compiler_the_charts_or_other_engines(tmp_p
 
 
 def test_utilities_and_the_decision_model_do_not_wait_for_the_compiler_either(tmp_path: Path) -> None:
-    loaded = loaded_after("import sfumato.decision, sfumato.utility; sfumato.utility.PMSE().label()", tmp_path)
+    loaded = loaded_after("import sfumato.papers, sfumato.utility; sfumato.utility.PMSE().label()", tmp_path)
     assert loaded.isdisjoint(
         {"numba", "altair", "vl_convert", "pyspark", "formulaic", "typer", "rich", "fastapi", "duckdb", "pandas"}
     )

@@ -18,14 +18,13 @@ from scipy.special import hyp2f1
 from small_files import as_it_is, in_pieces, microdata
 
 from sfumato import Draws, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, five
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.negative_binomial import reciprocal_moments
+from sfumato.kernels.uniques import reciprocal_moments
 from sfumato.masks import Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import IndividualRisk
-from sfumato.risk.class_risks import ClassRisks, expected_in_population
-from sfumato.risk.individual_risk import household_risks
+from sfumato.risk.individual_risk import ClassRisks, expected_in_population, household_risks
 
 HOUSES = {**WEIGHT, "home": {"role": "household", "scale": "unordered"}}
 

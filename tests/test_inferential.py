@@ -10,12 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.contract import MatrixForm
-from sfumato.decision.conditional import conditional_variance, explained, whiten
-from sfumato.decision.functionals import FUNCTIONALS, of_explained, of_remaining
-from sfumato.decision.inferential import InferentialDisclosure
-from sfumato.decision.random_matrix import RandomMatrix
-from sfumato.decision.verdict import judge_explained, judge_left
 from sfumato.errors import NotApplicable, ParameterError
+from sfumato.papers.conditional import (
+    FUNCTIONALS,
+    conditional_variance,
+    explained,
+    judge_explained,
+    judge_left,
+    of_explained,
+    of_remaining,
+    whiten,
+)
+from sfumato.papers.inferential import InferentialDisclosure, RandomMatrix
 
 Numbers = NDArray[np.float64]
 

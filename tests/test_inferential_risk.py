@@ -9,16 +9,17 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from sfumato import Draws, IndependentNoise, KimNoise, Recipe
+from sfumato import Draws, Recipe
 from sfumato.contract import Mask, MatrixForm
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five, teachers
-from sfumato.decision.file_disclosure import inferential_risk
-from sfumato.decision.functionals import FUNCTIONALS
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import (
     AggregateColumns,
     AggregateRecords,
     Displace,
+    IndependentNoise,
+    KimNoise,
     MatrixMask,
     MultiplyColumns,
     MultiplyRecords,
@@ -30,7 +31,8 @@ from sfumato.masks import (
     SuppressColumns,
     SuppressExtremes,
 )
-from sfumato.microdata import Microdata
+from sfumato.papers.conditional import FUNCTIONALS
+from sfumato.papers.file_disclosure import inferential_risk
 from sfumato.schema import Attribute, Role, Schema
 
 Numbers = NDArray[np.float64]
@@ -207,7 +209,7 @@ def test_the_covariance_between_records_may_be_a_matrix() -> None:
 @pytest.mark.parametrize("relative", [False, True])
 def test_the_verdict_is_about_the_record_that_shows_most(functional: str, relative: bool) -> None:
     """Records are multiplied by known factors before noise is added: each shows differently; all are looked at in turn."""
-    from sfumato.decision.verdict import judge_explained, judge_left
+    from sfumato.papers.conditional import judge_explained, judge_left
 
     data = of(["a", "b", "c"])
     factors = np.linspace(0.2, 3.0, len(data))

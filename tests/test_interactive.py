@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 from search_frames import RISKS, SCENARIOS, UTILITIES, Trial, frame_of, frontier_of, many_methods, sequences
 
-from sfumato.charts.interactive import interactive_page
-from sfumato.charts.searched import COMBINED
+from sfumato.charts.map_data import COMBINED
+from sfumato.charts.search_chart import interactive_page
 from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:

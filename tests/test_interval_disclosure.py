@@ -13,10 +13,10 @@ from scipy.stats import norm
 from small_files import amounts
 
 from sfumato import Draws, Release
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
-from sfumato.kernels.robust import robust_location_scatter
+from sfumato.kernels.moments import robust_location_scatter
 from sfumato.masks import RandomOrder, RankSwap, Sample, TopCode
-from sfumato.microdata import Microdata
 from sfumato.risk import IntervalDisclosure
 
 

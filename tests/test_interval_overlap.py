@@ -13,15 +13,15 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from numpy.typing import NDArray
 
-from sfumato import KimNoise, ru_map
+from sfumato import ru_map
 from sfumato.contract import Draws, Measure, NoiseModel, Release
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import FullNormalSynthesis, NormalSynthesis
-from sfumato.microdata import Microdata
+from sfumato.masks import FullNormalSynthesis, KimNoise, NormalSynthesis
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import CoefficientDifference, IntervalOverlap, combine
-from sfumato.utility.interval_overlap import overlap
+from sfumato.utility.regression import overlap
 
 Numbers = NDArray[np.float64]
 BOTH = [IntervalOverlap, CoefficientDifference]

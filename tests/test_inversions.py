@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from sfumato.kernels.inversions import inversions, inversions_of_table
+from sfumato.kernels.column_pairs import inversions, inversions_of_table
 
 small = st.lists(st.tuples(st.integers(-3, 4), st.integers(-3, 4)), max_size=60)
 wide = st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), max_size=60)

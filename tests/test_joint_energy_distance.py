@@ -15,9 +15,9 @@ from small_files import amounts
 
 from sfumato import Draws
 from sfumato.contract import Release
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import Recode
-from sfumato.microdata import Microdata
 from sfumato.utility import EnergyDistance, JointEnergyDistance
 
 Numbers = NDArray[np.float64]

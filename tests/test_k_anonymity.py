@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from small_files import as_it_is
 
-from sfumato import AttributeRisk, Draws, Release, Snooper
+from sfumato import Draws, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five
 from sfumato.errors import NotApplicable, SfumatoError
 from sfumato.masks import Sample
-from sfumato.microdata import Microdata
-from sfumato.risk import KAnonymity
+from sfumato.risk import AttributeRisk, KAnonymity
 from sfumato.schema import Attribute, Schema
 
 

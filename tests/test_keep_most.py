@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.decision.keep_most import Functional, by_barrier, by_trace, keep_most, omega, one_target
-from sfumato.decision.projections import best_projection, lost
+from sfumato.papers.conditional import omega
+from sfumato.papers.masking_problem import Functional, by_barrier, by_trace, keep_most, one_target
+from sfumato.papers.optimal_masks import best_projection, lost
 
 Numbers = NDArray[np.float64]
 FUNCTIONALS: tuple[Functional, ...] = get_args(Functional)

@@ -15,12 +15,10 @@ from scipy import stats
 from scipy.special import ndtri
 from threadpoolctl import threadpool_info
 
-from sfumato.engines import Column
-from sfumato.kernels.blas import one_thread
-from sfumato.kernels.chacha import midpoints, uniforms, words
-from sfumato.kernels.digest import combine, mix64, row_digest
-from sfumato.kernels.moments import centred_products, complete, covariance_root, first_pass, is_constant
-from sfumato.kernels.normal import normals_from
+from sfumato.data import Column
+from sfumato.kernels.classes import combine, mix64, row_digest
+from sfumato.kernels.keyed_numbers import midpoints, normals_from, uniforms, words
+from sfumato.kernels.moments import centred_products, complete, covariance_root, first_pass, is_constant, one_thread
 
 MASK = 0xFFFFFFFF
 

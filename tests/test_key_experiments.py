@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from sfumato import Draws, Microdata, Snooper
-from sfumato.charts.render import to_svg
+from sfumato.charts.theme import to_svg
 from sfumato.datasets import billing, census, teachers
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import ChangeRare
+from sfumato.papers import KeyExperiments, key_experiments, masking_floors
 from sfumato.risk import GlobalRisk
-from sfumato.rumap import KeyExperiments, key_experiments, masking_floors
 from sfumato.schema import Attribute, Schema
 
 SIZES = (1_000, 5_000)

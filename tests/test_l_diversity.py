@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from small_files import as_it_is
 
 from sfumato import Draws, Release, Snooper
-from sfumato.classes import Missing
+from sfumato.data.classes import Missing
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import KAnonymity, LDiversity
-from sfumato.risk.l_diversity import Kind
+from sfumato.risk.diversity import DiversityKind
 
 HEART, VIRAL, CANCER = "heart disease", "viral infection", "cancer"
 
@@ -41,7 +41,7 @@ DIVERSE = [
 """Figure 3: the same people, 3-diverse."""
 
 
-def slow_diversity(values: list[Any], kind: Kind, c: float) -> float:
+def slow_diversity(values: list[Any], kind: DiversityKind, c: float) -> float:
     """The definitions, word by word."""
     counts = sorted(Counter(values).values(), reverse=True)
     if kind == "distinct":
@@ -102,7 +102,9 @@ def test_one_record_is_told_in_the_singular() -> None:
     st.sampled_from([0.5, 1, 2.5]),
 )
 @settings(max_examples=150, deadline=None)
-def test_it_is_what_comparing_every_pair_of_records_gives(rows: list[Row], rule: Missing, kind: Kind, c: float) -> None:
+def test_it_is_what_comparing_every_pair_of_records_gives(
+    rows: list[Row], rule: Missing, kind: DiversityKind, c: float
+) -> None:
     found = values_by_record([r[:2] for r in rows], [r[2] for r in rows], rule)
     slow = np.array([np.nan if v is None else slow_diversity(v, kind, c) for v in found])
     measure = LDiversity(["s0"], l=2, kind=kind, c=c, missing=rule)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from small_files import amounts, microdata
 
-import sfumato.utility.label_cells as module
+import sfumato.utility.recoded_values as module
 from sfumato.contract import Release
 from sfumato.utility import TableDistance, TotalVariation
-from sfumato.utility.label_cells import LabelCells, spread_amounts
+from sfumato.utility.recoded_values import LabelCells, spread_amounts
 
 CELLS = 4
 

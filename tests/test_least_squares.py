@@ -8,8 +8,7 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from sfumato.kernels.least_squares import independent, information_inverse, least_squares, orthonormal
-from sfumato.kernels.logistic import PIECE, logistic
+from sfumato.kernels.regression import PIECE, independent, information_inverse, least_squares, logistic, orthonormal
 
 Numbers = NDArray[np.float64]
 

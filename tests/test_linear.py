@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.kernels.linear import add_scaled, mean_square_difference, regression_sums
+from sfumato.kernels.column_pairs import add_scaled, mean_square_difference, regression_sums
 
 numbers = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(float("nan"))), min_size=0, max_size=40)
 

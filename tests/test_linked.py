@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato import Attribute, Draws, Mask, Microdata, Schema
-from sfumato.contract import Scope, param
+from sfumato import Attribute, Draws, Microdata, Schema
+from sfumato.contract import Mask, Scope, param
+from sfumato.data.microdata import Batch
 from sfumato.errors import DataError
 from sfumato.masks import ChangeRare, Recode, SuppressValues
-from sfumato.microdata import Batch
 
 DISTRICTS = ["a1", "a2", "b1", "b2", "b3"]
 REGION = {"a1": "A", "a2": "A", "b1": "B", "b2": "B", "b3": "B"}
@@ -61,7 +61,7 @@ class _Add(_Turn):
 
 
 def _text(values: list[str | None]) -> Any:
-    from sfumato.engines import Column
+    from sfumato.data import Column
 
     return Column(pa.array(values, pa.string()))
 
@@ -276,7 +276,7 @@ def test_a_follower_of_a_hundred_thousand_values_follows_without_ado() -> None:
 def test_what_a_link_has_learned_travels_to_workers_whole() -> None:
     import pickle
 
-    from sfumato.contract.linked import Link
+    from sfumato.contract.linked_columns import Link
 
     data = _data()
     link = Link("region", "district", False)

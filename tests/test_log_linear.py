@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, poisson
 
 from sfumato import Release
-from sfumato.classes import classes_of
+from sfumato.data.classes import classes_of
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.kernels.loglinear import (
@@ -29,9 +30,9 @@ from sfumato.kernels.loglinear import (
     slopes_of_mean_exponential,
     spread,
 )
-from sfumato.microdata import Microdata
-from sfumato.risk import LogLinearRisk, blocks, expected_counts, log_linear
-from sfumato.risk.expected_counts import Interactions, MainEffects, Table, associated, with_main_effects
+from sfumato.risk import LogLinearRisk, expected_counts, log_linear
+from sfumato.risk import expected_counts as blocks
+from sfumato.risk.expected_counts import ClassTable, Interactions, MainEffects, associated, with_main_effects
 from sfumato.risk.log_linear import bias, forward, right, right_square
 from sfumato.schema import Attribute, Schema
 
@@ -45,10 +46,10 @@ MODELS: dict[str, list[tuple[int, ...]]] = {
 }
 
 
-def table_of_counts(seed: int, low: int = 0) -> Table:
+def table_of_counts(seed: int, low: int = 0) -> ClassTable:
     counts = np.random.default_rng(seed).integers(low, 12, len(CELLS))
     counts[::5] += 1
-    return Table(CELLS[counts > 0], counts[counts > 0], LEVELS)
+    return ClassTable(CELLS[counts > 0], counts[counts > 0], LEVELS)
 
 
 def design(
@@ -64,7 +65,7 @@ def design(
     return np.column_stack([np.ones(len(cells)), *columns])
 
 
-def glm(table: Table, margins: list[tuple[int, ...]]) -> Any:
+def glm(table: ClassTable, margins: list[tuple[int, ...]]) -> Any:
     counts = np.zeros(len(CELLS))
     counts[[np.flatnonzero((row == CELLS).all(axis=1))[0] for row in table.codes]] = table.sizes
     with np.errstate(divide="ignore"), warnings.catch_warnings():  # a saturated model leaves nothing to explain
@@ -72,7 +73,7 @@ def glm(table: Table, margins: list[tuple[int, ...]]) -> Any:
         return sm.GLM(counts, design(margins), family=sm.families.Poisson()).fit(tol=1e-12)
 
 
-def fitted(table: Table, margins: list[tuple[int, ...]]) -> Any:
+def fitted(table: ClassTable, margins: list[tuple[int, ...]]) -> Any:
     return MainEffects(table) if margins == MODELS["main effects"] else Interactions(table, margins)
 
 
@@ -139,7 +140,7 @@ def test_models_fitted_block_by_block_are_poisson_regressions_on_the_whole_table
     theirs = sm.GLM(counts, design(margins, cells, FIVE), family=sm.families.Poisson()).fit(tol=1e-12)
     some = np.array([[1, -1, 0, -1, 1], [-1, 2, -1, -1, -1], [-1] * 5], np.int32)
     matching = [(cells[:, 0] == 1) & (cells[:, 2] == 0) & (cells[:, 4] == 1), cells[:, 1] == 2, cells[:, 0] >= 0]
-    table = Table(np.vstack([cells, some]), np.append(counts, [1, 1, 1]), FIVE)
+    table = ClassTable(np.vstack([cells, some]), np.append(counts, [1, 1, 1]), FIVE)
     model = Interactions(table, margins, (1000, 100_000))
     mu = theirs.fittedvalues
     expected = np.append(mu, [mu[which].sum() for which in matching]) * table.scale
@@ -218,7 +219,7 @@ def test_tau_adds_up_the_unique_records_of_a_small_file_by_hand() -> None:
 def test_a_missing_key_matches_all_cells_that_agree_with_the_others() -> None:
     codes = np.vstack([CELLS, [[1, -1, 2], [-1, 0, -1], [-1, -1, -1]]]).astype(np.int32)
     sizes = np.append(np.random.default_rng(8).integers(1, 9, len(CELLS)), [1, 2, 1])
-    table = Table(codes, sizes, LEVELS)
+    table = ClassTable(codes, sizes, LEVELS)
     for margins in (MODELS["main effects"], MODELS["all pairs"]):
         expected = fitted(table, margins).expected()
         cube = expected[: len(CELLS)].reshape(LEVELS)
@@ -289,14 +290,14 @@ def test_the_bias_criterion_tells_the_bias_of_a_slightly_wrong_model(target: Any
     assert abs(np.mean(found) - true) < slack
 
 
-def associated_keys(strength: float, seed: int) -> tuple[Table, float]:
+def associated_keys(strength: float, seed: int) -> tuple[ClassTable, float]:
     g = np.random.default_rng(seed)
     levels, n = (12, 12, 6, 5), 3000
     x = g.integers(0, 12, n)
     y = np.where(g.random(n) < strength, x, g.integers(0, 12, n))
     rows = np.column_stack([x, y, g.integers(0, 6, n), g.integers(0, 5, n)]).astype(np.int32)
     codes, sizes = np.unique(rows, axis=0, return_counts=True)
-    return Table(codes, sizes, levels), n
+    return ClassTable(codes, sizes, levels), n
 
 
 def test_main_effects_are_chosen_for_independent_keys_and_pairs_are_added_where_keys_go_together() -> None:
@@ -336,7 +337,7 @@ def test_intervals_hold_tau_in_most_samples_where_the_model_is_right() -> None:
     for _ in range(150):
         F = g.poisson(lam)
         f = g.binomial(F, 0.15)
-        model = MainEffects(Table(cells[f > 0], f[f > 0], levels))
+        model = MainEffects(ClassTable(cells[f > 0], f[f > 0], levels))
         unique = f[f > 0] == 1
         h = model.expected() * 0.85 / 0.15
         for target, true in (("unique", (F[f == 1] == 1).sum()), ("match", (1 / F[f == 1]).sum())):
@@ -416,7 +417,7 @@ def test_very_many_keys_lose_no_count_to_rounding() -> None:
     g = np.random.default_rng(70)
     rows = np.unique(g.integers(0, 2, (2000, 70)), axis=0).astype(np.int32)
     rows[:, 1] = np.where(g.random(len(rows)) < 0.5, rows[:, 0], rows[:, 1])
-    table = Table(rows, np.full(len(rows), 10_000), (2,) * 70)
+    table = ClassTable(rows, np.full(len(rows), 10_000), (2,) * 70)
     n = table.counted
     pair = np.bincount(rows[:, 0] * 2 + rows[:, 1], table.sizes)[rows[:, 0] * 2 + rows[:, 1]] / n
     shares = [np.bincount(rows[:, j], table.sizes)[rows[:, j]] / n for j in range(2, 70)]

@@ -11,8 +11,8 @@ from sfumato.contract import Release, Snooper
 from sfumato.datasets import survey20k
 from sfumato.errors import DataError
 from sfumato.mas.analyses import OLS, CrossTab
-from sfumato.mas.asked import Estimand, workload
 from sfumato.mas.policy import Policy
+from sfumato.mas.usage import Estimand, workload
 from sfumato.mas.vault import Vault
 from sfumato.masks import KimNoise
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from sfumato import Microdata
-from sfumato.contract.attack import success, wilson
-from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
+from sfumato.contract.snooper import success, wilson
+from sfumato.datasets.analysis_survey import coarse_cutpoints, fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
 from sfumato.mas.analyses import OLS, CrossTab
-from sfumato.mas.attacks import (
+from sfumato.mas.attacks import (  # fmt: skip
     Differencing,
     EqualAnswers,
     ModelDifferencing,
@@ -24,12 +24,10 @@ from sfumato.mas.attacks import (
     Rewording,
     SkewedDifferencing,
     WholeBudget,
-)  # fmt: skip
+)
+from sfumato.mas.attacks.base import HALF, RARE, AttackTarget, BaseData, balanced, leaks, numbers, yes_or_no
 from sfumato.mas.attacks.bench import HEADS, Bench, all_recipes, cost, cutpoints_of, recipe_named, rules_off, table
-from sfumato.mas.attacks.recipe import balanced, leaks, numbers, yes_or_no
-from sfumato.mas.attacks.target import Target
-from sfumato.mas.attacks.world import HALF, RARE, Ground
-from sfumato.mas.ordinary import ordinary_questions
+from sfumato.mas.attacks.reference_workload import ordinary_questions
 from sfumato.mas.policy import Policy
 from sfumato.schema import Attribute, Schema
 
@@ -214,8 +212,8 @@ def test_categories_that_are_coded_as_numbers_can_be_attacked(tmp_path: Path) ->
     data = _coded()
     found = cutpoints_of(data)
     assert list(found) == ["age"]
-    ground = Ground(data, found)
-    world = ground.world(tmp_path, 0, [Target(0, {"sex": ("1",)}, {"sex": ("2",)}, ())])
+    ground = BaseData(data, found)
+    world = ground.world(tmp_path, 0, [AttackTarget(0, {"sex": ("1",)}, {"sex": ("2",)}, ())])
     counts = world.vault.ask(world.dataset, None, CrossTab(("region",)), Policy(title="exact")).frame()
     told = counts.set_index("region")["count"].drop("Total")
     levels = next(v.levels for v in ground.variables if v.name == "region")

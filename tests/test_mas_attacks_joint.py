@@ -8,19 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.datasets.survey20k import fine_cutpoints, survey20k
-from sfumato.mas.attacks import (
+from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
+from sfumato.mas.attacks import (  # fmt: skip
     DominantContributor,
     EverybodysBudget,
     IndividualTracker,
     MovedCutpoints,
     PictureDifferencing,
     RepeatedPicture,
-)  # fmt: skip
+)
 from sfumato.mas.attacks.bench import Bench
-from sfumato.mas.attacks.budget import best_first
-from sfumato.mas.attacks.joint import Joint, Reading
-from sfumato.mas.attacks.plan import Ask
+from sfumato.mas.attacks.budget import Ask, Joint, SetCount, best_first
 from sfumato.mas.policy import Policy
 
 PRINTED, HARDENED = Policy.named("census2009"), Policy.named("hardened")
@@ -31,8 +29,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(survey20k(), fine_cutpoints(), tmp_path_factory.mktemp("bench"), worlds=2, trials=20)
 
 
-def reading(cells: list[int], n: float, holds: bool, variance: float) -> Reading:
-    return Reading(np.array(cells, np.float32), n, holds, variance)
+def reading(cells: list[int], n: float, holds: bool, variance: float) -> SetCount:
+    return SetCount(np.array(cells, np.float32), n, holds, variance)
 
 
 def test_the_weight_of_evidence_is_that_of_bayes_where_counts_are_normal() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import CrossTab
-from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema

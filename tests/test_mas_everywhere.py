@@ -20,13 +20,12 @@ from mas_everything import ANALYSES, EXACT, HARDENED, asked, digests, filled, pe
 from mas_survey import microdata
 
 from sfumato.contract import registered
-from sfumato.engines.duckdb_warehouse import DuckDBWarehouse
+from sfumato.data.warehouse import DuckDBWarehouse
+from sfumato.mas.amount_rules import AmountPPercent, Dominance
 from sfumato.mas.analyses import OLS, CrossTab, Quantiles, Residuals
 from sfumato.mas.answer import Answer
-from sfumato.mas.dry_run import DryRun
-from sfumato.mas.evaluation.drops import DropShare
-from sfumato.mas.rules import Dominance, PPercent
-from sfumato.mas.vault import Vault
+from sfumato.mas.drop_q import DropShare
+from sfumato.mas.vault import DryRun, Vault
 
 N = 1_500
 PARTS = 2_048
@@ -175,7 +174,9 @@ def test_spark_gives_the_numbers_of_duckdb_and_lets_only_cells_out(
         policy = HARDENED if isinstance(one, Quantiles | Residuals) else dropped
         same(asked(here, one, policy), asked(there, one, policy))
     table, model = CrossTab(("sex", "sick"), of="income", weighted=True), OLS("log(income) ~ age + sex", weighted=True)
-    contributions = HARDENED.with_(rules=(Dominance(k=20.0), PPercent(p=2_000.0)))  # looks at the largest of many cells
+    contributions = HARDENED.with_(
+        rules=(Dominance(k=20.0), AmountPPercent(p=2_000.0))
+    )  # looks at the largest of many cells
     for loud, policy in ((table, HARDENED), (table, contributions), (model, HARDENED)):
         assert asked(here, loud, policy).to_bytes() == asked(there, loud, policy).to_bytes()
     assert taken

@@ -12,10 +12,10 @@ from mas_survey import linearised, microdata, survey
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Logistic, Multinomial
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.policy import Policy
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode
+from sfumato.mas.question import Analysis
 from sfumato.mas.vault import Vault
 
 smf = pytest.importorskip("statsmodels.formula.api")
@@ -156,7 +156,7 @@ def test_a_product_with_a_standardised_number_needs_no_lower_term(vault: Vault, 
 
 def test_the_levels_of_a_recode_in_a_universe_are_those_that_it_chooses(frame: pd.DataFrame, tmp_path: Any) -> None:
     vault = Vault.create(tmp_path / "v")
-    vault.freeze("survey", microdata(frame), recodes=[Recode("race3", "race", {"AO": ["A", "O"]})])
+    vault.freeze("survey", microdata(frame), recodes=[LevelRecode("race3", "race", {"AO": ["A", "O"]})])
     answer = ask(vault, Logistic("C(race3) ~ age"), {"race": ["W", "B"]})
     some = frame[frame["race"].isin(["W", "B"])]
     fitted = smf.logit("white ~ age", some.assign(white=1.0 * (some["race"] == "W"))).fit(disp=0)

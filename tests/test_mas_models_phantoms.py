@@ -16,12 +16,11 @@ from sfumato.mas.analyses import OLS, Logistic
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.models.least_squares import LeastSquares
 from sfumato.mas.models.model import ModelAnalysis
-from sfumato.mas.models.phantoms import phantoms_of
-from sfumato.mas.perturbation import Models
+from sfumato.mas.models.noise import phantoms_of
+from sfumato.mas.perturbation import Models, Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.rules import Leverage
-from sfumato.mas.secrets import Secret
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault, answer
 

@@ -15,13 +15,11 @@ from mas_survey import microdata, survey
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.mas.analyses import OLS, Correlation, Logistic, Multinomial
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.perturbation import Amounts, Models
+from sfumato.mas.perturbation import Amounts, Models, Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.question import Question
+from sfumato.mas.question import Analysis, Question
 from sfumato.mas.rules import CloseFit, DummySize, HighCorrelation, Leverage, ModelForm, ModelSize
-from sfumato.mas.secrets import Secret
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault, answer
 from sfumato.schema import Attribute, Schema

@@ -38,7 +38,7 @@ def test_alerts_are_for_pairs_that_differ_by_one_to_nineteen_records(
     survey: tuple[Vault, pd.DataFrame], monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     vault, frame = survey
-    monkeypatch.setattr("sfumato.mas.overlap._CELLS", cells)  # from the cube, and where the records live
+    monkeypatch.setattr("sfumato.mas.ledger._CELLS", cells)  # from the cube, and where the records live
     specs = [
         {"sex": "F"}, {"sex": "F", "race": ["W", "B"]}, {"sex": "F", "state": ["S0", "S1"]}, {"race": ["W", "B"]},
         {"sex": "M"}, None, {"state": ["S0", "S1"]}, [{"sex": "F"}, {"race": "O"}], {"sex": ["F"]},

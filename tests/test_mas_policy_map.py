@@ -11,20 +11,17 @@ import pytest
 from chart_specs import layers
 
 from sfumato import Draws, Microdata
-from sfumato.contract.attack import wilson
-from sfumato.datasets.survey20k import fine_cutpoints, survey20k
+from sfumato.contract.snooper import wilson
+from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
 from sfumato.mas.accounts import Accounts
 from sfumato.mas.analyses import OLS, CrossTab
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
 from sfumato.mas.attacks.bench import Bench, rules_off
-from sfumato.mas.attacks.honest import Honest
-from sfumato.mas.attacks.honest_users import HonestUsers
-from sfumato.mas.evaluation.drops import DropQ, DropRange, DropShare
-from sfumato.mas.map_points import gain, mean, models_kept, tables_kept
-from sfumato.mas.ordinary import Ordinary
+from sfumato.mas.attacks.reference_workload import Honest, HonestUsers, WorkloadQuestion
+from sfumato.mas.drop_q import DropQ, DropRange, DropShare
 from sfumato.mas.policy import Policy
-from sfumato.mas.policy_map import PolicyMap, policy_map
+from sfumato.mas.policy_trials import PolicyMap, gain, mean, models_kept, policy_map, tables_kept
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
@@ -46,10 +43,10 @@ def people() -> Microdata:
 
 
 ASKED = (
-    Ordinary(None, CrossTab(("sex", "region")), "a"),
-    Ordinary({"region": "N"}, CrossTab(("sex",)), "a"),
-    Ordinary({"region": "W", "sex": "F"}, CrossTab(("region",)), "b"),
-    Ordinary(None, OLS("pay ~ age"), "b"),
+    WorkloadQuestion(None, CrossTab(("sex", "region")), "a"),
+    WorkloadQuestion({"region": "N"}, CrossTab(("sex",)), "a"),
+    WorkloadQuestion({"region": "W", "sex": "F"}, CrossTab(("region",)), "b"),
+    WorkloadQuestion(None, OLS("pay ~ age"), "b"),
 )
 
 

@@ -13,10 +13,10 @@ import pytest
 from commands import document, run
 
 from sfumato import Microdata
-from sfumato.contract.attack import Success
+from sfumato.contract.snooper import Success
 from sfumato.mas.analyses import CrossTab
-from sfumato.mas.attacks.honest import Honest
-from sfumato.mas.attacks.recipe import Outcome
+from sfumato.mas.attacks.base import Outcome
+from sfumato.mas.attacks.reference_workload import Honest
 from sfumato.mas.policy import Policy
 from sfumato.mas.policy_sections import OPEN_STATEMENT
 from sfumato.mas.vault import Vault

@@ -12,10 +12,9 @@ from mas_survey import linearised, microdata, survey
 from sfumato import Microdata
 from sfumato.mas.analyses import Quantiles
 from sfumato.mas.answer import Answer
-from sfumato.mas.distribution import Spread, cut_at
 from sfumato.mas.policy import Policy
+from sfumato.mas.quantile_estimation import BinCounts, cut_at, noise_variance, quantile_error
 from sfumato.mas.vault import Vault
-from sfumato.mas.woodruff import noise_variance, quantile_error
 from sfumato.schema import Attribute, Schema
 
 EXACT = Policy(title="exact")
@@ -77,9 +76,9 @@ def test_quantiles_of_noisy_bins_vary_as_their_errors_say(n: int, sd: float) -> 
         counts = np.histogram(rng.normal(100, 15, n), [-np.inf, *edges, np.inf])[0] + sd * rng.normal(
             size=len(edges) + 1
         )
-        spread = Spread(counts, counts, edges)
+        spread = BinCounts(counts, counts, edges)
 
-        def at(share: float, spread: Spread = spread) -> float:
+        def at(share: float, spread: BinCounts = spread) -> float:
             return cut_at(spread, share, 20).value
 
         values.append(at(0.3))

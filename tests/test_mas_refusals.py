@@ -14,15 +14,12 @@ from mas_survey import microdata, survey
 from sfumato.contract import Draws
 from sfumato.errors import DataError
 from sfumato.mas.analyses import OLS, Correlation, CrossTab, Logistic
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.answering import answer
-from sfumato.mas.perturbation import Amounts, Counts, Models
+from sfumato.mas.perturbation import Amounts, Counts, Models, Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.question import Question
-from sfumato.mas.secrets import Secret
+from sfumato.mas.question import Analysis, Question
 from sfumato.mas.universe import Universe
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, answer
 
 HARDENED = Policy.named("hardened").with_(accounts=None, per_minute=None)
 NOISY = Policy(title="noisy", counts=Counts(sd=5.0), models=Models(sd=2.0), amounts=Amounts(sd=2.0, top_coded=True))

@@ -11,14 +11,13 @@ import pytest
 
 from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
-from sfumato.mas.cutpoints import Cutpoints
-from sfumato.mas.dependence import foretold
 from sfumato.mas.policy import Policy
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode, foretold
+from sfumato.mas.registration import records_changed
 from sfumato.mas.vault import Vault
-from sfumato.mas.versions import records_changed
 from sfumato.schema import Attribute, Schema
 
 EXACT = Policy(title="exact")
@@ -114,7 +113,7 @@ def test_a_freeze_that_fails_leaves_nothing_behind(vault: Vault, monkeypatch: py
     frame = people(300)
     vault.add("people", frame, schema_of(frame))
     before = modes(vault.folder)
-    import sfumato.mas.freezing as freezing
+    import sfumato.mas.registration as freezing
 
     def broken(*_: object) -> None:
         raise DataError("the disk is full.")
@@ -216,7 +215,7 @@ def test_names_that_are_no_words_or_not_there_are_refused(vault: Vault) -> None:
 def test_what_users_see_of_a_data_set_has_no_count_and_no_value(vault: Vault) -> None:
     frame = people()
     schema = schema_of(frame).change("sex", labels={"F": "female", "M": "male"}, label="Sex")
-    part = Recode("part", "state", {"north": ["S0", "S1"], "south": ["S2", "S3", "S4", "S5"]})
+    part = LevelRecode("part", "state", {"north": ["S0", "S1"], "south": ["S2", "S3", "S4", "S5"]})
     vault.add("people", frame, schema, recodes=[part])
     told = vault.freeze("people").describe()
     by_name = {v["name"]: v for v in told["variables"]}

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import sfumato.mas.tallying as tallying
+import sfumato.mas.value_counts as tallying
 from sfumato import Microdata
 from sfumato.errors import DataError, SchemaError
+from sfumato.formats.codebook import read_ddi
 from sfumato.mas.analyses import OLS, CrossTab, Histogram, Logistic, Quantiles
-from sfumato.mas.ddi import read_ddi
 from sfumato.mas.policy import Policy
-from sfumato.mas.tallying import count_values, decile_edges
+from sfumato.mas.value_counts import count_values, decile_edges
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Role, Scale, Schema
 
@@ -176,7 +176,7 @@ def test_counts_on_a_grid_give_bins_that_hold_what_they_say(monkeypatch: pytest.
     counted = count_values(data, "x")
     assert counted.tally.total == np.isfinite(x).sum()
     assert counted.tally.missing == 50
-    from sfumato.mas.cutpoints import preview
+    from sfumato.mas import preview
 
     shown = preview(counted.tally.values, counted.tally.counts, 200, whole=counted.tally.whole)
     for cut in shown.cutpoints.values():

@@ -10,13 +10,13 @@ import pytest
 
 from sfumato import Microdata
 from sfumato.errors import DataError, ParameterError
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.rules import UniverseForm
-from sfumato.mas.selection import in_base
+from sfumato.mas.universe import in_base
 from sfumato.mas.variable import Variable
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
@@ -24,9 +24,11 @@ from sfumato.schema import Attribute, Schema
 EXACT = Policy(title="exact")
 AGES = Cutpoints((9, 19, 29, 39, 49, 59, 69), whole=True, low=0, high=99)
 RECODES = (
-    Recode("age20", "age", {"young": ["0-19"], "middle": ["20-59"], "old": ["60-99"]}, label="age in three groups"),
-    Recode("adult", "age20", {"no": ["young"], "yes": ["middle", "old"]}),
-    Recode("health", "illness", {"well": ["none", "cold"], "ill": ["flu", "gout"]}),
+    LevelRecode(
+        "age20", "age", {"young": ["0-19"], "middle": ["20-59"], "old": ["60-99"]}, label="age in three groups"
+    ),
+    LevelRecode("adult", "age20", {"no": ["young"], "yes": ["middle", "old"]}),
+    LevelRecode("health", "illness", {"well": ["none", "cold"], "ill": ["flu", "gout"]}),
 )
 
 
@@ -131,27 +133,27 @@ def test_recodes_come_from_a_file(tmp_path: Path) -> None:
     path.write_text(
         '[[recode]]\nname = "region"\nof = "state"\nlabel = "Region"\ngroups = { north = ["S1", "S2"], south = "S3" }\n'
     )
-    (read,) = Recode.read(path)
-    assert read == Recode("region", "state", {"north": ("S1", "S2"), "south": ("S3",)}, "Region")
-    assert Recode.from_dict(read.to_dict()) == read
+    (read,) = LevelRecode.read(path)
+    assert read == LevelRecode("region", "state", {"north": ("S1", "S2"), "south": ("S3",)}, "Region")
+    assert LevelRecode.from_dict(read.to_dict()) == read
     for text in ("[[recode]]\nname = 'x'\n", "recode = 3\n", "[[recode]\n"):
         path.write_text(text)
         with pytest.raises(ParameterError):
-            Recode.read(path)
+            LevelRecode.read(path)
 
 
 @pytest.mark.parametrize(
     ("recode", "said"),
     [
-        (Recode("x", "racee", {"o": ["A"]}), "Did you mean 'race'"),
-        (Recode("race", "race", {"o": ["A"]}), "name that is taken"),
-        (Recode("x", "race", {"o": ["A", "C"]}), "level 'C' is not in variable 'race'"),
-        (Recode("x", "race", {"o": ["A"], "p": ["A"]}), "'A' in two groups"),
-        (Recode("x", "race", {"W": ["A"]}), "both called 'W'"),
+        (LevelRecode("x", "racee", {"o": ["A"]}), "Did you mean 'race'"),
+        (LevelRecode("race", "race", {"o": ["A"]}), "name that is taken"),
+        (LevelRecode("x", "race", {"o": ["A", "C"]}), "level 'C' is not in variable 'race'"),
+        (LevelRecode("x", "race", {"o": ["A"], "p": ["A"]}), "'A' in two groups"),
+        (LevelRecode("x", "race", {"W": ["A"]}), "both called 'W'"),
     ],
 )
-def test_mistakes_in_recodes_are_told(recode: Recode, said: str) -> None:
-    from sfumato.mas.recode import with_recodes
+def test_mistakes_in_recodes_are_told(recode: LevelRecode, said: str) -> None:
+    from sfumato.mas.preparation import with_recodes
 
     with pytest.raises((DataError, ParameterError), match=said):
         with_recodes([Variable("race", 0, True, ("A", "B", "W"))], [recode])
@@ -160,12 +162,12 @@ def test_mistakes_in_recodes_are_told(recode: Recode, said: str) -> None:
 @pytest.mark.parametrize("levels", [None, 3, [], b"A"])
 def test_a_group_of_a_recode_is_a_list_of_levels(levels: object) -> None:
     with pytest.raises(ParameterError, match="a group of the recode 'x'"):
-        Recode("x", "race", {"o": levels})
+        LevelRecode("x", "race", {"o": levels})
 
 
 def test_levels_that_no_group_names_stay_and_missing_stays_last() -> None:
     variable = Variable("race", 0, True, ("A", "B", "W", "missing"))
-    made = Recode("x", "race", {"not white": ["A", "B"]}).made(variable, 1)
+    made = LevelRecode("x", "race", {"not white": ["A", "B"]}).made(variable, 1)
     assert made.levels == ("not white", "W", "missing")
     assert made.groups == (0, 0, 1, 2)
 

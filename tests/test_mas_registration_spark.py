@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from sfumato import Microdata
-from sfumato.engines.spark import SparkEngine
+from sfumato.data.spark_engine import SparkEngine
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
@@ -45,7 +45,7 @@ def test_spark_gives_the_bytes_of_duckdb_and_lets_no_row_out(
     there = Vault.create(tmp_path / "v", spark=spark)
     with pytest.raises(ParameterError, match="name it as identity"):
         there.add("people", distributed)
-    recodes = [Recode("part", "state", {"rest": ["S2", "S3"]})]
+    recodes = [LevelRecode("part", "state", {"rest": ["S2", "S3"]})]
     there.add("people", distributed, identity="person", recodes=recodes)
     shown = there.cutpoints("people", "income", "minimum", d=200)
     assert shown.tally.total == N

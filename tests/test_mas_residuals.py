@@ -18,11 +18,11 @@ from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.analyses import OLS, Logistic, Multinomial, Residuals
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.diagnostics import BinnedResiduals
-from sfumato.mas.models.residuals import AXIS, Grid
+from sfumato.mas.models.residual_counts import AXIS, ResidualGrid
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
-from sfumato.mas.secrets import Secret
+from sfumato.mas.synthetic_residuals import BinnedResiduals
 from sfumato.mas.universe import Universe
 from sfumato.mas.vault import Vault, answer
 
@@ -238,13 +238,13 @@ def test_the_chart_draws_the_points_of_the_answer(vault: Vault) -> None:
 def test_fine_cells_hold_every_number_near_their_middle() -> None:
     x = np.r_[np.random.default_rng(1).standard_cauchy(5000), 0.0]
     x = x[np.abs(x) < 1e3]
-    grid = Grid.about(float(x.mean()), float(x.std()), len(x), AXIS)
+    grid = ResidualGrid.about(float(x.mean()), float(x.std()), len(x), AXIS)
     near = grid.middles[grid.codes(x)]
     assert (np.abs(near - x) <= 1.01 * AXIS * (np.abs(x - grid.centre) + grid.unit)).all()
     children = np.arange(10.0)
-    few = Grid.about(1.37, 1.2, 5000, AXIS)
+    few = ResidualGrid.about(1.37, 1.2, 5000, AXIS)
     assert few.middles[few.codes(children)] == pytest.approx(children, abs=1e-12)
     assert (np.diff(few.middles) >= 0).all()
     p = np.array([0.0, 1e-6, 0.2, 0.5, 1 - 1e-9, 1.0])
-    shares = Grid.of_shares()
+    shares = ResidualGrid.of_shares()
     assert shares.middles[shares.codes(p)] == pytest.approx(p, rel=0.01, abs=1e-8)

@@ -19,16 +19,13 @@ from scipy import stats
 
 from sfumato.contract import Draws
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.dry_run import DryRun
-from sfumato.mas.perturbation import Counts, purpose_of
+from sfumato.mas.keying import cell_keys
+from sfumato.mas.perturbation import Counts, Secret, purpose_of
 from sfumato.mas.policy import Policy
 from sfumato.mas.question import Question
 from sfumato.mas.rules import LeftOut, LevelSize, NoMarginal, PieceDifference, UniverseSize
-from sfumato.mas.secrets import Secret
-from sfumato.mas.selection import Selection
-from sfumato.mas.set_key import cell_keys
-from sfumato.mas.universe import Universe
-from sfumato.mas.vault import Vault
+from sfumato.mas.universe import Selection, Universe
+from sfumato.mas.vault import DryRun, Vault
 
 HARDENED = Policy.named("hardened")
 Cell = tuple[str, ...]

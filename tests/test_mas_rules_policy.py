@@ -18,9 +18,8 @@ from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.perturbation import Counts
 from sfumato.mas.policy import Policy
 from sfumato.mas.rules import UniverseSize
-from sfumato.mas.secure_room.policy import OutputPolicy
-from sfumato.mas.shelf import numbered
-from sfumato.mas.vault import Vault
+from sfumato.mas.vault import Vault, numbered
+from sfumato.room.policy import OutputPolicy
 
 
 @pytest.fixture

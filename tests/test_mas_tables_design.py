@@ -15,8 +15,8 @@ from mas_survey import linearised, microdata, survey
 from sfumato.contract import Draws
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.secrets import Secret
 from sfumato.mas.vault import Vault
 
 OPEN = Policy(title="open")

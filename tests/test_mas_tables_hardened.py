@@ -12,18 +12,15 @@ import pytest
 from mas_people import EXACT, people, vault_of
 
 from sfumato.contract import Draws
+from sfumato.mas.aggregate import CellAggregates, VariableBins
 from sfumato.mas.amounts import Amount
 from sfumato.mas.analyses import CrossTab, Histogram, Quantiles
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer
-from sfumato.mas.bins import Bins
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.distribution import Spread, cut_at
-from sfumato.mas.grouped import Grouped
-from sfumato.mas.perturbation import Amounts
+from sfumato.mas.perturbation import Amounts, Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.question import Question
-from sfumato.mas.secrets import Secret
+from sfumato.mas.quantile_estimation import BinCounts, cut_at
+from sfumato.mas.question import Analysis, Question
 from sfumato.mas.universe import Spec, Universe
 from sfumato.mas.vault import Vault, answer
 
@@ -149,7 +146,7 @@ def test_the_number_of_values_has_the_noise_of_the_universe_of_those_that_have_o
     data = vault.dataset("survey")
     question = Question(data, FINE, Universe.of({"sex": "F"}), CrossTab(("state",), of="income"))
     amount = Amount(question, data.variables["income"], None)
-    values = amount.of(Grouped.of(question, (data.variables["state"],), amount.asked())).values
+    values = amount.of(CellAggregates.of(question, (data.variables["state"],), amount.asked())).values
     found = asked(data, {"sex": "F", "income": {"not": ["missing"]}}, CrossTab(("state",)), FINE)
     assert found["count"][:4].to_numpy() == pytest.approx(np.round(values), abs=1e-9)
 
@@ -187,10 +184,10 @@ def test_keys_of_bins_found_in_one_pass_are_those_of_the_cubes(vault: Vault) -> 
     data = vault.dataset("survey")
     for name in ("age", "income"):  # known and confidential
         question = Question(data, HARDENED, Universe.of({"sex": "F", "sick": "yes"}), Histogram(name))
-        side = Bins.of(data.variables[name], data.variables[name].grid[::16])
+        side = VariableBins.of(data.variables[name], data.variables[name].grid[::16])
         for policy in (HARDENED, HARDENED.with_(keyed="records")):
             here = replace(question, policy=policy)
-            for table in Grouped.of(here, (data.variables["state"], side)).margins():
+            for table in CellAggregates.of(here, (data.variables["state"], side)).margins():
                 cells = [here.selection.joined(table.cell(place)) for place in np.ndindex(table.counts.shape)]
                 assert table.keys() == [here.key_of(cell) for cell in cells]
 
@@ -225,11 +222,11 @@ def test_quantiles_rise_with_p_are_near_the_truth_and_stay_away_from_the_ends(
 
 
 def test_a_quantile_lies_on_a_straight_line_within_its_bin() -> None:
-    spread = Spread(np.array([100.0, 200, 100, 100]), np.array([100.0, 200, 100, 100]), (0.0, 10.0, 20.0))
+    spread = BinCounts(np.array([100.0, 200, 100, 100]), np.array([100.0, 200, 100, 100]), (0.0, 10.0, 20.0))
     assert cut_at(spread, 0.3, 20).value == pytest.approx(2.5)  # 150 of 500: a quarter into the second bin
     assert np.isnan(cut_at(spread, 0.1, 20).value)  # in the open bin
     assert np.isnan(cut_at(spread, 0.3, 101).value)  # too few below it
-    falling = Spread(np.array([50.0, 60, -20, 60, 50]), np.array([50.0, 60, -20, 60, 50]), (0.0, 1.0, 2.0, 3.0))
+    falling = BinCounts(np.array([50.0, 60, -20, 60, 50]), np.array([50.0, 60, -20, 60, 50]), (0.0, 1.0, 2.0, 3.0))
     values = [cut_at(falling, p, 0).value for p in np.linspace(0.3, 0.7, 41)]
     assert (np.diff(values) >= 0).all()
 

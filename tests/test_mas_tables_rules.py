@@ -10,9 +10,9 @@ import pytest
 from mas_people import EXACT, people, schema, vault_of
 
 from sfumato import Microdata
+from sfumato.mas.amount_rules import AmountPPercent, Dominance
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.policy import Policy
-from sfumato.mas.rules import Dominance, PPercent
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
@@ -45,7 +45,7 @@ def test_cells_are_hidden_where_few_contribute_most(
     roles = (*schema(), Attribute("firm", role="contributor" if linked else "identifier", scale="unordered"))
     vault = Vault.create(tmp_path / "v")
     vault.freeze("survey", Microdata(frame, Schema(roles)))
-    policy = Policy(rules=(Dominance(n=3, k=80.0), PPercent(p=15.0)))
+    policy = Policy(rules=(Dominance(n=3, k=80.0), AmountPPercent(p=15.0)))
     by = ("state", "sick", "sex")
     answer = vault.ask("survey", {"sex": ["F", "M"]}, CrossTab(by, of=variable, weighted=weighted), policy)
     seen = {True: 0, False: 0}
@@ -75,7 +75,7 @@ def test_one_who_holds_nine_tenths_of_a_sum_is_not_shown_and_others_are(tmp_path
 
 def test_a_rule_says_what_it_demands_and_no_number_from_the_data() -> None:
     assert Dominance().words() == "A sum or mean of which 2 records make up more than 90 % is not shown."
-    assert "10 %" in PPercent().words()
+    assert "10 %" in AmountPPercent().words()
     policy = Policy.named("hardened")
     assert policy.rule("dominance") == Dominance(n=2, k=90.0)
-    assert policy.rule("p_percent") == PPercent(p=10.0)
+    assert policy.rule("p_percent") == AmountPPercent(p=10.0)

@@ -13,9 +13,9 @@ import pytest
 
 from sfumato import Microdata
 from sfumato.errors import DataError
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import CrossTab
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
@@ -138,14 +138,14 @@ def test_a_cell_has_the_same_noise_in_every_table_that_shows_it(survey: tuple[Va
 
 
 def test_keys_of_cells_found_in_one_pass_are_those_of_the_cubes(survey: tuple[Vault, pd.DataFrame]) -> None:
-    from sfumato.mas.grouped import Grouped
+    from sfumato.mas.aggregate import CellAggregates
     from sfumato.mas.question import Question
     from sfumato.mas.universe import Universe
 
     vault, _ = survey
     data = vault.dataset("survey")
     question = Question(data, vault.policy, Universe.of({"sex": "F", "sick": "yes"}), CrossTab(("race", "sick")))
-    for table in Grouped.of(question, question.analysis.variables(data.variables)).margins():
+    for table in CellAggregates.of(question, question.analysis.variables(data.variables)).margins():
         cells = [question.selection.joined(table.cell(place)) for place in np.ndindex(table.counts.shape)]
         assert table.keys() == [question.key_of(cell) for cell in cells]
 
@@ -172,7 +172,7 @@ def test_a_confidential_value_changes_neither_the_drops_nor_the_noise_of_known_s
     folder = vault.folder / "datasets" / "survey" / "1"
     kept = pd.read_parquet(folder / "records.parquet")["r"]
     changed = Vault(tmp_path / "v", vault._secret, vault.policy)
-    from sfumato.mas.prepare import find_variables, prepare
+    from sfumato.mas.preparation import find_variables, prepare
 
     data = Microdata(other, schema)
     prepare(data, find_variables(data, {}), vault._family("survey").draws, tmp_path / "o.parquet")

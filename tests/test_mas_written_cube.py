@@ -12,16 +12,16 @@ import pandas as pd
 import pytest
 
 from sfumato import Microdata
-from sfumato.engines.duckdb_warehouse import DuckDBWarehouse
+from sfumato.data.warehouse import DuckDBWarehouse
 from sfumato.errors import DataError
 from sfumato.mas.analyses import CrossTab, Histogram
 from sfumato.mas.answer import Answer
 from sfumato.mas.cube import Cubes
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.evaluation.drops import DropQ
+from sfumato.mas.drop_q import DropQ
 from sfumato.mas.perturbation import Counts
 from sfumato.mas.policy import Policy
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode
 from sfumato.mas.variable import Variable, finest
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
@@ -34,8 +34,8 @@ SCHEMA = Schema((
     Attribute("weight", role="weight"),
 ))  # fmt: skip
 RECODES = (
-    Recode("part", "state", {"north": ["S1", "S4"], "south": ["S2", "S3"]}),
-    Recode("coast", "state", {"yes": ["S2", "S4"], "no": ["S1", "S3"]}),
+    LevelRecode("part", "state", {"north": ["S1", "S4"], "south": ["S2", "S3"]}),
+    LevelRecode("coast", "state", {"yes": ["S2", "S4"], "no": ["S1", "S3"]}),
 )
 
 

@@ -13,9 +13,9 @@ from small_files import amounts as microdata
 from small_files import release, values
 
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.masks import BottomCode, Identity, IndependentNoise, KimNoise, RemoveIdentifiers, TopCode
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 X = [5.0, 1.0, 9.0, 7.0, 7.0, 3.0, 10.0, 2.0, 8.0, 6.0]

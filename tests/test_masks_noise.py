@@ -14,9 +14,9 @@ from small_files import column_of_numbers as numbers
 from small_files import release, values
 
 from sfumato.contract import Draws
+from sfumato.data.microdata import Microdata
 from sfumato.masks import IndependentNoise, KimNoise
 from sfumato.masks.noise import AdditiveNoise
-from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
 SIGMA = np.array([[17.5**2, 8.3**2, 40.0], [8.3**2, 13.3**2, 55.0], [40.0, 55.0, 10.0**2]])

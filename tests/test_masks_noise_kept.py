@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from small_files import amounts as microdata
 
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import (
     ROMM,
@@ -23,7 +24,6 @@ from sfumato.masks import (
     LaplaceNoise,
     MultiplicativeNoise,
 )
-from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
 SIGMA = np.array([[17.5**2, 8.3**2, 40.0], [8.3**2, 13.3**2, 55.0], [40.0, 55.0, 10.0**2]])

@@ -10,8 +10,7 @@ from small_files import amounts as microdata
 from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import GaussianMechanism, LaplaceNoise
-from sfumato.masks.gaussian_mechanism import analytic_sigma
-from sfumato.masks.local_privacy import LocalPrivacy
+from sfumato.masks.local_privacy import LocalPrivacy, analytic_sigma
 
 BOTH: list[type[LocalPrivacy]] = [LaplaceNoise, GaussianMechanism]
 

@@ -14,9 +14,9 @@ from small_files import amounts as microdata
 from small_files import release as released
 
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import BoundedNoise, IndependentNoise, KimNoise, MultiplicativeNoise, OutlierNoise
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

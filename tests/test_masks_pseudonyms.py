@@ -14,9 +14,9 @@ import pytest
 from small_files import column as values
 
 from sfumato.contract import Draws, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, SchemaError
 from sfumato.masks import IndependentNoise, Pseudonyms, RandomOrder, RankSwap, RemoveIdentifiers, Sample
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 N = 500
@@ -84,7 +84,7 @@ def test_every_place_is_equally_likely() -> None:
 
 @pytest.mark.parametrize("rows", [2**17, 64, 7])
 def test_duckdb_gives_the_same_order_in_any_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engines.duckdb._ROWS", rows)
+    monkeypatch.setattr("sfumato.data.duckdb_engine._ROWS", rows)
     draws = Draws(3)
     a, b = (RandomOrder().apply(d, draws).masked for d in (here(), on_duckdb()))
     for name in a.schema.names():

@@ -18,11 +18,13 @@ from small_files import column, in_pieces, masked, microdata, release
 from sfumato.contract import Draws, Mask
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.masks import ChangeRare, MergeRare, RecodeRare
-from sfumato.masks.merging import neighbours, relatives
-from sfumato.schema import Attribute, Level, Scale
-from sfumato.schema.hierarchy import (
+from sfumato.masks.rare_categories import neighbours, relatives
+from sfumato.schema import (
+    Attribute,
     IntervalHierarchy,
+    Level,
     PrefixHierarchy,
+    Scale,
     TreeHierarchy,
     read_hierarchy_csv,
 )

@@ -19,11 +19,12 @@ from sfumato.contract import Draws, Mask, Recipe
 from sfumato.datasets import five
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.masks import Generalise, Recode
-from sfumato.schema import Scale, Schema
-from sfumato.schema.hierarchy import (
+from sfumato.schema import (
     DateHierarchy,
     IntervalHierarchy,
     PrefixHierarchy,
+    Scale,
+    Schema,
     TreeHierarchy,
     read_hierarchy_csv,
 )

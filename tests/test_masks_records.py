@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from small_files import release
 
 from sfumato.contract import Draws, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.masks import Sample, StratifiedSample, WeightedSample
-from sfumato.masks.sample import Frame, Sampling
-from sfumato.masks.stratified_sample import allocate
-from sfumato.masks.weighted_sample import proportional
-from sfumato.microdata import Microdata
+from sfumato.masks.sampling import Frame, Sampling, allocate, proportional
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -12,6 +12,7 @@ from small_files import column as values
 from small_files import release
 
 from sfumato.contract import Draws, Mask, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError
 from sfumato.masks import (
@@ -23,7 +24,6 @@ from sfumato.masks import (
     SuppressRecords,
     SuppressSmallAreas,
 )
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 ROLES: dict[str, dict[str, Any]] = {
@@ -132,7 +132,7 @@ def test_a_condition_is_read_at_once() -> None:
 
 
 def test_suppression_is_the_same_on_duckdb_in_several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engines.duckdb._ROWS", 3)
+    monkeypatch.setattr("sfumato.data.duckdb_engine._ROWS", 3)
     data = survey()
     connection = duckdb.connect()
     connection.from_arrow(data.to_native()).create("people")

@@ -18,8 +18,9 @@ from scipy.stats import chi2
 from small_files import amounts as microdata
 from small_files import release
 
-import sfumato.engines.duckdb as duckdb_engine
+import sfumato.data.duckdb_engine as duckdb_engine
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
 from sfumato.masks import (
     MultivariateTopCode,
@@ -31,7 +32,6 @@ from sfumato.masks import (
     TopCode,
     Truncate,
 )
-from sfumato.microdata import Microdata
 from sfumato.schema import Level
 
 

@@ -14,11 +14,11 @@ from scipy.stats import binom
 from small_files import in_pieces, microdata
 
 from sfumato import Release, Snooper
-from sfumato.classes import Classes, classes_of
+from sfumato.data.classes import Classes, classes_of
 from sfumato.errors import DataError, NotApplicable
 from sfumato.risk import LogLinearRisk, MatchRisk, PopulationUniques
-from sfumato.risk.frequencies import frequencies_of
-from sfumato.risk.match_risk import outside, outside_by_weight, outside_interval
+from sfumato.risk.population_uniques import frequencies_of
+from sfumato.risk.unique_matches import outside, outside_by_weight, outside_interval
 
 
 def one_class(weights: list[float]) -> Classes:

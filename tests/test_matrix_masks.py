@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from sfumato.contract import Draws, Mask, MatrixForm, Recipe, Scope, registered
 from sfumato.contract.parameters import _is_required
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError
 from sfumato.masks import (
@@ -27,7 +28,6 @@ from sfumato.masks import (
     RandomAggregation,
     TopCode,
 )
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Level, Role, Schema
 
 Numbers = NDArray[np.float64]
@@ -459,7 +459,8 @@ def test_what_follows_a_column_that_goes_goes_with_it(mask: Mask) -> None:
 
 
 def test_a_step_may_mask_what_an_earlier_step_made() -> None:
-    from sfumato import AttributeRisk, ru_map
+    from sfumato import ru_map
+    from sfumato.risk import AttributeRisk
 
     recipe = AggregateColumns(["salary", "income"]) >> KimNoise(columns=["total"])
     made = recipe.apply(teachers(200), Draws(1)).masked

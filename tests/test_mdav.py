@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from sfumato.contract import Draws
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.kernels.kd_tree import centre, farthest, nearest, plant, remove
-from sfumato.kernels.mdav import mdav
-from sfumato.kernels.mdav_variable import v_mdav
+from sfumato.kernels.microaggregation import mdav, v_mdav
 from sfumato.masks import MDAV, VMDAV
-from sfumato.microdata import Microdata
 
 Matrix = np.ndarray[Any, Any]
 

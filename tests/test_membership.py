@@ -16,11 +16,11 @@ from small_files import amounts, microdata
 
 from sfumato.attacks import TellMembers
 from sfumato.contract import Draws, Holdout, Release, Snooper, hold_out
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import KimNoise
-from sfumato.microdata import Microdata
 from sfumato.risk import DCR, Membership
-from sfumato.risk.membership import Curve
+from sfumato.risk.membership import RocCurve
 
 
 def cloud(n: int, seed: int, columns: int = 3) -> Microdata:
@@ -28,9 +28,9 @@ def cloud(n: int, seed: int, columns: int = 3) -> Microdata:
     return amounts(**{f"x{j}": x[:, j] for j in range(columns)})
 
 
-def scores(seed: int, members: int, others: int, levels: int) -> Curve:
+def scores(seed: int, members: int, others: int, levels: int) -> RocCurve:
     g = np.random.default_rng(seed)
-    return Curve(g.integers(0, levels, members).astype(float), g.integers(0, levels, others).astype(float))
+    return RocCurve(g.integers(0, levels, members).astype(float), g.integers(0, levels, others).astype(float))
 
 
 # -- the curve
@@ -65,7 +65,7 @@ def test_ties_are_worth_what_breaking_them_at_random_is_worth() -> None:
     broken = []
     for _ in range(800):
         a, b = curve.members + g.uniform(0, 0.5, 200), curve.others + g.uniform(0, 0.5, 100)
-        broken.append((Curve(a, b).area(), float((a > np.sort(b)[::-1][7]).mean())))
+        broken.append((RocCurve(a, b).area(), float((a > np.sort(b)[::-1][7]).mean())))
     area, found = np.mean(broken, axis=0)
     assert curve.area() == pytest.approx(area, abs=0.003)
     # seven of a hundred others lie above the eighth; the best of the eighth's gap is between 7 % and 8 %
@@ -86,7 +86,7 @@ def test_the_intervals_cover_the_truth_of_two_normal_scores() -> None:
         area, rate = float(ndtr(shift / math.sqrt(2))), float(ndtr(shift - ndtri(0.95)))
         missed = np.zeros(2)
         for _ in range(300):
-            curve = Curve(g.normal(shift, 1, m), g.normal(0, 1, n))
+            curve = RocCurve(g.normal(shift, 1, m), g.normal(0, 1, n))
             for i, (truth, (low, high)) in enumerate(
                 ((area, curve.area_interval()), (rate, curve.found_interval(0.05)))
             ):
@@ -95,12 +95,12 @@ def test_the_intervals_cover_the_truth_of_two_normal_scores() -> None:
 
 
 def test_intervals_hold_at_the_ends() -> None:
-    perfect = Curve(np.ones(20), np.zeros(20))
+    perfect = RocCurve(np.ones(20), np.zeros(20))
     assert perfect.area() == 1
     assert perfect.found(0.01) == 1
     assert 0.7 < perfect.area_interval()[0] < 1 == perfect.area_interval()[1]
     assert 0.7 < perfect.found_interval(0.01)[0] < 1
-    reverse = Curve(np.zeros(20), np.ones(20))
+    reverse = RocCurve(np.zeros(20), np.ones(20))
     assert reverse.area() == reverse.area_interval()[0] == reverse.found(0.5) == 0
 
 

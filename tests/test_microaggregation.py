@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.contract import Draws
-from sfumato.engines import Column, LocalEngine, Rows
+from sfumato.data import Column, LocalEngine, Rows
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.groups import centres, consecutive, consecutive_within
+from sfumato.kernels.classes import centres, consecutive, consecutive_within
 from sfumato.masks import (
     ClusterMicroaggregation,
     GowerMicroaggregation,
@@ -26,7 +27,6 @@ from sfumato.masks import (
     RobustMicroaggregation,
 )
 from sfumato.masks.microaggregation import Microaggregation
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 METHODS = [

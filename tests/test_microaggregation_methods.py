@@ -15,9 +15,15 @@ from hypothesis import strategies as st
 
 from sfumato.contract import Draws
 from sfumato.errors import DataError, ParameterError
-from sfumato.kernels.kmeans import k_means, merge_small
-from sfumato.kernels.optimal_groups import _by_halving, _step_by_step, _walk_back, optimal_groups
-from sfumato.kernels.robust import principal_axes, robust_location_scatter, whitened
+from sfumato.kernels.microaggregation import (
+    _by_halving,
+    _step_by_step,
+    _walk_back,
+    k_means,
+    merge_small,
+    optimal_groups,
+)
+from sfumato.kernels.moments import principal_axes, robust_location_scatter, whitened
 from sfumato.masks import (
     ClusterMicroaggregation,
     GowerMicroaggregation,

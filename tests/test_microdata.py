@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_files import in_duckdb
 
-from sfumato.engines import RECORD_ID, Column, Kind
+from sfumato.data import RECORD_ID, Column, Kind
+from sfumato.data.microdata import Batch, Microdata, missing_of
 from sfumato.errors import DataError, SchemaError
-from sfumato.microdata import Batch, Microdata, missing_of
 from sfumato.schema import Attribute, Schema
 
 N = 60

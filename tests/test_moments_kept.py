@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from sfumato import ru_map
 from sfumato.contract import Draws, NoiseModel, Recipe, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.maps import NormalPopulation
 from sfumato.masks import CopulaSynthesis, IndependentNoise, KimNoise, Sample, SuppressColumns
-from sfumato.microdata import Microdata
-from sfumato.rumap import NormalPopulation
 from sfumato.utility import CorrelationsKept, CovariancesKept, IL1s, MeansKept, SpreadsKept
 from sfumato.utility.moments import MomentMeasure, with_gaps
 from tests.two_files import exact, file_of, numbers, release

@@ -17,11 +17,11 @@ from small_files import amounts
 from sfumato import Draws
 from sfumato.contract import Release
 from sfumato.contract.score import Side
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.ecdf import ecdf_gaps
+from sfumato.kernels.column_pairs import ecdf_gaps
 from sfumato.masks import Recode, RemoveIdentifiers
-from sfumato.microdata import Microdata
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import TreeHierarchy
 from sfumato.utility import EnergyDistance, KolmogorovSmirnov, Wasserstein
 
 Numbers = NDArray[np.float64]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.kernels.pairwise import column_moments, moments_of_pairs, rank_shares
+from sfumato.kernels.moments import column_moments, moments_of_pairs, rank_shares
 
 Numbers = NDArray[np.float64]
 

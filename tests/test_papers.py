@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.papers import Row, papers, parse, rows, to_markdown
+from sfumato.papers import PaperRow, papers, parse, rows, to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 ERRATA = Path("/work/shared/seeds/ERRATA.md")
@@ -75,7 +75,7 @@ def _checks(node: ast.AST) -> bool:
     return called == "raises" or called.startswith("assert_")
 
 
-def built() -> list[Row]:
+def built() -> list[PaperRow]:
     return [row for row in rows() if row.status == "built"]
 
 
@@ -174,7 +174,7 @@ def test_an_unknown_kind_is_refused_by_name() -> None:
 
 def test_a_consistent_row_is_read_whole() -> None:
     text = ROW + 'status = "built"\nby = "a.b"\ntests = ["t.py::c", "t.py::d"]\nerratum = "0.3, 0.18"'
-    row = Row("x-1", "x", "(1)", "equation", "1 = 1", ("0.3", "0.18"), "built", "a.b", ("t.py::c", "t.py::d"))
+    row = PaperRow("x-1", "x", "(1)", "equation", "1 = 1", ("0.3", "0.18"), "built", "a.b", ("t.py::c", "t.py::d"))
     assert parse("x", text).rows == (row,)
 
 

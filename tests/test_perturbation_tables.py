@@ -12,8 +12,8 @@ from argus_tables import argus, by_hand
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import CellKey, PerturbationTable
-from sfumato.tables.cell_keys import count_table, magnitude_table
-from sfumato.tables.cell_keys.entropy import most_entropy, variances
+from sfumato.tables.cell_key import count_table, magnitude_table
+from sfumato.tables.noise_entropy import most_entropy, variances
 
 FILES = ["ptab_freq.txt", "ptab_savings_all.txt", "ptab_savings_smallcells.txt", "tau_testW_ptable.txt"]
 

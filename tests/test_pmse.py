@@ -12,15 +12,14 @@ import pytest
 import statsmodels.api as sm
 from numpy.typing import NDArray
 
-from sfumato import KimNoise
 from sfumato.contract import Draws, Release
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, teachers
 from sfumato.errors import DataError, NotApplicable
-from sfumato.masks import CopulaSynthesis, FullNormalSynthesis, KimTransformation, RankSwap, SuppressColumns
-from sfumato.microdata import Microdata
+from sfumato.masks import CopulaSynthesis, FullNormalSynthesis, KimNoise, KimTransformation, RankSwap, SuppressColumns
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import PMSE
-from sfumato.utility.pmse import expectation
+from sfumato.utility.propensity import expectation
 
 Numbers = NDArray[np.float64]
 MODELS = ("main effects", "two-way", "tree")

@@ -15,9 +15,16 @@ from scipy.stats import binom, hypergeom, nbinom
 
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.risk import PopulationUniques
-from sfumato.risk.frequencies import Frequencies
-from sfumato.risk.population_uniques import chosen
-from sfumato.risk.superpopulation import Estimate, _seen_once, pitman, poisson_gamma, slide_negative_binomial, zayatz
+from sfumato.risk.population_uniques import (
+    Frequencies,
+    UniquesEstimate,
+    _seen_once,
+    chosen,
+    pitman,
+    poisson_gamma,
+    slide_negative_binomial,
+    zayatz,
+)
 
 FIXED = Frequencies(np.array([1.0, 2.0, 3.0, 5.0, 9.0]), np.array([400.0, 120.0, 40.0, 10.0, 2.0]))
 
@@ -125,7 +132,7 @@ def gamma_pmf(f: Any, a: float, p: float, pi: float) -> Any:
 
 @pytest.mark.parametrize(("model", "pmf"), [(slide_negative_binomial, slide_pmf), (poisson_gamma, gamma_pmf)])
 def test_parameters_maximise_the_likelihood_of_classes_that_are_seen(
-    model: Callable[[Frequencies, float], Estimate], pmf: Callable[..., Any]
+    model: Callable[[Frequencies, float], UniquesEstimate], pmf: Callable[..., Any]
 ) -> None:
     g = np.random.default_rng(11)
     pi = 0.3

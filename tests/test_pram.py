@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from sfumato.contract import Draws, Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
-from sfumato.kernels.pram import moved
+from sfumato.kernels.swapping import moved
 from sfumato.masks import PRAM, published_matrix
 from sfumato.masks.pram_matrix import invariant_form, retention, toned_down
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
-from sfumato.utility.pram_correction import pram_correction
+from sfumato.utility.estimator_utility import pram_correction
 
 Numbers = NDArray[np.float64]
 ALPHA = 1e-4

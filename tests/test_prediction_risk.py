@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import KimNoise, Microdata, Release, Schema
+from sfumato import Microdata, Release, Schema
 from sfumato.contract import Draws
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import FullNormalSynthesis, Recode
+from sfumato.masks import FullNormalSynthesis, KimNoise, Recode
 from sfumato.risk import PredictionRisk
 
 

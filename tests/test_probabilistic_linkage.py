@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from small_files import microdata
 
-import sfumato.attacks.probabilistic_linkage as attack_module
+import sfumato.attacks.linkage as attack_module
 from sfumato import Draws, Release, Snooper
 from sfumato.attacks import LinkByWeight
 from sfumato.contract import success
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
-from sfumato.kernels.agreement import LEAST, Model, exact_patterns, fit, near_patterns, true_model
-from sfumato.kernels.nearest_rows import GAP
+from sfumato.kernels.agreement import LEAST, AgreementModel, exact_patterns, fit, near_patterns, true_model
+from sfumato.kernels.neighbours import GAP
 from sfumato.masks import PRAM, KimNoise, Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import DistanceLinkage, ProbabilisticLinkage
 
 NUMBER = {"scale": "ordered"}
@@ -95,7 +95,7 @@ def test_the_probabilities_that_made_the_patterns_are_found_again(m: Any, u: Any
     assert found.share == pytest.approx(share, rel=1e-2)
 
 
-def slow_fit(pairs: Any, matches: float, rounds: int) -> Model:
+def slow_fit(pairs: Any, matches: float, rounds: int) -> AgreementModel:
     """The same estimate, pair by pair, with the prior found by halving."""
     k = len(pairs[0])
     m = [0.9] * k
@@ -118,7 +118,7 @@ def slow_fit(pairs: Any, matches: float, rounds: int) -> Model:
             new = [sum(w * a for w, a in part) / sum(w for w, _ in part) for part in
                    (compared, [(1 - c, a) for c, a in compared])]  # fmt: skip
             m[j], u[j] = (min(max(v, LEAST), 1 - LEAST) for v in new)
-    return Model(np.array(m), np.array(u), float(1 / (1 + np.exp(-prior))))
+    return AgreementModel(np.array(m), np.array(u), float(1 / (1 + np.exp(-prior))))
 
 
 def test_a_fit_by_patterns_is_the_fit_by_pairs() -> None:
@@ -136,7 +136,7 @@ def test_a_fit_by_patterns_is_the_fit_by_pairs() -> None:
 
 
 def test_a_key_on_which_matches_agree_no_more_than_others_weighs_nothing() -> None:
-    model = Model(np.array([0.5, 0.2]), np.array([0.1, 0.4]), 0.01)
+    model = AgreementModel(np.array([0.5, 0.2]), np.array([0.1, 0.4]), 0.01)
     np.testing.assert_allclose(model.agreement, [np.log(5), 0])
     np.testing.assert_allclose(model.disagreement, [np.log(0.5 / 0.9), 0])
 
@@ -195,7 +195,7 @@ def test_the_record_of_the_greatest_weight_is_the_one_found_by_weighing_every_pa
     missing: Any, block: Any, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = surveyed()
-    used: list[Model] = []
+    used: list[AgreementModel] = []
     monkeypatch.setattr("sfumato.kernels.agreement.fit", lambda *a: used.append(fit(*a)) or used[-1])
     guesses = LinkByWeight(missing=missing, block=block, tolerance=tolerance).run(outcome, Snooper(), Draws(1))
     model = used[0]
@@ -246,7 +246,7 @@ def test_the_weights_are_those_of_the_errors_that_were_made_and_a_sure_snooper_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome = independent_keys(2000, 7, 0.15)
-    used: list[Model] = []
+    used: list[AgreementModel] = []
     monkeypatch.setattr("sfumato.kernels.agreement.fit", lambda *a: used.append(fit(*a)) or used[-1])
     guesses = LinkByWeight().run(outcome, Snooper(), Draws(1))
     # a value that was drawn anew is the old one by chance

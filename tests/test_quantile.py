@@ -9,14 +9,15 @@ import pyarrow as pa
 import pytest
 from statsmodels.stats.weightstats import DescrStatsW
 
-from sfumato import KimNoise, ru_map
+from sfumato import ru_map
 from sfumato.contract import Draws, NoiseModel, Release
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError
-from sfumato.microdata import Microdata
+from sfumato.masks import KimNoise
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import EstimatorUtility, Quantile
-from sfumato.utility.quantile import quantile
+from sfumato.utility.estimator_utility import quantile
 
 SHARES = (0.0, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9, 0.99, 1.0)
 

@@ -12,9 +12,9 @@ from small_files import microdata
 
 from sfumato import Draws, Release, Snooper
 from sfumato.attacks import LinkByRank
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
 from sfumato.masks import RankSwap
-from sfumato.microdata import Microdata
 from sfumato.risk import DistanceLinkage, RankLinkage
 
 NUMBER = {"scale": "ordered"}

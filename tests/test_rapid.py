@@ -20,7 +20,7 @@ from sfumato.attacks import PredictByModel
 from sfumato.contract import success
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.kernels.forest import best_split, grow_forest, predict_forest
-from sfumato.kernels.linear_models import multinomial, probabilities, ridge
+from sfumato.kernels.regression import multinomial, probabilities, ridge
 from sfumato.risk import RAPID
 from sfumato.schema import Attribute, Schema
 

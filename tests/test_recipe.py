@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Mask, Recipe, Scope, Snooper, Step, learned, param, parameters, registered
 from sfumato.contract.parameters import Parameter, build, find, snake
+from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import ParameterError, RecipeError, SfumatoError
 from sfumato.masks import BottomCode, Identity, IndependentNoise, KimNoise, RemoveIdentifiers, TopCode
-from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Attribute, Schema
 from sfumato.toml import dump
 from sfumato.version import VERSION

@@ -16,19 +16,10 @@ from small_files import microdata
 
 from sfumato import Draws, Release
 from sfumato.contract import Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable
-from sfumato.masks import (
-    PRAM,
-    FullNormalSynthesis,
-    Generalise,
-    KimNoise,
-    RandomOrder,
-    Recode,
-    Sample,
-    SuppressColumns,
-)
-from sfumato.microdata import Microdata
-from sfumato.schema.hierarchy import IntervalHierarchy, PrefixHierarchy, TreeHierarchy, read_hierarchy_csv
+from sfumato.masks import PRAM, FullNormalSynthesis, Generalise, KimNoise, RandomOrder, Recode, Sample, SuppressColumns
+from sfumato.schema import IntervalHierarchy, PrefixHierarchy, TreeHierarchy, read_hierarchy_csv
 from sfumato.utility import Ambiguity, AverageClassSize, Discernibility, Granularity, NonUniformEntropy
 
 ARX = Path(__file__).resolve().parents[2] / "shared" / "data" / "arx"

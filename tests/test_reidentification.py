@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from small_files import as_it_is, in_pieces, microdata
 
 from sfumato import Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, five
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError
-from sfumato.microdata import Microdata
 from sfumato.risk import IndividualRisk, KAnonymity, Reidentification
 
 COUNTS = {"n": {"role": "weight", "scale": "ordered"}}

@@ -14,14 +14,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 import pytest
 
 from sfumato.contract import Draws, Guarantee, Recipe, Release, Weighted, Worst, param, parameters
-from sfumato.engines import RECORD_ID
+from sfumato.data import RECORD_ID
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import Identity, KimNoise, TopCode
-from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import EstimatorUtility

@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from sfumato.decision.release_region import ReleaseRegion
 from sfumato.errors import ParameterError
+from sfumato.papers.release_region import ReleaseRegion
 
 
 def pair(rho: float, tau: float = 0.5) -> ReleaseRegion:

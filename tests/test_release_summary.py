@@ -11,14 +11,23 @@ import pyarrow as pa
 import pytest
 from small_files import amounts, microdata
 
-from sfumato import Draws, KimNoise, Release
-from sfumato.charts.render import to_svg
+from sfumato import Draws, Release
+from sfumato.charts.theme import to_svg
 from sfumato.contract import Recipe
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import PRAM, FullNormalSynthesis, Generalise, Recode, Sample, SuppressColumns, SuppressValues
-from sfumato.microdata import Microdata
-from sfumato.schema.hierarchy import IntervalHierarchy
+from sfumato.masks import (
+    PRAM,
+    FullNormalSynthesis,
+    Generalise,
+    KimNoise,
+    Recode,
+    Sample,
+    SuppressColumns,
+    SuppressValues,
+)
+from sfumato.schema import IntervalHierarchy
 from sfumato.utility import ReleaseSummary, release_summary
 
 

@@ -15,28 +15,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sfumato import (
-    Attribute,
-    Draws,
-    EstimatorUtility,
-    IndependentNoise,
-    KimNoise,
-    Microdata,
-    NormalPopulation,
-    Release,
-    Report,
-    Role,
-    Scale,
-    Schema,
-    TopCode,
-    ru_map,
-)
-from sfumato.contract import Figure, Section, Table
+from sfumato import Attribute, Draws, Microdata, Release, Role, Schema, ru_map
+from sfumato.contract import Figure, Section, TextTable
 from sfumato.datasets import teachers
 from sfumato.errors import DataError
-from sfumato.reports import data_section, recipe_section
+from sfumato.maps import NormalPopulation, RUMap
+from sfumato.masks import IndependentNoise, KimNoise, TopCode
+from sfumato.papers import figure1
+from sfumato.reports import Report, data_section, recipe_section
 from sfumato.reports.report import cell
-from sfumato.rumap import RUMap, figure1
+from sfumato.schema import Scale
+from sfumato.utility import EstimatorUtility
 from sfumato.version import VERSION
 
 LAMBDA = "kim_noise.lambda2"
@@ -80,7 +69,7 @@ class Page(HTMLParser):
 
 
 def rows(section: Section) -> list[tuple[Any, ...]]:
-    return [row for part in section.content if isinstance(part, Table) for row in part.rows]
+    return [row for part in section.content if isinstance(part, TextTable) for row in part.rows]
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +272,7 @@ def test_the_recipe_section_tells_steps_parameters_and_guarantees() -> None:
     data = teachers(200)
     release = (KimNoise(lambda2={"salary": 0.15, "income": 0.2}) >> TopCode(quantile=0.99)).apply(data, Draws(1))
     section = recipe_section(release)
-    steps, parameters, guarantees = (part for part in section.content if isinstance(part, Table))
+    steps, parameters, guarantees = (part for part in section.content if isinstance(part, TextTable))
     assert [row[0] for row in steps.rows] == ["identifiers", "kim_noise", "top_code"]
     assert ("kim_noise", "lambda2", "salary: 0.15, income: 0.2") in [row[:3] for row in parameters.rows]
     assert ("top_code", "quantile", "0.99") in [row[:3] for row in parameters.rows]
@@ -309,7 +298,7 @@ def test_the_map_section_gives_the_choice_first_and_in_natural_units(first: RUMa
     assert "41 values from 0.01 to 1" in section.sentences[1]
     figure, table = section.content
     assert isinstance(figure, Figure)
-    assert isinstance(table, Table)
+    assert isinstance(table, TextTable)
     assert len(table.rows) <= 12
     (chosen,) = [row for row in table.rows if "chosen" in row[0]]
     u, extra = 1000 / ((1 + level) * SALARY), 1000 / ((1 + level) * EXTRA)
@@ -362,5 +351,5 @@ def test_a_measure_that_does_not_apply_is_named_with_the_reason() -> None:
     told = replace(m, refused={"some risk": "'some risk' needs a population table."}).report()
     assert "Not measured: some risk." in told.sentences[-1]
     assert (
-        "kept" not in next(part for part in told.content if isinstance(part, Table)).heads
+        "kept" not in next(part for part in told.content if isinstance(part, TextTable)).heads
     )  # the unmasked utility is infinite

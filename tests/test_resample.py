@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import EstimatorUtility, KimNoise, Microdata, ru_map
+from sfumato import Microdata, ru_map
+from sfumato.masks import KimNoise
 from sfumato.schema import Attribute, Schema
+from sfumato.utility import EstimatorUtility
 
 
 def homes(sizes: list[int], number: str = "int") -> Microdata:

@@ -19,21 +19,11 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sfumato import (
-    AttributeRisk,
-    BottomCode,
-    CodedValueRisk,
-    Draws,
-    Identity,
-    KimNoise,
-    Microdata,
-    Release,
-    Score,
-    Snooper,
-    TopCode,
-)
-from sfumato.contract import NoiseModel, Side
+from sfumato import Draws, Microdata, Release, Snooper
+from sfumato.contract import NoiseModel, Score, Side
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.masks import BottomCode, Identity, KimNoise, TopCode
+from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from sfumato import Draws, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census, five
 from sfumato.errors import NotApplicable
 from sfumato.masks import KimNoise, Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk, risk_profile
 from sfumato.schema import Attribute, Schema
 

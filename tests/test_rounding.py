@@ -16,11 +16,10 @@ from scipy import sparse
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.kernels.two_values import choose_values
+from sfumato.kernels.table_algebra import choose_values
 from sfumato.tables import Cells, ControlledRounding, Protection, RandomRounding, SmallCountRounding, Status, Table
 from sfumato.tables.attacker import Attacker
-from sfumato.tables.rounding.cell_ids import cell_ids
-from sfumato.tables.rounding.multiples import split
+from sfumato.tables.rounding import cell_ids, split
 
 # -- random rounding
 

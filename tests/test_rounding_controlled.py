@@ -22,13 +22,12 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import DataError, MissingExtra, ParameterError, SfumatoError
-from sfumato.kernels.partitions import partitions
-from sfumato.tables import ControlledRounding, Status, Table
+from sfumato.kernels.table_algebra import partitions
+from sfumato.tables import ControlledRounding, Status, Table, cp_sat
+from sfumato.tables import controlled_rounding as child
 from sfumato.tables.attacker import Attacker
-from sfumato.tables.equations import Equations
-from sfumato.tables.rounding import child, cp_sat
-from sfumato.tables.rounding.problem import RoundingProblem
-from sfumato.tables.rounding.slabs import Slabs
+from sfumato.tables.controlled_rounding import RoundingProblem, Slabs
+from sfumato.tables.linear_program import Equations
 
 pytest.importorskip("numba")
 HAS_ORTOOLS = subprocess.run([sys.executable, "-c", "import ortools"], capture_output=True).returncode == 0

@@ -14,7 +14,7 @@ from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import NotApplicable
 from sfumato.tables import RTA, Table
-from sfumato.tables.rta.bands import KEPT, cut_sd, implied, letters, sd_kept, worked_out
+from sfumato.tables.rta.digits import KEPT, cut_sd, implied, letters, sd_kept, worked_out
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.rta.publication import bound_factor
 

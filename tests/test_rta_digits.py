@@ -11,14 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from sfumato.errors import ParameterError
-from sfumato.tables.rta.digits import (
-    not_below_zero,
-    published_decimals,
-    round_up,
-    rounded,
-    rounded_to,
-    values_of,
-)
+from sfumato.tables.rta.digits import not_below_zero, published_decimals, round_up, rounded, rounded_to, values_of
 
 
 @given(st.floats(1e-9, 1e12), st.integers(2, 6))

@@ -17,9 +17,8 @@ from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables import RTA, PublishedTable, Record, Table
-from sfumato.tables.rta.division import Division
-from sfumato.tables.rta.later import old_leaf
 from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.successive_tables import Division, old_leaf
 from tests.test_rta_near import by_dense_algebra
 
 

@@ -9,11 +9,10 @@ import pytest
 from scipy import sparse
 
 from sfumato.tables import Cells, Contributions, Table
-from sfumato.tables.rta import attackers
-from sfumato.tables.rta.leaf_noise import leaf_noise
+from sfumato.tables.rta import posterior_audit as attackers
+from sfumato.tables.rta.leaf_noise import leaf_noise, surely_enough
 from sfumato.tables.rta.posterior_audit import audit_pairs
 from sfumato.tables.rta.priors import Prior
-from sfumato.tables.rta.safe_noise import surely_enough
 from tests.test_rta_solve import random_case, smallest_by_brute_force, table_of
 
 Numbers = Any

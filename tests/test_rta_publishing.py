@@ -14,8 +14,8 @@ from scipy import sparse
 
 from sfumato import Microdata
 from sfumato.contract import Draws, build
-from sfumato.decision import SimpleRTA
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.papers import SimpleRTA
 from sfumato.tables import PQ, RTA, PublishedTable, Status, Table
 from sfumato.tables.rta.posterior_audit import posterior
 from sfumato.tables.rta.priors import Prior

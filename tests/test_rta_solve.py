@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sfumato.decision.simple_rta import SimpleRTA
 from sfumato.errors import DataError, NotApplicable, ParameterError
+from sfumato.papers.simple_rta import SimpleRTA
 from sfumato.tables import Cells, Contributions, Table
-from sfumato.tables.rta.cell_certainty import cell_certainty, cell_variances
-from sfumato.tables.rta.leaf_noise import leaf_noise, relaxation
-from sfumato.tables.rta.one_leaf import one_leaf
-from sfumato.tables.rta.posterior_audit import audit_pairs, posterior
+from sfumato.tables.rta.leaf_noise import leaf_noise, one_leaf, relaxation
+from sfumato.tables.rta.posterior_audit import audit_pairs, cell_certainty, cell_variances, posterior
 from sfumato.tables.rta.priors import Prior
 
 Numbers = Any

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sfumato import Attribute, Microdata, Schema
 from sfumato.contract import Draws
 from sfumato.tables import RTA, Table
-from sfumato.tables.rta.whole_numbers import for_whole_numbers, whole_variance
+from sfumato.tables.rta.digits import for_whole_numbers, whole_variance
 
 Numbers = NDArray[np.float64]
 

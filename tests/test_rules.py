@@ -10,16 +10,7 @@ import numpy as np
 import pytest
 from rule_cells import Cell, in_order, random_cells, table_of
 
-from sfumato.tables import (
-    NK,
-    PQ,
-    PTN,
-    MinimumContributors,
-    MinimumFrequency,
-    PPercent,
-    Sensitivity,
-    SensitivityRule,
-)
+from sfumato.tables import NK, PQ, PTN, MinimumContributors, MinimumFrequency, PPercent, Sensitivity, SensitivityRule
 
 
 def contributors(cell: Cell, weights: str) -> tuple[list[tuple[Fraction, Fraction, bool]], Fraction]:

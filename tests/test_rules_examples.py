@@ -8,15 +8,7 @@ import pytest
 from rule_cells import Cell, example, table_of
 
 from sfumato import Attribute, Microdata, Schema
-from sfumato.tables import (
-    NK,
-    Contributions,
-    Largest,
-    MinimumFrequency,
-    PPercent,
-    Table,
-    rules_of,
-)
+from sfumato.tables import NK, Contributions, Largest, MinimumFrequency, PPercent, Table, rules_of
 
 
 def inside(frame: pd.DataFrame, table: Table, cell: int) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from sfumato.tables import (
     Table,
     ZeroCells,
 )
-from sfumato.tables.rules import singletons
+from sfumato.tables.largest_contributors import singletons
 
 
 def test_no_contributor_one_two_ties_and_zeros() -> None:

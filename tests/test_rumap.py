@@ -15,32 +15,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
-from sfumato import (
-    AttributeRisk,
-    CodedValueRisk,
-    Draws,
-    EstimatorUtility,
-    IndependentNoise,
-    KimNoise,
-    Measure,
-    Microdata,
-    NormalPopulation,
-    Recipe,
-    RUMap,
-    Snooper,
-    TopCode,
-    Weighted,
-    Worst,
-    ru_map,
-)
-from sfumato.contract import Need, NoiseModel, Release, Side, param
-from sfumato.datasets.teachers import teachers
+from sfumato import Draws, Microdata, Recipe, Snooper, ru_map
+from sfumato.contract import Measure, Need, NoiseModel, Release, Side, Weighted, Worst, param
+from sfumato.datasets.teacher_survey import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError
-from sfumato.rumap import Overlay
-from sfumato.rumap.evaluate import Evaluator
-from sfumato.rumap.figures import TEACHERS
+from sfumato.maps import NormalPopulation, Overlay, RUMap
+from sfumato.maps.replication import Evaluator
+from sfumato.masks import IndependentNoise, KimNoise, TopCode
+from sfumato.papers.ru_paper import TEACHERS
+from sfumato.risk import AttributeRisk, CodedValueRisk
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
 
 LAMBDA2 = "kim_noise.lambda2"
 MONEY = ("salary", "income")

@@ -12,8 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import SchemaError
-from sfumato.schema import Attribute, Level, Role, Scale, Schema
-from sfumato.schema.hierarchy import DateHierarchy, Hierarchy, IntervalHierarchy, PrefixHierarchy, TreeHierarchy
+from sfumato.schema import (
+    Attribute,
+    DateHierarchy,
+    Hierarchy,
+    IntervalHierarchy,
+    Level,
+    PrefixHierarchy,
+    Role,
+    Scale,
+    Schema,
+    TreeHierarchy,
+)
 
 ZIP = PrefixHierarchy(5)
 PEOPLE = Schema(

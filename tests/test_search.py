@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato import Draws, KimNoise, Recipe, Snooper, search
+from sfumato import Draws, Recipe, Snooper, search
 from sfumato.contract import Measure, Release, Side, hold_out, param
 from sfumato.datasets import billing, teachers
-from sfumato.decision.best_recipe.race import EFFORTS
 from sfumato.errors import DataError, MissingExtra, NotApplicable, ParameterError
-from sfumato.masks import MDAV, PRAM, CopulaSynthesis, IndependentNoise, RankSwap, RecodeRare
+from sfumato.maps.race import EFFORTS
+from sfumato.masks import MDAV, PRAM, CopulaSynthesis, IndependentNoise, KimNoise, RankSwap, RecodeRare
 from sfumato.risk import CAP, DCR, AttributeRisk, GlobalRisk
 from sfumato.schema import Schema
 from sfumato.utility import CorrelationsKept, Hellinger, NonUniformEntropy, VarianceKept

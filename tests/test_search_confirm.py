@@ -13,16 +13,15 @@ import pytest
 from scipy.stats import norm
 from test_search import MadeUpRisk, MadeUpUse, of
 
-from sfumato import Draws, KimNoise, search
+from sfumato import Draws, search
 from sfumato.datasets import teachers
-from sfumato.decision.best_recipe import SearchResult
-from sfumato.decision.best_recipe.archive import Archive
-from sfumato.decision.best_recipe.judge import Judge, Standing
-from sfumato.decision.best_recipe.limits import Spread, limit_noise, release_limit
-from sfumato.decision.best_recipe.race import EFFORTS, Race
-from sfumato.decision.best_recipe.space import Family, families_of
-from sfumato.decision.best_recipe.trials import Look, Trials
 from sfumato.errors import DataError
+from sfumato.maps import SearchResult
+from sfumato.maps.judge import Judge, PointVerdict
+from sfumato.maps.race import EFFORTS, Race
+from sfumato.maps.search_space import Family, families_of
+from sfumato.maps.trials import Archive, ReleaseSpread, Trial, Trials, limit_noise, release_limit
+from sfumato.masks import KimNoise
 from sfumato.utility import VarianceKept
 
 DATA = teachers(60)
@@ -110,7 +109,7 @@ def test_a_limit_is_known_about_as_well_as_its_noise_says() -> None:
 
 
 def test_points_without_any_risk_do_not_borrow_the_spread_of_risky_ones() -> None:
-    spread = Spread.pooled([np.array([0.3, 0.5]), np.array([0.1, 0.2]), np.zeros(2)])
+    spread = ReleaseSpread.pooled([np.array([0.3, 0.5]), np.array([0.1, 0.2]), np.zeros(2)])
     assert spread.log
     assert spread.freedom == 2
     assert release_limit(np.zeros(2), spread) == 0
@@ -141,7 +140,7 @@ def test_a_recipe_that_is_not_safe_on_a_part_stays_while_there_is_room() -> None
     for family, risk in zip(
         families, (0.4, 3.0, 9.0), strict=True
     ):  # b and c: never safe here, at any of the thresholds
-        race.looks[family.name, 100] = {"x": Look(family, (0.5,), 100, (np.full((2, 1), risk), np.ones((2, 1))))}
+        race.looks[family.name, 100] = {"x": Trial(family, (0.5,), 100, (np.full((2, 1), risk), np.ones((2, 1))))}
     race.judge.pool(look for own in race.looks.values() for look in own.values())
     assert [f.name for f in race.keep(families, 100, 2, {})] == ["a", "b"]
     assert [f.name for f in race.keep(families, 100, 5, {})] == ["a", "b", "c"]
@@ -188,6 +187,6 @@ def test_a_file_cut_short_in_its_first_line_is_begun_again(tmp_path: Path) -> No
 
 
 def test_a_point_without_utility_is_not_safe_to_choose() -> None:
-    assert Standing(-1.0, 0.5).safe
-    assert not Standing(-1.0, -math.inf).safe
-    assert Standing(-1.0, -math.inf).rank < Standing(-0.1, 0.0).rank
+    assert PointVerdict(-1.0, 0.5).safe
+    assert not PointVerdict(-1.0, -math.inf).safe
+    assert PointVerdict(-1.0, -math.inf).rank < PointVerdict(-0.1, 0.0).rank

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato import Draws, KimNoise, Range, Recipe, Snooper
-from sfumato.decision.best_recipe.archive import Archive
-from sfumato.decision.best_recipe.frontier import non_dominated, reweighted
-from sfumato.decision.best_recipe.judge import Standing, excess_of
-from sfumato.decision.best_recipe.limits import Spread, release_limit
-from sfumato.decision.best_recipe.refine import Reach, propose
-from sfumato.decision.best_recipe.scenarios import against, scenarios_of
-from sfumato.decision.best_recipe.space import Family, Values, as_axis, families_of
+from sfumato import Draws, Recipe, Snooper
 from sfumato.errors import DataError, ParameterError, RecipeError
-from sfumato.masks import MDAV, PRAM, CopulaSynthesis, Generalise, IndependentNoise, RankSwap
+from sfumato.maps import Range
+from sfumato.maps.judge import PointVerdict, against, excess_of, non_dominated, reweighted, scenarios_of
+from sfumato.maps.race import TrustRegion, propose
+from sfumato.maps.search_space import Family, Values, as_axis, families_of
+from sfumato.maps.trials import Archive, ReleaseSpread, release_limit
+from sfumato.masks import MDAV, PRAM, CopulaSynthesis, Generalise, IndependentNoise, KimNoise, RankSwap
 from sfumato.risk import AttributeRisk
 from sfumato.utility import EstimatorUtility
 
@@ -135,7 +133,7 @@ def test_few_releases_borrow_the_spread_of_other_points() -> None:
     held = []
     for _ in range(800):
         points = [level * np.exp(g.normal(0, 0.1, 2)) for level in np.exp(g.normal(0, 2, 10))]
-        spread = Spread.pooled(points)
+        spread = ReleaseSpread.pooled(points)
         assert spread.freedom == 10
         held += [math.exp(g.normal(0, 0.1)) <= release_limit(np.exp(g.normal(0, 0.1, 2)), spread) for _ in range(5)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
@@ -197,11 +195,11 @@ def test_what_points_of_one_recipe_have_in_common_cancels() -> None:
 # -- closing in
 
 
-def closed_in(family: Family, respond, steps: int = 40) -> tuple[dict[str, float], Standing]:  # type: ignore[no-untyped-def]
+def closed_in(family: Family, respond, steps: int = 40) -> tuple[dict[str, float], PointVerdict]:  # type: ignore[no-untyped-def]
     """Refine a made-up response surface from its first grid, as a race does."""
     points = family.grid(4)
     seen = [respond(*family.settings(p).values()) for p in points]
-    reach, g = Reach(), np.random.default_rng(5)
+    reach, g = TrustRegion(), np.random.default_rng(5)
     for _ in range(steps):
         point = propose(family, points, seen, reach, g)
         if point is None or reach.spent:
@@ -217,14 +215,14 @@ def closed_in(family: Family, respond, steps: int = 40) -> tuple[dict[str, float
 
 def test_one_parameter_ends_on_the_edge_of_what_is_safe() -> None:
     family = Family("x", KimNoise().as_recipe(), {"kim_noise.lambda2": Range(0.01, 2)})
-    found, standing = closed_in(family, lambda x: Standing(math.log(0.1413 / x), -x), 15)
+    found, standing = closed_in(family, lambda x: PointVerdict(math.log(0.1413 / x), -x), 15)
     assert standing.safe
     assert found["kim_noise.lambda2"] == pytest.approx(0.1413, rel=0.02)
 
 
 def test_one_parameter_finds_a_top_inside_what_is_safe() -> None:
     family = Family("x", KimNoise().as_recipe(), {"kim_noise.lambda2": Range(0.01, 2)})
-    found, _ = closed_in(family, lambda x: Standing(math.log(0.02 / x), -((math.log(x / 0.3)) ** 2)), 20)
+    found, _ = closed_in(family, lambda x: PointVerdict(math.log(0.02 / x), -((math.log(x / 0.3)) ** 2)), 20)
     assert found["kim_noise.lambda2"] == pytest.approx(0.3, rel=0.1)
 
 
@@ -233,7 +231,7 @@ def test_two_parameters_find_the_point_of_the_edge_that_algebra_gives(weight: fl
     # minimise x + w y subject to x y >= 0.04, so x = sqrt(0.04 w), y = sqrt(0.04 / w)
     recipe = Recipe.of(a=IndependentNoise("salary"), b=IndependentNoise("income"))
     family = Family("xy", recipe, {"a.lambda2": Range(0.01, 2), "b.lambda2": Range(0.01, 2)})
-    _, standing = closed_in(family, lambda x, y: Standing(math.log(0.04 / (x * y)), -(x + weight * y)), 40)
+    _, standing = closed_in(family, lambda x, y: PointVerdict(math.log(0.04 / (x * y)), -(x + weight * y)), 40)
     best = 2 * math.sqrt(0.04 * weight)
     assert standing.safe
     assert -standing.gain == pytest.approx(best, rel=0.03)
@@ -241,7 +239,7 @@ def test_two_parameters_find_the_point_of_the_edge_that_algebra_gives(weight: fl
 
 def test_a_family_without_a_safe_point_ends_where_the_risk_is_least() -> None:
     family = Family("x", KimNoise().as_recipe(), {"kim_noise.lambda2": Range(0.01, 2)})
-    found, standing = closed_in(family, lambda x: Standing(1 + (math.log(x / 0.5)) ** 2, -x), 20)
+    found, standing = closed_in(family, lambda x: PointVerdict(1 + (math.log(x / 0.5)) ** 2, -x), 20)
     assert not standing.safe
     assert found["kim_noise.lambda2"] == pytest.approx(0.5, rel=0.1)
 
@@ -250,9 +248,9 @@ def test_whole_numbers_are_looked_at_once_each() -> None:
     (family,) = families_of(MDAV(), {"mdav.k": (3, 8)})
     looked: list[int] = []
 
-    def respond(k: int) -> Standing:
+    def respond(k: int) -> PointVerdict:
         looked.append(k)
-        return Standing(math.log(5.5 / k), -k)
+        return PointVerdict(math.log(5.5 / k), -k)
 
     found, _ = closed_in(family, respond)
     assert found == {"mdav.k": 6}
@@ -263,7 +261,7 @@ def test_listed_values_stay_those_of_the_best_point_while_numbers_are_refined() 
     recipe = Generalise(columns="age") >> PRAM()
     family = Family("g", recipe, {"generalise.level": Values((0, 1)), "pram.pd": Range(0.99, 0.2)})
     found, _ = closed_in(
-        family, lambda level, pd: Standing(math.log((pd + 0.2 * (1 - level)) / 0.6), pd - 0.05 * level), 25
+        family, lambda level, pd: PointVerdict(math.log((pd + 0.2 * (1 - level)) / 0.6), pd - 0.05 * level), 25
     )
     # level 0: pd at most 0.4, gain 0.4; level 1: pd at most 0.6, gain 0.55
     assert found["generalise.level"] == 1

@@ -11,8 +11,8 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.secure_room import Model, SecureRoom
-from sfumato.mas.secure_room.model_checks import fewest_in_saturated, leverage, set_apart
+from sfumato.room import RoomModel, SecureRoom
+from sfumato.room.checks import fewest_in_saturated, leverage, set_apart
 
 OLS = ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "llf", "aic", "bic", "ssr", "mse_resid", "scale", "nobs",
        "df_resid", "df_model", "ess")  # fmt: skip
@@ -39,7 +39,7 @@ def quiet() -> SecureRoom:
     return SecureRoom(tell=None)
 
 
-def agree(mine: Model, theirs: Any, facts: tuple[str, ...]) -> None:
+def agree(mine: RoomModel, theirs: Any, facts: tuple[str, ...]) -> None:
     for name in ("params", "bse", "tvalues", "pvalues"):
         found, wanted = getattr(mine, name), pd.Series(getattr(theirs, name))
         assert list(found.index) == list(wanted.index)

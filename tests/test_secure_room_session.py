@@ -15,8 +15,8 @@ import pytest
 
 from sfumato.contract import registered
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.secure_room import OutputPolicy, SecureRoom
-from sfumato.mas.secure_room import finalise as finalising
+from sfumato.room import OutputPolicy, SecureRoom
+from sfumato.room import outputs as finalising
 from sfumato.tables.rules import MinimumFrequency, PPercent
 
 

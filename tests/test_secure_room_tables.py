@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.secure_room import OutputPolicy, SecureRoom
+from sfumato.room import OutputPolicy, SecureRoom
 from sfumato.tables.rules import PTN, MinimumContributors, MinimumFrequency, PPercent, Together, ZeroCells
 
 STANDARD = OutputPolicy.named("standard")

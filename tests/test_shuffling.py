@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import census
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.kernels.copula import (
@@ -26,7 +27,6 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.masks import GADP, Shuffle
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from sfumato import KimNoise, ru_map
+from sfumato import ru_map
 from sfumato.contract import Draws, NoiseModel, Recipe, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import five, teachers
 from sfumato.errors import DataError, NotApplicable, SfumatoError
-from sfumato.masks import MDAV, AggregateRecords, Displace, TopCode
-from sfumato.microdata import Microdata
+from sfumato.masks import MDAV, AggregateRecords, Displace, KimNoise, TopCode
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import VarianceKept
 

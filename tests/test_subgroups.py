@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from small_files import in_pieces
 
-from sfumato import AttributeRisk, Draws, KAnonymity, KimNoise, Microdata, Release, Schema, Snooper
+from sfumato import Draws, Microdata, Release, Schema, Snooper
 from sfumato.contract import Recipe, subgroups
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable
-from sfumato.masks import PRAM, FullNormalSynthesis, RandomOrder, SuppressRecords
-from sfumato.risk import DistanceLinkage, Reidentification, UnsafeCombinations
+from sfumato.masks import PRAM, FullNormalSynthesis, KimNoise, RandomOrder, SuppressRecords
+from sfumato.risk import AttributeRisk, DistanceLinkage, KAnonymity, Reidentification, UnsafeCombinations
 from sfumato.schema import Attribute
 from sfumato.utility import VarianceKept
 

@@ -15,12 +15,12 @@ from small_files import as_it_is, microdata
 from small_files import of_keys as file
 
 from sfumato import Draws, Release, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable
-from sfumato.kernels.minimal_uniques import minimal_uniques
+from sfumato.kernels.uniques import minimal_uniques
 from sfumato.masks import Sample
-from sfumato.microdata import Microdata
 from sfumato.risk import SUDA
-from sfumato.risk.suda import points
+from sfumato.risk.special_uniques import points
 from sfumato.schema import Attribute, Schema
 
 Row = tuple[int | None, ...]
@@ -106,7 +106,7 @@ def test_minimal_uniques_and_scores_are_those_of_the_definition(rows: list[Row],
 def test_the_walk_finds_what_a_look_at_every_set_finds_on_larger_files(
     wildcard: bool, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfumato.kernels.minimal_uniques._MOST_BITS", bits)
+    monkeypatch.setattr("sfumato.kernels.uniques._MOST_BITS", bits)
     g = np.random.default_rng(5)
     for keys, most in ((9, 4), (12, 3), (7, 7)):
         codes = g.integers(0, [2, 3, 4, 5, 2, 3, 9, 30, 3, 2, 4, 3][:keys], (400, keys)).astype(np.int32)

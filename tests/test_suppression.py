@@ -14,11 +14,11 @@ from scipy.optimize import linprog
 
 from sfumato import Attribute, Draws, Microdata, Schema
 from sfumato.tables import NK, MinimumFrequency, PPercent, PublishedTable, Status, Table
-from sfumato.tables.rule import Sensitivity
-from sfumato.tables.suppression import Suppression
+from sfumato.tables.sensitivity import Sensitivity
 from sfumato.tables.suppression.exact import Exact, demands_of
-from sfumato.tables.suppression.fast import Clock, first_pattern, mend
-from sfumato.tables.suppression.making import make_problem
+from sfumato.tables.suppression.heuristic import Clock, first_pattern, mend
+from sfumato.tables.suppression.problem import make_problem
+from sfumato.tables.suppression.suppression import Suppression
 
 
 def microdata(frame: pd.DataFrame, contributor: str | None = None) -> Microdata:

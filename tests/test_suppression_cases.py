@@ -13,13 +13,12 @@ from test_suppression import FORMULAS, assert_safe, firms, microdata, slow_audit
 from sfumato import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import APriori, MinimumFrequency, PPercent, PublishedTable, Status, Table
-from sfumato.tables.rule import Sensitivity, SensitivityRule
-from sfumato.tables.suppression import Suppression
+from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.suppression.exact import Demand, Exact
-from sfumato.tables.suppression.fast import OutOfTime, first_pattern
-from sfumato.tables.suppression.making import make_problem
-from sfumato.tables.suppression.sparse_witness import SparseFreedom
-from sfumato.tables.suppression.witness import Freedom
+from sfumato.tables.suppression.heuristic import OutOfTime, first_pattern
+from sfumato.tables.suppression.problem import make_problem
+from sfumato.tables.suppression.proof import Freedom, SparseFreedom
+from sfumato.tables.suppression.suppression import Suppression
 
 SEED = Draws(1)
 
@@ -226,7 +225,7 @@ def test_sparse_and_dense_proofs_are_the_same() -> None:
 
 
 def test_a_way_that_is_not_near_is_found_although_twice_nothing_more_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.tables.suppression import repair
+    from sfumato.tables.suppression import heuristic as repair
 
     table = grid([[[50.0, 1], [5.0] * 6], [[5.0] * 6, [5.0] * 6]])
     found = PPercent(10).assess(table)

@@ -14,7 +14,7 @@ from test_suppression import microdata
 from sfumato import Draws
 from sfumato.tables import NK, MinimumFrequency, PPercent, PublishedTable, Status, Table
 from sfumato.tables.argus import read_argus_hierarchy
-from sfumato.tables.suppression import Suppression
+from sfumato.tables.suppression.suppression import Suppression
 
 SHARED = Path("/work/shared/data/tables")
 FREQUENT = [MinimumFrequency(3), MinimumFrequency(4, zeros=True)]

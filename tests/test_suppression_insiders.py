@@ -14,7 +14,7 @@ from test_suppression_cases import SEED, grid, hidden_of
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables import APriori, PPercent, PublishedTable, Status, Table
-from sfumato.tables.suppression import Suppression
+from sfumato.tables.suppression.suppression import Suppression
 
 
 def test_two_who_are_alone_do_not_find_out_each_other() -> None:

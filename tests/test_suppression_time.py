@@ -14,7 +14,8 @@ from test_suppression_cases import SEED, OverAfter, grid, hidden_of
 from test_suppression_insiders import attack_alone
 
 from sfumato.tables import NK, APriori, MinimumFrequency, PPercent, PublishedTable, Table
-from sfumato.tables.suppression import Suppression, pattern
+from sfumato.tables.suppression import pattern
+from sfumato.tables.suppression.suppression import Suppression
 
 
 def over_after(looks: int, table: Table, **parameters: Any) -> PublishedTable:

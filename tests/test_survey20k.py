@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.datasets import survey20k
-from sfumato.datasets.survey20k import TARGET, UNIFORM_STATE
+from sfumato.datasets.analysis_survey import TARGET, UNIFORM_STATE
 from sfumato.errors import ParameterError
 
 

@@ -20,11 +20,11 @@ from small_files import column as values
 from small_files import release as swapped
 
 from sfumato.contract import Draws, Mask
+from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, SfumatoError
-from sfumato.kernels.rank_swap import largest_moves, partners, shuffled_ties
 from sfumato.kernels.sorting import sorted_runs
+from sfumato.kernels.swapping import largest_moves, partners, shuffled_ties
 from sfumato.masks import DataSwap, RankSwap
-from sfumato.microdata import Microdata
 
 Numbers = NDArray[np.float64]
 ALPHA = 1e-4

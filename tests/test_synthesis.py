@@ -16,13 +16,13 @@ from small_files import column as values
 
 from sfumato import ru_map
 from sfumato.contract import Draws, Guarantee, Mask, Recipe, Release
+from sfumato.data.microdata import Batch, Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, ParameterError, RecipeError
 from sfumato.masks import CopulaSynthesis, FullNormalSynthesis, KimNoise, NormalSynthesis, TopCode
-from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import EstimatorUtility, Mean
-from sfumato.utility.implicates import combine
+from sfumato.utility.regression import combine
 
 Numbers = NDArray[np.float64]
 CONFIDENTIAL, KEY, PLAIN = {"role": "confidential"}, {"role": "key"}, {"role": "key", "scale": "unordered"}

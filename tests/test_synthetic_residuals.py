@@ -13,8 +13,7 @@ from scipy import stats
 from sfumato import Draws
 from sfumato.contract.parameters import registered
 from sfumato.errors import DataError, ParameterError
-from sfumato.mas.diagnostics import SyntheticResiduals
-from sfumato.mas.diagnostics.smooth import CURVE, level_basis, rank_basis, smooth
+from sfumato.mas.synthetic_residuals import CURVE, SyntheticResiduals, level_basis, rank_basis, smooth
 
 DRAWS = Draws(11)
 PICTURE = SyntheticResiduals()
@@ -90,8 +89,8 @@ def test_bad_models_are_seen_and_right_ones_are_not_blamed(n: int, axis: str) ->
 
 
 def test_the_form_without_shrinkage_would_blame_right_models_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.mas.diagnostics.synthetic.CURVE", (0.0, 1e-9))
-    monkeypatch.setattr("sfumato.mas.diagnostics.synthetic.SPREAD", (0.0, 1e-9))
+    monkeypatch.setattr("sfumato.mas.synthetic_residuals.CURVE", (0.0, 1e-9))
+    monkeypatch.setattr("sfumato.mas.synthetic_residuals.SPREAD", (0.0, 1e-9))
     assert max(rejected("right", 500, "normal")) > 0.10
 
 

@@ -16,12 +16,11 @@ from small_files import as_it_is
 from test_earth_mover import slow_distance
 
 from sfumato import Release, Snooper
-from sfumato.classes import Missing
+from sfumato.data.classes import Missing
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable
-from sfumato.microdata import Microdata
 from sfumato.risk import TCloseness
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import Hierarchy, TreeHierarchy, read_hierarchy_csv
+from sfumato.schema import Attribute, Hierarchy, Schema, TreeHierarchy, read_hierarchy_csv
 
 ARX = Path(__file__).parents[2] / "shared" / "data" / "arx"
 DISEASES = TreeHierarchy.from_tree(

@@ -10,9 +10,9 @@ import pytest
 
 from sfumato import Attribute, Microdata, Schema
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import TreeHierarchy
 from sfumato.tables import Table
-from sfumato.tables.formula import terms
+from sfumato.tables.cells import terms
 
 NORTH = TreeHierarchy.from_levels({"a": ["north"], "b": ["north"], "c": ["south"], "d": ["d"]})
 

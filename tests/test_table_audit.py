@@ -13,16 +13,12 @@ from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.datasets import business
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.tables import (
-    Cells,
-    PublishedTable,
-    RandomRounding,
-    Table,
-)
+from sfumato.tables import Cells, PublishedTable, RandomRounding, Table
 from sfumato.tables.attacker import Attacker
-from sfumato.tables.audit import Audit, audit
-from sfumato.tables.audit.knowledge import Knowledge
+from sfumato.tables.audit_result import Audit
+from sfumato.tables.certificates import KnownBounds
 from sfumato.tables.linear_program import LinearProgram
+from sfumato.tables.table_audit import audit
 
 FORMULAS = ("a * b", "a * b + c * b", "a * b * c - a:b:c", "a * b * c")
 
@@ -120,7 +116,7 @@ def test_bounds_are_proved_by_combinations_that_arithmetic_confirms(seed: int) -
     table = random_table(seed, "a * b", whole=False)
     published = hide(table, some_hidden(table, seed, 0.5))
     found = audit(published, insiders="none")
-    known = Knowledge.of(published)
+    known = KnownBounds.of(published)
     g = np.random.default_rng(seed)
     proved = 0
     for cell in np.flatnonzero(published.suppressed & ~found.exact):

@@ -10,16 +10,11 @@ from audited_tables import hide
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.errors import NotApplicable
-from sfumato.tables import (
-    RTA,
-    PublishedTable,
-    Status,
-    Table,
-)
-from sfumato.tables.audit import audit
-from sfumato.tables.rta import attackers
+from sfumato.tables import RTA, PublishedTable, Status, Table
+from sfumato.tables.rta import posterior_audit as attackers
 from sfumato.tables.rta.leaf_noise import leaf_noise
 from sfumato.tables.rta.priors import Prior
+from sfumato.tables.table_audit import audit
 
 
 def holdings() -> Table:

@@ -13,18 +13,10 @@ from scipy.optimize import linprog
 from sfumato import Microdata
 from sfumato.contract import Draws
 from sfumato.datasets import business
-from sfumato.tables import (
-    RTA,
-    MinimumFrequency,
-    PPercent,
-    PublishedTable,
-    Status,
-    Suppression,
-    Table,
-)
-from sfumato.tables.audit import audit
+from sfumato.tables import RTA, MinimumFrequency, PPercent, PublishedTable, Status, Suppression, Table
 from sfumato.tables.rta.priors import Prior
-from sfumato.tables.rule import SensitivityRule
+from sfumato.tables.sensitivity import SensitivityRule
+from sfumato.tables.table_audit import audit
 
 
 def test_with_rules_an_interval_must_reach_as_far_as_their_levels_and_nothing_unsafe_may_be_shown() -> None:

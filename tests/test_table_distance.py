@@ -19,7 +19,7 @@ from sfumato.contract import Release
 from sfumato.datasets import census
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.masks import Generalise, RankSwap
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import TreeHierarchy
 from sfumato.utility import TableDistance, TotalVariation
 
 DISTANCES = ["total variation", "hellinger", "mean difference"]

@@ -17,11 +17,17 @@ import pytest
 
 from sfumato import Attribute, Draws, Microdata, Schema
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema import Scale
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import Scale, TreeHierarchy
 from sfumato.tables import NK, PublishedTable, Status, Suppression, Table, audit
-from sfumato.tables.exports import csv_text, json_stat, read_json_stat, read_sdmx_csv, sdmx_csv, write_table
-from sfumato.tables.exports.nesting import children_of
+from sfumato.tables.exports import (
+    children_of,
+    csv_text,
+    json_stat,
+    read_json_stat,
+    read_sdmx_csv,
+    sdmx_csv,
+    write_table,
+)
 
 TREE = TreeHierarchy.from_levels({"Oslo": ["Norway"], "Rome": ["Italy"], "Pisa": ["Italy"]})
 

@@ -15,7 +15,7 @@ from sfumato.contract import Side
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.tables import Protection, PublishedTable, RandomRounding, Table
 from sfumato.tables.measures import IntervalLengths, KnownClosely, PublishedValue, RelativeCertainty, TableAccuracy
-from sfumato.tables.table_map import TableMap, table_map
+from sfumato.tables.protection_map import TableMap, table_map
 
 
 @pytest.fixture(scope="module")

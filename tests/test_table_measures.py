@@ -18,15 +18,18 @@ from sfumato.tables.measures import (
     CellCertainty,
     IntervalLengths,
     KnownClosely,
+    PublishedDistance,
     PublishedValue,
     RelativeCertainty,
     TableAccuracy,
-    TableDistance,
 )
-from sfumato.tables.measures.contributor_posterior import contributor_posterior
-from sfumato.tables.measures.observed import error_variance, noise_variance
-from sfumato.tables.measures.reader import reader_estimate
-from sfumato.tables.measures.reader_variance import reader_variance
+from sfumato.tables.reader import (
+    contributor_posterior,
+    error_variance,
+    noise_variance,
+    reader_estimate,
+    reader_variance,
+)
 from sfumato.tables.rta.priors import Prior
 
 DRAWS = Draws(11)
@@ -293,7 +296,7 @@ def test_all_of_a_shown_table_is_kept() -> None:
     assert np.isinf(AnalystCertainty().score(shown).value)
     assert KnownClosely().score(shown).value == 1
     for kind in ("absolute", "relative", "squares", "hellinger"):
-        assert TableDistance(kind).score(shown).value == 1
+        assert PublishedDistance(kind).score(shown).value == 1
 
 
 def test_published_value_is_the_share_of_what_is_left() -> None:
@@ -319,7 +322,7 @@ def test_a_hidden_square_is_estimated_as_proportional_fitting_does() -> None:
     assert estimate[~p.suppressed] == pytest.approx(t.value[~p.suppressed])
     errors = [2 / 10, 2 / 30, 2 / 20, 2 / 40]
     assert TableAccuracy().score(p).value == pytest.approx(1 - sum(errors) / 9, rel=1e-4)
-    assert TableDistance("absolute").score(p).value == pytest.approx(1 - 8 / 400, rel=1e-4)
+    assert PublishedDistance("absolute").score(p).value == pytest.approx(1 - 8 / 400, rel=1e-4)
 
 
 def test_estimates_of_what_may_be_negative_fit_too() -> None:
@@ -349,11 +352,13 @@ def test_distances_are_sums_by_hand() -> None:
     t = table()
     p = RoundTo(base=20.0).protect(t, DRAWS)
     x, z = t.value, p.values
-    assert TableDistance("absolute").score(p).value == pytest.approx(1 - np.abs(z - x).sum() / x.sum())
-    assert TableDistance("relative").score(p).value == pytest.approx(1 - np.mean(np.abs(z - x) / x))
-    assert TableDistance("squares").score(p).value == pytest.approx(1 - np.sqrt(((z - x) ** 2).sum() / (x**2).sum()))
+    assert PublishedDistance("absolute").score(p).value == pytest.approx(1 - np.abs(z - x).sum() / x.sum())
+    assert PublishedDistance("relative").score(p).value == pytest.approx(1 - np.mean(np.abs(z - x) / x))
+    assert PublishedDistance("squares").score(p).value == pytest.approx(
+        1 - np.sqrt(((z - x) ** 2).sum() / (x**2).sum())
+    )
     hellinger = np.sqrt(0.5 * ((np.sqrt(z) - np.sqrt(x)) ** 2).sum() / x.sum())
-    assert TableDistance("hellinger").score(p).value == pytest.approx(1 - hellinger)
+    assert PublishedDistance("hellinger").score(p).value == pytest.approx(1 - hellinger)
 
 
 def test_a_larger_base_is_known_less_closely() -> None:
@@ -379,7 +384,7 @@ def test_analysts_want_a_coefficient_of_variation() -> None:
 
 @pytest.mark.parametrize("measure", [
     PublishedValue(), KnownClosely(), RelativeCertainty(), RelativeCertainty(of="share"), AnalystCertainty(),
-    TableAccuracy(), TableAccuracy("value"), TableDistance("hellinger"), CellCertainty(FewRecords()),
+    TableAccuracy(), TableAccuracy("value"), PublishedDistance("hellinger"), CellCertainty(FewRecords()),
 ], ids=lambda m: m.label())  # fmt: skip
 @pytest.mark.parametrize(
     "method", [HideCells(hidden=(1, 2, 5, 6)), RoundTo(), LeafNoise(), CellNoise()], ids=lambda m: m.name

@@ -14,17 +14,31 @@ from chart_specs import layers
 from published_tables import FewRecords, HideCells, LeafNoise, RoundTo, firms, table
 
 from sfumato import Draws
-from sfumato.charts.render import to_png, to_svg
-from sfumato.charts.table_change import table_change_chart
-from sfumato.charts.table_heatmap import HIDDEN, LOOKS, PRIMARY, SECONDARY, SHOWN, band_of, table_heatmap
-from sfumato.charts.table_map import table_map_chart
+from sfumato.charts.point_map import table_map_chart
+from sfumato.charts.table_charts import (
+    HIDDEN,
+    LOOKS,
+    PRIMARY,
+    SECONDARY,
+    SHOWN,
+    band_of,
+    table_change_chart,
+    table_heatmap,
+)
+from sfumato.charts.theme import to_png, to_svg
 from sfumato.contract import param
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.reports import board_report, table_report
 from sfumato.tables import PublishedTable, Table
 from sfumato.tables.measures import TableAccuracy
-from sfumato.tables.pictures import before_and_after, change_frame, heatmap, heatmap_frame
-from sfumato.tables.section import default_measures, table_section
+from sfumato.tables.section import (
+    before_and_after,
+    change_frame,
+    default_measures,
+    heatmap,
+    heatmap_frame,
+    table_section,
+)
 
 DRAWS = Draws(2)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sfumato
 from sfumato import Recipe, Schema
 from sfumato.errors import ParameterError, SfumatoError
-from sfumato.mas.ddi import read_ddi
+from sfumato.formats.codebook import read_ddi
 from sfumato.mas.policy import Policy
 from sfumato.toml import dump
 

@@ -18,7 +18,7 @@ from small_files import release, values
 from sfumato.contract import Draws
 from sfumato.errors import DataError
 from sfumato.masks import BottomCode, TopCode
-from sfumato.masks.top_code import Coding
+from sfumato.masks.coding import Coding
 
 Numbers = NDArray[np.float64]
 CODINGS: list[type[Coding]] = [TopCode, BottomCode]

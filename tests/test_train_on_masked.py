@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, brier_score_loss, r2_score
 
-from sfumato import KimNoise, ru_map
+from sfumato import ru_map
 from sfumato.contract import Draws, Release, hold_out
+from sfumato.data.microdata import Microdata
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.masks import CopulaSynthesis, Recode, SuppressColumns
-from sfumato.microdata import Microdata
+from sfumato.masks import CopulaSynthesis, KimNoise, Recode, SuppressColumns
 from sfumato.schema import Attribute, Schema
 from sfumato.utility import TrainOnMasked
-from sfumato.utility.folds import folds_after, folds_of
-from sfumato.utility.learner import Training
+from sfumato.utility.propensity import folds_after, folds_of
+from sfumato.utility.train_on_masked import Training
 
 Numbers = NDArray[np.float64]
 ROLES = {"w": "weight", "home": "household"}

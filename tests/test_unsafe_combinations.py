@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from small_files import as_it_is, microdata
 
 from sfumato import Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.microdata import Microdata
 from sfumato.risk import SUDA, KAnonymity, UnsafeCombinations
-from sfumato.risk.unsafe_combinations import by_level
+from sfumato.risk.special_uniques import by_level
 
 Row = tuple[int | None, ...]
 

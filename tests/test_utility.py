@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from sfumato import Draws, EstimatorUtility, Identity, KimNoise, Microdata, NormalPopulation, Release, Snooper, ru_map
+from sfumato import Draws, Microdata, Release, Snooper, ru_map
 from sfumato.contract import NoiseModel, Side
 from sfumato.errors import DataError, ParameterError
-from sfumato.rumap.figures import TEACHERS
+from sfumato.maps import NormalPopulation
+from sfumato.masks import Identity, KimNoise
+from sfumato.papers.ru_paper import TEACHERS
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import Formula, Function, Mean, MeanCombination, Slope, as_estimator
+from sfumato.utility import EstimatorUtility, Formula, Function, Mean, MeanCombination, Slope, as_estimator
 
 SALARY = 13.3**2
 

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sfumato.kernels import chacha, normal, warming
-from sfumato.kernels.warming import Warming
+from sfumato.kernels import keyed_numbers as chacha
+from sfumato.kernels import keyed_numbers as normal
+from sfumato.kernels import keyed_numbers as warming
+from sfumato.kernels.keyed_numbers import Warming
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from sfumato import EstimatorUtility, KimNoise, Microdata, ru_map
+from sfumato import Microdata, ru_map
 from sfumato.errors import DataError, ParameterError
+from sfumato.masks import KimNoise
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import Formula, Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Formula, Mean, MeanCombination, Slope
 
 ROLES = {"pay": "confidential", "rent": "confidential", "age": "key", "region": "key", "w": "weight"}
 

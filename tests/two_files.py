@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.contract import Release
-from sfumato.microdata import Microdata
+from sfumato.data.microdata import Microdata
 from sfumato.schema import Attribute, Schema
 
 Numbers = NDArray[np.float64]

@@ -1,5 +1,7 @@
 """Run the command line: `python -m sfumato`."""
 
-from sfumato.cli import main
+from __future__ import annotations
+
+from sfumato.cli.app import main
 
 main()

@@ -55,7 +55,7 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
 
 
-def listing(names: Iterable[str], limit: int = 12) -> str:
+def join_names(names: Iterable[str], limit: int = 12) -> str:
     """Name at most `limit` things in a sentence: ``age, income, salary and 3 more``.
 
     Names that have commas in them, such as those of cells, are kept apart by semicolons.
@@ -78,10 +78,10 @@ def repeated(names: Iterable[str], fold: Callable[[str], str] = str) -> list[str
     return list(dict.fromkeys(name for name in listed if counts[fold(name)] > 1))
 
 
-def brief(text: object, most: int = 80) -> str:
+def shorten(text: object, most: int = 80) -> str:
     """Return what somebody wrote, cut where it is too long to be shown again.
 
-    >>> brief("incme"), brief("x" * 1_000, 5)
+    >>> shorten("incme"), shorten("x" * 1_000, 5)
     ('incme', 'xxxxx…')
     """
     whole = str(text)
@@ -111,23 +111,23 @@ def _picture(found: re.Match[str]) -> str:
     return chr(0x2400 + code) if code < 0x20 else "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def some(count: int, noun: str = "record") -> str:
+def plural(count: int, noun: str = "record") -> str:
     """Return a number of things in words.
 
-    >>> some(1), some(30_000), some(1, "household")
+    >>> plural(1), plural(30_000), plural(1, "household")
     ('1 record', '30,000 records', '1 household')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def out_of(count: int | str, total: int, verbs: tuple[str, str], noun: str = "record") -> str:
+def count_of(count: int | str, total: int, verbs: tuple[str, str], noun: str = "record") -> str:
     """Return how many of all things are or do something, with the verb for one and the verb for several.
 
-    >>> out_of(1, 30_000, ("is", "are")), out_of(2, 2, ("matches", "match")), out_of("0.5", 1, ("is", "are"))
+    >>> count_of(1, 30_000, ("is", "are")), count_of(2, 2, ("matches", "match")), count_of("0.5", 1, ("is", "are"))
     ('1 of 30,000 records is', '2 of 2 records match', '0.5 of 1 record are')
     """
     number = count if isinstance(count, str) else f"{count:,}"
-    return f"{number} of {some(total, noun)} {verbs[0] if number == '1' else verbs[1]}"
+    return f"{number} of {plural(total, noun)} {verbs[0] if number == '1' else verbs[1]}"
 
 
 def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> str:
@@ -136,8 +136,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str], where: str) -> st
     >>> unknown_name("column", "incme", ["age", "income"], "the data")
     "column 'incme' is not in the data. Did you mean 'income'? It has: age, income."
     """
-    allowed, name = list(allowed), brief(name)
-    return f"{what} '{name}' is not in {where}.{did_you_mean(name, allowed)} It has: {listing(allowed)}."
+    allowed, name = list(allowed), shorten(name)
+    return f"{what} '{name}' is not in {where}.{did_you_mean(name, allowed)} It has: {join_names(allowed)}."
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:

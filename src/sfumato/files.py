@@ -17,7 +17,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from sfumato.errors import DataError, listing
+from sfumato.errors import DataError, join_names
 
 try:
     import fcntl
@@ -370,7 +370,7 @@ def check_replaceable(path: str | Path, known: Sequence[str]) -> None:
     inside = sorted(target.iterdir()) if target.is_dir() else []
     if others := [p.name for p in inside if p.is_dir() or not any(fnmatch(p.name, name) for name in known)]:
         raise DataError(
-            f"the folder {target} also holds what sfumato did not write ({listing(others, 3)}), so it is not replaced. "
+            f"the folder {target} also holds what sfumato did not write ({join_names(others, 3)}), so it is not replaced. "
             "Choose another folder, or move these away."
         )
 

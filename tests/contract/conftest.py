@@ -9,7 +9,7 @@ import pytest
 from contract_cases import DRAWS, RECIPE, SCHEMA, local, table
 
 from sfumato.contract import Release
-from sfumato.microdata import Microdata
+from sfumato.data.microdata import Microdata
 
 
 @pytest.fixture(scope="module")

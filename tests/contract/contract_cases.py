@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from sfumato.contract import Draws, Parametric, build, registered
 from sfumato.contract.parameters import Parameter
-from sfumato.engines import RECORD_ID, Kind
+from sfumato.data import RECORD_ID, Kind
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
 from sfumato.masks import KimNoise, TopCode
-from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import Attribute, Schema, TreeHierarchy
 from sfumato.toml import dump
 from sfumato.utility import Mean
 

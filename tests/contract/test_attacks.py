@@ -10,8 +10,8 @@ import pytest
 from contract_cases import DRAWS, EDGES, RECIPE, SCHEMA, assert_sentence, instances, local, round_trip, table
 
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Recipe, Release, Snooper, success
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, SfumatoError
-from sfumato.microdata import Microdata
 
 ATTACKS = instances("attack")
 SNOOPER = Snooper(coverage=0.5, errors=0.2)

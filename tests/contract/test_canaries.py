@@ -27,12 +27,11 @@ import pytest
 from contract_cases import DRAWS, NUMBERS, SCHEMA, required, table
 
 from sfumato.contract import Mask, Recipe, registered
-from sfumato.engines.columns import visible_only
+from sfumato.data.columns import visible_only
+from sfumato.data.microdata import Microdata
 from sfumato.errors import RecipeError, SfumatoError
 from sfumato.masks import Identity, Recode, Sample, SuppressExtremes, SuppressRecords, SuppressValues, TopCode
-from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import TreeHierarchy
+from sfumato.schema import Attribute, Schema, TreeHierarchy
 
 FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "zsav", "xpt", "xlsx")
 N = 160

@@ -11,9 +11,9 @@ from contract_cases import ANYTHING, DRAWS, EDGES, ESTIMATORS, assert_sentence, 
 
 from sfumato.contract import Parametric, build
 from sfumato.contract.parameters import snake
+from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.masks import KimNoise
-from sfumato.microdata import Microdata
 from sfumato.risk import AttributeRisk
 from sfumato.utility import Estimator
 

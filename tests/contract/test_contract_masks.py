@@ -23,9 +23,9 @@ from contract_cases import (
 )
 
 from sfumato.contract import Draws, Mask, Recipe, Scope
-from sfumato.engines import RECORD_ID, Kind
+from sfumato.data import RECORD_ID, Kind
+from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import NotApplicable, SfumatoError
-from sfumato.microdata import Batch, Microdata
 from sfumato.schema import Schema
 
 # Masks

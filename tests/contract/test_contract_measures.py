@@ -10,9 +10,9 @@ import pytest
 from contract_cases import DRAWS, EDGES, MEASURES, NUMBERS, RECIPE, SCHEMA, assert_sentence, local, table
 
 from sfumato.contract import Draws, Holdout, Measure, Need, Recipe, Release, Score, Side, Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, SfumatoError
 from sfumato.masks import KimNoise, TopCode
-from sfumato.microdata import Microdata
 
 # Measures
 

@@ -9,9 +9,9 @@ import pytest
 from contract_cases import DRAWS, MASKS, NUMBERS, SCHEMA, N, assert_same, assert_sentence, table, with_column
 
 from sfumato.contract import Mask, Scope
-from sfumato.engines import Kind
+from sfumato.data import Kind
+from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
-from sfumato.microdata import Microdata
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato
-from sfumato.engines import Column, Rows, open_frame
-from sfumato.engines.duckdb import DuckDBEngine
-from sfumato.engines.store import open_file
+from sfumato.data import Column, Rows, open_frame
+from sfumato.data.duckdb_engine import DuckDBEngine
+from sfumato.data.store import open_file
 from sfumato.errors import DataError
 
 

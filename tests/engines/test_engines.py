@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from sfumato.engines import RECORD_ID, Column, Engine, Kind, LocalEngine, Rows, open_frame
+from sfumato.data import RECORD_ID, Column, Engine, Kind, LocalEngine, Rows, open_frame
 from sfumato.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

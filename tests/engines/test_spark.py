@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines import Column, Kind, Rows, open_frame
-from sfumato.engines import spark as module
+from sfumato.data import Column, Kind, Rows, open_frame
+from sfumato.data import spark_engine as module
 from sfumato.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

@@ -10,12 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sfumato import Draws, KimNoise, Microdata, Schema
-from sfumato.engines.formats import FileContents, csv_files, write_file
-from sfumato.engines.spark import SparkEngine, read_folder
-from sfumato.engines.store import open_file
-from sfumato.engines.warehouse import build, open_warehouse
+from sfumato import Draws, Microdata, Schema
+from sfumato.data.spark_engine import SparkEngine, read_folder
+from sfumato.data.store import open_file
+from sfumato.data.warehouse import build, open_warehouse
 from sfumato.errors import DataError, ParameterError, SfumatoError
+from sfumato.formats import csv_files
+from sfumato.formats.contents import FileContents
+from sfumato.formats.data_files import write_file
+from sfumato.masks import KimNoise
 
 CSV = """zip,n,f,b,d,t,na,ts,e
 01234,1,1.5,true,2020-01-02,x,NA,2020-01-02 10:11:12,

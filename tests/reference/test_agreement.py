@@ -16,21 +16,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sfumato import (
-    AttributeRisk,
-    EstimatorUtility,
-    IndependentNoise,
-    KimNoise,
-    Mask,
-    NormalPopulation,
-    RUMap,
-    Snooper,
-    ru_map,
-)
-from sfumato.contract import Side
-from sfumato.rumap import figure1, slope_map
-from sfumato.rumap.figures import TEACHERS
-from sfumato.utility import Estimator, Mean, MeanCombination, Slope
+from sfumato import Snooper, ru_map
+from sfumato.contract import Mask, Side
+from sfumato.maps import NormalPopulation, RUMap
+from sfumato.masks import IndependentNoise, KimNoise
+from sfumato.papers import figure1, slope_map
+from sfumato.papers.ru_paper import TEACHERS
+from sfumato.risk import AttributeRisk
+from sfumato.utility import Estimator, EstimatorUtility, Mean, MeanCombination, Slope
 
 REPLICATIONS = 10_000
 SEED = 20041116

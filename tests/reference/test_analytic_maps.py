@@ -15,15 +15,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from sfumato import AttributeRisk, EstimatorUtility, KimNoise, Mask, NormalPopulation, Recipe, Snooper, ru_map
-from sfumato.contract import NoiseModel, ReleaseModel, Side
+from sfumato import Recipe, Snooper, ru_map
+from sfumato.contract import Mask, NoiseModel, ReleaseModel, Side
 from sfumato.errors import DataError, NotApplicable, RecipeError
-from sfumato.kernels.rank_partners import partner_sums
-from sfumato.masks import DataSwap, FullNormalSynthesis, IndependentNoise, NormalSynthesis, RandomOrder, RankSwap
-from sfumato.masks.swap_model import random_pairs, rank_pairs
-from sfumato.risk import PredictionRisk
-from sfumato.rumap.figures import TEACHERS
-from sfumato.utility import Mean, MeanCombination, Slope
+from sfumato.kernels.swapping import partner_sums
+from sfumato.maps import NormalPopulation
+from sfumato.masks import (
+    DataSwap,
+    FullNormalSynthesis,
+    IndependentNoise,
+    KimNoise,
+    NormalSynthesis,
+    RandomOrder,
+    RankSwap,
+)
+from sfumato.masks.swapping import random_pairs, rank_pairs
+from sfumato.papers.ru_paper import TEACHERS
+from sfumato.risk import AttributeRisk, PredictionRisk
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
 
 Numbers = NDArray[np.float64]
 BETA, SIGMA, RESIDUAL = 2.0, 1.5, 9.0

@@ -14,13 +14,14 @@ import pytest
 from losses import LOSSES, by_name
 from scipy import optimize, stats
 
-from sfumato import KimNoise
 from sfumato.contract import Draws
-from sfumato.decision import (
+from sfumato.errors import ParameterError
+from sfumato.masks import KimNoise
+from sfumato.papers import (
     AddedNoise,
+    DisclosureMethod,
     Linear,
     Loss,
-    Method,
     NoisyRecords,
     Normal,
     NoSolution,
@@ -41,8 +42,7 @@ from sfumato.decision import (
     prior_uncertainty,
     relative,
 )
-from sfumato.errors import ParameterError
-from sfumato.rumap.figures import TEACHERS
+from sfumato.papers.ru_paper import TEACHERS
 
 # -- loss and uncertainty
 
@@ -294,7 +294,7 @@ def test_priors_targets_and_methods_that_do_not_fit_are_refused_in_words() -> No
         )  # fmt: skip
 
 
-class Halves(Method):
+class Halves(DisclosureMethod):
     """A method of one's own with a parameter: noise on the total."""
 
     ranges: Mapping[str, tuple[float, float]] = {"s": (0.0, 99.0)}

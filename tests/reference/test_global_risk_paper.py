@@ -16,12 +16,10 @@ from sfumato import Draws, Microdata, Release, Snooper
 from sfumato.datasets import billing
 from sfumato.masks import IndependentNoise
 from sfumato.risk import GlobalRisk
-from sfumato.risk.changes import change_between, inversion_factor
-from sfumato.risk.classification import crossed
+from sfumato.risk.classification import GivenWeights, broken_property, crossed
 from sfumato.risk.global_risk import subset_risks
-from sfumato.risk.weight_matrices import GivenWeights, broken_property
-from sfumato.schema import Attribute, Schema
-from sfumato.schema.hierarchy import PrefixHierarchy
+from sfumato.risk.key_changes import change_between, inversion_factor
+from sfumato.schema import Attribute, PrefixHierarchy, Schema
 from tests.global_risk_files import KEYS, File, factors, files, release
 from tests.global_risk_twin import matrix, printed_sum
 

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from sfumato import Draws
 from sfumato.contract import MatrixForm
 from sfumato.datasets import teachers
-from sfumato.decision.conditional import conditional_variance, explained
-from sfumato.decision.exchangeable import ExchangeableRecords
-from sfumato.decision.inferential import InferentialDisclosure
-from sfumato.decision.random_matrix import RandomMatrix
-from sfumato.decision.release_region import ReleaseRegion
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.masks import SuppressExtremes
+from sfumato.papers.conditional import conditional_variance, explained
+from sfumato.papers.exchangeable import ExchangeableRecords
+from sfumato.papers.inferential import InferentialDisclosure, RandomMatrix
+from sfumato.papers.release_region import ReleaseRegion
 
 Numbers = NDArray[np.float64]
 

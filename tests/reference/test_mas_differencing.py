@@ -12,13 +12,13 @@ import pytest
 
 from sfumato import Microdata
 from sfumato.contract import Draws
+from sfumato.mas import Cutpoints
 from sfumato.mas.analyses import OLS, Correlation, CrossTab
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.cutpoints import Cutpoints
-from sfumato.mas.evaluation.drops import DropQ
+from sfumato.mas.drop_q import DropQ
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.secrets import Secret
+from sfumato.mas.question import Analysis
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 

@@ -13,14 +13,8 @@ from drop_q_twin import compositions, printed_4_3_4
 from numpy.testing import assert_allclose
 
 from sfumato import Draws
-from sfumato.mas import (
-    clean_tables,
-    largest_cell,
-    least_success_probability,
-    same_drop_probability,
-    simulate_drops,
-    success_probability,
-)
+from sfumato.mas import clean_tables, least_success_probability, same_drop_probability, success_probability
+from sfumato.papers import largest_cell, simulate_drops
 
 BALANCED = np.array([[0.123, 0.111, 0.145, 0.152], [0.116, 0.133, 0.101, 0.119]])  # Figure 4.3.6
 DOMINATED = np.array([[0.0016, 0.0017, 0.0088, 0.0007], [0.9814, 0.002, 0.0015, 0.0023]])  # Figure 4.3.7

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato.decision import best_bivariate, best_mask
-from sfumato.decision.bivariate import disclosed, kept
+from sfumato.papers import best_bivariate, best_mask
+from sfumato.papers.release_region import disclosed, kept
 
 RHOS = np.linspace(-0.95, 0.95, 39)
 SLOPES = np.concatenate([-np.logspace(3, -3, 200), [0.0], np.logspace(-3, 3, 200)])

@@ -11,8 +11,8 @@ import pyarrow.csv
 import pytest
 
 from sfumato.contract import Draws
+from sfumato.data.microdata import Microdata
 from sfumato.masks import MDAV
-from sfumato.microdata import Microdata
 from sfumato.schema import Attribute, Role, Schema
 from sfumato.utility import VarianceKept
 

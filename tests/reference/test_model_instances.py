@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato import KimNoise, NormalPopulation, Recipe, Snooper
+from sfumato import Recipe, Snooper
 from sfumato.contract import Draws
-from sfumato.decision import (
+from sfumato.errors import ParameterError
+from sfumato.maps import NormalPopulation
+from sfumato.masks import KimNoise
+from sfumato.papers import (
     Absolute,
     Linear,
     NoisyRecords,
@@ -31,10 +34,9 @@ from sfumato.decision import (
     ZeroOne,
     posterior_uncertainty,
 )
-from sfumato.decision.conditional import conditional_variance
-from sfumato.errors import ParameterError
-from sfumato.rumap import formulas
-from sfumato.rumap.figures import TEACHERS
+from sfumato.papers import ru_paper as formulas
+from sfumato.papers.conditional import conditional_variance
+from sfumato.papers.ru_paper import TEACHERS
 
 PRINTED = {"means": [[50, 40, 5]], "prior": [[500, 200, 50]], "base": [100, 0, 0]}
 KNOWS_2 = {"means": [[50, 50, 5]], "prior": [[500, 0, 50]], "base": [100, 0, 0]}

@@ -16,23 +16,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq, minimize_scalar
 
-from sfumato import (
-    AttributeRisk,
-    EstimatorUtility,
-    IndependentNoise,
-    KimNoise,
-    Mask,
-    Microdata,
-    NormalPopulation,
-    Release,
-    Snooper,
-    ru_map,
-)
-from sfumato.contract import NoiseModel, Side
-from sfumato.rumap import figure1, formulas, slope_map
-from sfumato.rumap.figures import MAX_RISK, TEACHERS, value_of_knowing
+from sfumato import Microdata, Release, Snooper, ru_map
+from sfumato.contract import Mask, NoiseModel, Side
+from sfumato.maps import NormalPopulation
+from sfumato.masks import IndependentNoise, KimNoise
+from sfumato.papers import figure1, slope_map
+from sfumato.papers import ru_paper as formulas
+from sfumato.papers.ru_paper import MAX_RISK, TEACHERS, value_of_knowing
+from sfumato.risk import AttributeRisk
 from sfumato.schema import Attribute, Schema
-from sfumato.utility import Mean, MeanCombination, Slope
+from sfumato.utility import EstimatorUtility, Mean, MeanCombination, Slope
 
 SIGMA = np.array([[17.5**2, 8.3**2], [8.3**2, 13.3**2]])  # section 5: household income, salary; thousand dollars
 SALARY = 13.3**2

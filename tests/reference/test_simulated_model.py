@@ -14,7 +14,8 @@ from losses import LOSSES, by_name
 from scipy import integrate, stats
 
 from sfumato.contract import Draws
-from sfumato.decision import (
+from sfumato.errors import DataError, NotApplicable
+from sfumato.papers import (
     AddedNoise,
     Loss,
     Normal,
@@ -32,7 +33,6 @@ from sfumato.decision import (
     Utility,
     ZeroOne,
 )
-from sfumato.errors import DataError, NotApplicable
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=by_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,18 +11,155 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.cells import Cells, cells_of, in_common
-from sfumato.attacks.keys import missing_rule
-from sfumato.attacks.people import check_in_common, known_keys, people_of
-from sfumato.classes import Missing
-from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
-from sfumato.engines import Kind
-from sfumato.microdata import Microdata
+from sfumato.attacks.attacker_file import check_in_common, known_keys, missing_rule, people_of
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.snooper import Attack, Guesses, Snooper
+from sfumato.data.classes import Classes, Missing, classes_of, common_codes
+from sfumato.data.columns import Kind
+from sfumato.data.engine import LocalEngine
+from sfumato.data.microdata import Microdata
+from sfumato.errors import DataError
+from sfumato.kernels.classes import classes
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
-    from sfumato.kernels.matching import Matches
+    from sfumato.kernels.matching import GroupedValues, Matches
 
-Numbers = NDArray[np.float64]
+# --- cells
+# Counted values of a confidential column by class of the keys: what an attribution attack looks at, on either file.
+
+
+@dataclass(frozen=True, eq=False)
+class ValueCells:
+    """The values of a column in each of c classes of the keys: m cells, each a class, a value and a number of records.
+
+    Records whose value is missing are in no cell: there is nothing to attribute, and nothing to attribute it from.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[tuple[NDArray[np.int32], Sequence[Any]], ...]
+    """Per key, the code of each class, shape (c,), and what the codes stand for; -1 is missing."""
+    classes: int
+    of: Whole
+    """Class of each cell, shape (m,)."""
+    value: Numbers
+    """Value of each cell, shape (m,): a number, or a code into `values`."""
+    count: Whole
+    """Records of each cell, shape (m,)."""
+    values: Sequence[Any] | None
+    """What the codes stand for; None for numbers."""
+    records: int
+    """Records of the file, those without a value included."""
+    find_labels: Callable[[], Whole]
+
+    @cached_property
+    def labels(self) -> Whole:
+        """Cell of each record, shape (n,), in the file's order; -1 for a record that is in none."""
+        return self.find_labels()
+
+    @cached_property
+    def held(self) -> GroupedValues:
+        """The values, sorted within each class."""
+        from sfumato.kernels.matching import held
+
+        return held(self.of, self.value, self.count, self.classes)
+
+    def per_record(self, values: NDArray[Any]) -> Numbers:
+        """Spread values of the cells over the records, shape (n,); NaN for a record that is in none."""
+        return np.asarray(np.append(np.asarray(values, np.float64), np.nan)[self.labels])
+
+    def whole(self) -> ValueCells:
+        """Return the same values without keys: all in one class."""
+        return replace(self, names=(), keys=(), classes=1, of=np.zeros_like(self.of))
+
+    def with_values(self, value: Numbers, values: Sequence[Any] | None) -> ValueCells:
+        """Return the same cells with other values."""
+        return replace(self, value=value, values=values)
+
+    def keep(self, rule: Missing) -> ValueCells:
+        """Return the cells that the rule for missing keys leaves in."""
+        if rule != "ignored" or not self.keys:
+            return self
+        known = np.logical_and.reduce([codes >= 0 for codes, _ in self.keys])
+        if known.all():
+            return self
+        stays = known[self.of]
+        place = np.append(np.where(stays, np.cumsum(stays) - 1, -1), -1)
+        of, value, count = self.of[stays], self.value[stays], self.count[stays]
+        return replace(self, of=of, value=value, count=count, find_labels=lambda: place[self.labels])
+
+
+def cells_of(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[str, float]) -> ValueCells:
+    """Count the values of a column by class of the keys, where the data live.
+
+    >>> from sfumato.datasets import five
+    >>> found = cells_of(five(), ["sex"], "salary", {})
+    >>> found.classes, found.of.tolist(), found.value.tolist()
+    (2, [0, 0, 0, 1, 1], [41.0, 52.0, 67.0, 38.5, 310.0])
+    """
+    numeric = data.kind(column) is Kind.NUMBER
+    found = _of_records(data, keys, column, widths) if numeric and isinstance(data.engine, LocalEngine) else None
+    if found is None:
+        found = _of_classes(classes_of(data, (*keys, column), "value", None, widths), numeric)
+    if numeric and not np.isfinite(found.value).all():
+        raise DataError(f"column '{column}' holds infinite values, which cannot be compared. Set them to missing.")
+    return found
+
+
+def _of_records(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[str, float]) -> ValueCells:
+    """Numbers in memory: every record is a cell of its own."""
+    from sfumato.kernels.matching import sorted_within
+
+    by = classes_of(data, keys, "value", None, widths)
+    x = data.numbers(column)
+    known = np.flatnonzero(~np.isnan(x))
+    # sorted, since neighbours are then looked up one after the other, which is several times as fast
+    order = known[sorted_within(by.labels[known], x[known], len(by))]
+    place = np.full(len(x), -1, np.int64)
+    place[order] = np.arange(len(order))
+    of, value, count = by.labels[order], x[order], np.ones(len(order), np.int64)
+    return ValueCells(tuple(keys), _keys(by), len(by), of, value, count, None, len(x), lambda: place)
+
+
+def _of_classes(found: Classes, numeric: bool) -> ValueCells:
+    """Categories, or data that live elsewhere: cells are the classes of the keys and the column."""
+    by = found.among(found.names[:-1])
+    codes, values = found.codes[-1], found.values[-1]
+    known = codes >= 0
+    place = np.append(np.where(known, np.cumsum(known) - 1, -1), -1)
+    of = classes(found.codes[:-1], len(found))[0][known]  # `among` numbers the classes in the same way
+    coded = codes[known]
+    value = np.array([float(v) for v in values], np.float64)[coded] if numeric else coded.astype(np.float64)
+    return ValueCells(
+        by.names, _keys(by), len(by), of, value, found.sizes[known], None if numeric else values, found.records,
+        lambda: place[found.labels],
+    )  # fmt: skip
+
+
+def _keys(by: Classes) -> tuple[tuple[NDArray[np.int32], Sequence[Any]], ...]:
+    return tuple(zip(by.codes, by.values, strict=True))
+
+
+def in_common(mine: ValueCells, theirs: ValueCells) -> tuple[NDArray[np.int32], NDArray[np.int32], ValueCells]:
+    """Return both files' key codes in one numbering, shapes (c, p) and (c', p), and the other cells with my codes of values."""
+    pairs = [common_codes(a, b) for a, b in zip(mine.keys, theirs.keys, strict=True)]
+    codes = [
+        np.column_stack(side) if side else np.zeros((cells.classes, 0), np.int32)
+        for side, cells in (([a for a, _ in pairs], mine), ([b for _, b in pairs], theirs))
+    ]
+    if mine.values is not None and theirs.values is not None and mine.values is not theirs.values:
+        whole = np.arange(len(mine.values), dtype=np.int32), np.arange(len(theirs.values), dtype=np.int32)
+        _, table = common_codes((whole[0], mine.values), (whole[1], theirs.values))
+        theirs = theirs.with_values(table[theirs.value.astype(np.int64)].astype(np.float64), mine.values)
+    return codes[0], codes[1], theirs
+
+
+# --- attribution
+# The attribution attack: look a person's keys up in the release, and take the confidential value that stands there.
+
+
 Near = Literal["relative", "sd", "bins", "equal"]
 Unmatched = Literal["left out", "wrong", "nearest"]
 NEAR = {
@@ -55,7 +193,7 @@ def bins_rule() -> Any:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ValueTolerance:
     """How far from a value another still counts as the same: relative · |value| + absolute."""
 
     relative: float = 0.0
@@ -76,10 +214,10 @@ class Reach:
 class Attributed:
     """What the release says of each target, by cell of the targets' file (m cells in c classes)."""
 
-    targets: Cells
-    held: Cells
+    targets: ValueCells
+    held: ValueCells
     matches: Matches
-    reach: Reach
+    reach: ValueTolerance
     distance: NDArray[np.int64]
     """How many keys differ between each class and the released records it was looked up in, shape (c,)."""
 
@@ -199,26 +337,28 @@ class Attribution(Attack):
         cells = [self._cells(outcome, snooper, data, names) for data in (targets, held)]
         return attribute(cells[0], cells[1], self.reach(outcome), self.missing, self.unmatched == "nearest")
 
-    def marginal(self, outcome: Release, snooper: Snooper, asked: Cells, source: Microdata | None = None) -> Attributed:
+    def marginal(
+        self, outcome: Release, snooper: Snooper, asked: ValueCells, source: Microdata | None = None
+    ) -> Attributed:
         """Return what somebody concludes who knows nothing but how the values of a file (the original) are distributed."""
         names = known_keys(outcome, snooper, self.column)
         everybody = self._cells(outcome, snooper, outcome.original if source is None else source, names)
         return attribute(asked.whole(), everybody.whole(), self.reach(outcome), "value")
 
-    def reach(self, outcome: Release) -> Reach:
+    def reach(self, outcome: Release) -> ValueTolerance:
         """Return how far from the truth a value still counts as right."""
         if outcome.original.kind(self.column) is not Kind.NUMBER or self.near in ("equal", "bins"):
-            return Reach()
+            return ValueTolerance()
         if self.near == "relative":
-            return Reach(relative=self.tolerance)
+            return ValueTolerance(relative=self.tolerance)
         moments = outcome.original.moments([self.column])
-        return Reach(absolute=self.tolerance * float(np.sqrt(moments.covariance[0, 0])))
+        return ValueTolerance(absolute=self.tolerance * float(np.sqrt(moments.covariance[0, 0])))
 
-    def _cells(self, outcome: Release, snooper: Snooper, data: Microdata, names: tuple[str, ...]) -> Cells:
+    def _cells(self, outcome: Release, snooper: Snooper, data: Microdata, names: tuple[str, ...]) -> ValueCells:
         key = ("cells", id(data), names, self.column, tuple(sorted(snooper.precision.items())))
         if key not in outcome.memory:
             outcome.memory[key] = cells_of(data, names, self.column, snooper.precision)
-        found: Cells = outcome.memory[key]
+        found: ValueCells = outcome.memory[key]
         if self.near == "bins" and found.values is None:
             edges = self._edges(outcome, snooper, names)
             found = found.with_values(np.searchsorted(edges, found.value, side="left").astype(np.float64), None)
@@ -235,7 +375,9 @@ class Attribution(Attack):
         return np.unique(cells.value[order][at])
 
 
-def attribute(targets: Cells, held: Cells, reach: Reach, rule: Missing, nearest: bool = False) -> Attributed:
+def attribute(
+    targets: ValueCells, held: ValueCells, reach: ValueTolerance, rule: Missing, nearest: bool = False
+) -> Attributed:
     """Look every class of the targets up among the held records; where none matches, by the nearest keys if so wished.
 
     Nearest are the records that differ in the fewest keys. Every set of so many keys is left out in turn; as no record is

@@ -1,22 +1,38 @@
-"""Every measure of one release: risks against their own thresholds, utilities against the unmasked file."""
+"""Every measure of one release against its threshold, and risk against information loss."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from sfumato.charts import marks
-from sfumato.charts.placing import text_width
+from sfumato.charts import theme
+from sfumato.charts.labels import threshold_words
+from sfumato.charts.map_data import COMBINED, MeasureReading, Point, Searched, key_of
 from sfumato.charts.scales import Axis, risk_axis
-from sfumato.charts.searched import COMBINED, Point, Reading, Searched
-from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, WIDTH, themed
-from sfumato.charts.words import short
-from sfumato.errors import ParameterError, listing
+from sfumato.charts.theme import (
+    INK,
+    PAPER,
+    RISK_SHADES,
+    SIZE,
+    SOFT,
+    UTILITY_SHADES,
+    WIDTH,
+    Box,
+    Clutter,
+    short,
+    text_width,
+    themed,
+)
+from sfumato.errors import ParameterError, join_names
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# --- measures
+# Every measure of one release: risks against their own thresholds, utilities against the unmasked file.
 
 _ROW = 24
 _NAMES = 180
@@ -42,7 +58,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     utilities = [_utility(m, u, data.unmasked[m] if known else None) for m, u in own.items()]
     rows = [*risks, *utilities]
     for row in rows:
-        broken = marks.lines(row["name"], _NAMES) or ""
+        broken = theme.lines(row["name"], _NAMES) or ""
         row["name"] = broken if isinstance(broken, str) else "\n".join(broken)
     names = max(text_width(line) for r in rows for line in r["name"].split("\n")) + 14
     words = max(text_width(r["text"]) for r in rows) + 12
@@ -53,7 +69,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     if utilities:
         panels.append(_utility_panel(utilities, width, names, known))
     title = alt.Title(
-        text=marks.lines(f"{at.family}: {at.recipe}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10
+        text=theme.lines(f"{at.family}: {at.recipe}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10
     )
     page: alt.VConcatChart = alt.vconcat(*panels, spacing=20, title=title)
     return themed(page)
@@ -66,12 +82,12 @@ def _wanted(data: Searched, point: int | None) -> Point:
         return data.chosen
     found = next((p for p in data.points if p.number == point), None)
     if found is None:
-        known = listing([str(p.number) for p in data.points])
+        known = join_names([str(p.number) for p in data.points])
         raise ParameterError(f"the search has no point {point}. It has: {known}.")
     return found
 
 
-def _risk(measure: str, scenario: str, r: Reading, threshold: float) -> dict[str, Any]:
+def _risk(measure: str, scenario: str, r: MeasureReading, threshold: float) -> dict[str, Any]:
     name = measure + (f" ({scenario})" if scenario else "")
     row = {"name": name, "measure": measure, "scenario": scenario, "value": r.value, "limit": r.limit}
     if math.isnan(r.value):
@@ -90,7 +106,7 @@ def _risk(measure: str, scenario: str, r: Reading, threshold: float) -> dict[str
     }  # fmt: skip
 
 
-def _utility(measure: str, u: Reading, unmasked: float | None) -> dict[str, Any]:
+def _utility(measure: str, u: MeasureReading, unmasked: float | None) -> dict[str, Any]:
     row = {"name": measure, "measure": measure, "state": "utility", "value": u.value}
     if math.isnan(u.value):
         return {**row, "text": "not measured"}
@@ -100,23 +116,23 @@ def _utility(measure: str, u: Reading, unmasked: float | None) -> dict[str, Any]
     return {**row, "text": u.words + of}
 
 
-def _risk_panel(rows: marks.Rows, width: int, names: float) -> alt.LayerChart:
+def _risk_panel(rows: theme.Rows, width: int, names: float) -> alt.LayerChart:
     values = [row[k] for row in rows for k in ("at", "at_low", "at_limit") if k in row]
     axis = risk_axis([*(max(v, 0.0) for v in values if not math.isnan(v)), 1.0])
-    x = marks.x_axis(
+    x = theme.x_axis(
         "at", axis, "risk as a multiple of its threshold" + (" (log scale)" if axis.log else ""), width, width // 40
     )
     y = _rows(rows, names)
     drawn = [row for row in rows if "at" in row]
-    layers: list[Any] = [marks.reference([{"at": 1.0, "what": "threshold"}], x=x, color=alt.ColorValue(INK))]
+    layers: list[Any] = [theme.reference([{"at": 1.0, "what": "threshold"}], x=x, color=alt.ColorValue(INK))]
     if drawn:
         # on an axis with a place for zero, an interval that reaches below it starts at the foot
         foot = [{**r, "at_low": max(r["at_low"], axis.low if axis.log else 0.0)} for r in drawn]
         layers.append(
-            marks.draw("rule", drawn, {"strokeWidth": 1, "color": SOFT, "clip": True}, **_span(x, y, "at", "at_limit"))
+            theme.draw("rule", drawn, {"strokeWidth": 1, "color": SOFT, "clip": True}, **_span(x, y, "at", "at_limit"))
         )
         tick = {"orient": "vertical", "thickness": 1.4, "size": 10, "color": SOFT, "clip": True}
-        layers.append(marks.draw("tick", drawn, tick, x=_field(x, "at_limit"), y=y))
+        layers.append(theme.draw("tick", drawn, tick, x=_field(x, "at_limit"), y=y))
         layers.append(_bars(foot, x, y, RISK_SHADES[3]))
         for state, fill, shape in (("met", RISK_SHADES[3], "circle"), ("exceeded", PAPER, "diamond")):
             if items := [r for r in drawn if r["state"] == state]:
@@ -128,44 +144,44 @@ def _risk_panel(rows: marks.Rows, width: int, names: float) -> alt.LayerChart:
                     "strokeWidth": 2,
                     "opacity": 1,
                 }
-                layers.append(marks.draw("point", items, dot, x=x, y=y))
+                layers.append(theme.draw("point", items, dot, x=x, y=y))
     layers += _words(rows, y, width)
     head = "risks: filled where the limit meets the threshold, hollow where it exceeds it"
-    return marks.layered(*layers, width=width, height=_tall(rows), title=_heading(head, names))
+    return theme.layered(*layers, width=width, height=_tall(rows), title=_heading(head, names))
 
 
-def _utility_panel(rows: marks.Rows, width: int, names: float, known: bool) -> alt.LayerChart:
+def _utility_panel(rows: theme.Rows, width: int, names: float, known: bool) -> alt.LayerChart:
     """Draw utilities, as shares of the unmasked file's where that is `known`."""
     shown = [r[k] for r in rows for k in ("at", "at_low", "at_high") if k in r and math.isfinite(r[k])]
     low, high = min([0.0, *shown]), max([1.0 if known else 0.0, *shown])
     axis = Axis(low - 0.03 * (high - low) * (low < 0), high + 0.05 * (high - low or 1.0), False)
-    x = marks.x_axis(
+    x = theme.x_axis(
         "at", axis, "utility as a share of the unmasked file's" if known else "utility", width, width // 40
     )
     y = _rows(rows, names)
     drawn = [r for r in rows if math.isfinite(r.get("at", math.nan))]
     layers: list[Any] = []
     if known:
-        layers.append(marks.reference([{"at": 1.0, "what": "unmasked"}], x=x, color=alt.ColorValue(INK)))
+        layers.append(theme.reference([{"at": 1.0, "what": "unmasked"}], x=x, color=alt.ColorValue(INK)))
     if drawn:
         layers.append(_bars(drawn, x, y, UTILITY_SHADES[3]))
         dot = {"shape": "circle", "size": 58, "filled": True, "color": UTILITY_SHADES[3], "opacity": 1, "clip": True}
-        layers.append(marks.draw("point", drawn, dot, x=x, y=y))
+        layers.append(theme.draw("point", drawn, dot, x=x, y=y))
     layers += _words(rows, y, width)
     head = "utilities: 1 is the unmasked file" if known else "utilities, each in its own unit"
-    return marks.layered(*layers, width=width, height=_tall(rows), title=_heading(head, names))
+    return theme.layered(*layers, width=width, height=_tall(rows), title=_heading(head, names))
 
 
 def _heading(text: str, names: float) -> alt.Title:
     return alt.Title(text, frame="group", anchor="start", offset=6, dx=-names)
 
 
-def _tall(rows: marks.Rows) -> int:
+def _tall(rows: theme.Rows) -> int:
     most = max(str(row["name"]).count("\n") + 1 for row in rows)
     return len(rows) * max(_ROW, 6 + 13 * most)
 
 
-def _rows(rows: marks.Rows, names: float) -> alt.Y:
+def _rows(rows: theme.Rows, names: float) -> alt.Y:
     order = [r["name"] for r in rows]
     axis = alt.Axis(ticks=False, domain=False, grid=True, labelLimit=0, labelPadding=8, minExtent=int(names))
     axis.labelExpr = "split(datum.label, '\\n')"
@@ -182,12 +198,12 @@ def _span(x: alt.X, y: alt.Y, start: str, end: str) -> dict[str, Any]:
     return {"x": _field(x, start), "x2": alt.X2(f"{end}:Q"), "y": y}
 
 
-def _bars(rows: marks.Rows, x: alt.X, y: alt.Y, colour: str) -> alt.Chart:
+def _bars(rows: theme.Rows, x: alt.X, y: alt.Y, colour: str) -> alt.Chart:
     style = {"strokeWidth": 6, "color": colour, "opacity": 0.35, "clip": True}
-    return marks.draw("rule", rows, style, **_span(x, y, "at_low", "at_high"))
+    return theme.draw("rule", rows, style, **_span(x, y, "at_low", "at_high"))
 
 
-def _words(rows: marks.Rows, y: alt.Y, width: int) -> list[alt.Chart]:
+def _words(rows: theme.Rows, y: alt.Y, width: int) -> list[alt.Chart]:
     style = {"align": "left", "baseline": "middle", "color": INK}
     weight = [(r, "bold" if r["state"] == "exceeded" else "normal") for r in rows]
     made = []
@@ -195,6 +211,103 @@ def _words(rows: marks.Rows, y: alt.Y, width: int) -> list[alt.Chart]:
         if items := [r for r, w in weight if w == bold]:
             text = alt.Text("text:N")
             made.append(
-                marks.draw("text", items, {**style, "fontWeight": bold}, **marks.at(x=width + 12), y=y, text=text)
+                theme.draw("text", items, {**style, "fontWeight": bold}, **theme.at(x=width + 12), y=y, text=text)
             )
     return made
+
+
+# --- loss
+# Risk against information loss: a line for each method or sequence of methods.
+
+
+_HEIGHT = 340
+
+
+def loss_chart(
+    frame: pd.DataFrame, risk: str | None = None, utility: str | None = None, threshold: float | None = None
+) -> alt.LayerChart:
+    """Draw risk against information loss, 1 − U, from `SearchResult.frame` (Truta, Fotouhi and Barth-Jones 2004, section 5).
+
+    A line joins the settings of a family for which none of its other settings has both less loss and less risk; the rest
+    are faint points. Lower left is better. `risk` and `utility` are titles of measures, the first risk and what was maximised
+    if not given. U is the share of the unmasked file's; where the frame
+    does not tell that, it is taken to be 1, as for most utilities.
+    """
+    data = Searched.read(frame)
+    name, use = data.risk(risk), data.utility(utility)
+    limit = data.thresholds.get(name) if threshold is None else float(threshold)
+    found = [f for f in data.pairs(name, use) if math.isfinite(f[1].value) and math.isfinite(f[2].value)]
+    whole = data.unmasked.get(use, 1.0)
+    if not whole > 0 or (use not in data.unmasked and any(u.value > 1.5 for _, _, u in found)):
+        raise ParameterError(
+            f"the information loss of {use} is not known, because its value for the unmasked file is not 1; draw risk against "
+            "utility instead, or choose a utility that is 1 for the unmasked file."
+        )
+    rows = [_row(p, r, u, whole) for p, r, u in found]
+    for family in data.families:
+        mine = [row for row in rows if row["family"] == family]
+        for row in mine:
+            row["best"] = not any(_beats(other, row) for other in mine)
+    top = [row for row in rows if not any(_beats(other, row) for other in rows)]
+    key = key_of(data.families, [row["family"] for row in sorted(top, key=lambda row: float(row["loss"]))])
+    rows = [{**row, **key.fields(row["family"])} for row in rows]
+    of = use if whole == 1 else f"{use} as a share of the unmasked file's"
+    across = risk_axis([row["loss"] for row in rows], 100)
+    up = risk_axis([*(row["r"] for row in rows), *([] if limit is None else [limit])])
+    size = int(max(300, WIDTH - 70 - key.width)), _HEIGHT
+    x = theme.x_axis("loss", across, f"information loss: 1 − {of}" + (" (log scale)" if across.log else ""), size[0])
+    y = theme.y_axis("r", up, f"disclosure risk R: {name}" + (" (log scale)" if up.log else ""), size[1])
+    layers: list[Any] = []
+    if limit is not None:
+        layers.append(theme.reference([{"r": limit, "what": "threshold"}], y=y, color=alt.ColorValue(INK)))
+    colour, shape = key.colour(), key.shape()
+    line = {"strokeWidth": 1.8 if not key.crowded else 1.2, "opacity": 1 if not key.crowded else 0.7, "clip": True}
+    best = [{**row, "what": "line"} for row in rows if row["best"]]
+    order, each = alt.Order("loss:Q"), alt.Detail("family:N")
+    layers.append(theme.draw("line", best, line, x=x, y=y, color=colour, detail=each, order=order))
+    tips = [
+        alt.Tooltip("family:N", title="family"), alt.Tooltip("recipe:N", title="recipe"),
+        alt.Tooltip("r:Q", title=name, format=".3~g"), alt.Tooltip("loss:Q", title="information loss", format=".3~g"),
+    ]  # fmt: skip
+    for good, opacity in ((False, 0.25), (True, 1.0)):
+        if items := [row for row in rows if row["best"] is good]:
+            dot = {"filled": True, "size": 40, "opacity": opacity, "clip": True}
+            layers.append(theme.draw("point", items, dot, x=x, y=y, color=colour, shape=shape, tooltip=tips))
+    if chosen := [row for row in rows if row["chosen"]]:
+        layers.append(theme.ring(chosen, x=x, y=y))
+    if limit is not None and up.shows(limit):
+        level = (1 - up.share(limit)) * size[1]
+        layers += threshold_words(limit, level, size[0], _clutter(rows, across, up, size), y)
+    said = "lines: the best settings of each family; lower left is better" + _ringed(chosen)
+    title = alt.Title(text=theme.lines(said, WIDTH - 60) or "", fontSize=SIZE, color=SOFT, anchor="start", offset=12)
+    return themed(theme.layered(*layers, width=size[0], height=size[1], title=title))
+
+
+def _row(point: Point, r: MeasureReading, u: MeasureReading, whole: float) -> dict[str, Any]:
+    return {
+        "point": point.number, "family": point.family, "recipe": point.recipe, "loss": 1 - u.value / whole, "r": r.value,
+        "chosen": point.chosen,
+    }  # fmt: skip
+
+
+def _beats(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether a is at least as good as b in both, and better in one."""
+    pair, other = (a["loss"], a["r"]), (b["loss"], b["r"])
+    return pair != other and pair[0] <= other[0] and pair[1] <= other[1]
+
+
+def _clutter(rows: Sequence[dict[str, Any]], across: Axis, up: Axis, size: tuple[int, int]) -> Clutter:
+    clutter = Clutter(*size)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in sorted(rows, key=lambda row: float(row["loss"])):
+        x, y = across.share(row["loss"]) * size[0], (1 - up.share(row["r"])) * size[1]
+        clutter.add(Box(x - 4, y - 4, x + 4, y + 4), 3.0)
+        if row["best"]:
+            lines.setdefault(row["family"], []).append((x, y))
+    for line in lines.values():
+        clutter.add_line(line, 2.0)
+    return clutter
+
+
+def _ringed(chosen: Sequence[dict[str, Any]]) -> str:
+    return f"; ringed: chosen, {chosen[0]['family']} (loss {short(chosen[0]['loss'])})" if chosen else ""

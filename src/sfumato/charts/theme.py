@@ -1,10 +1,25 @@
-"""One look for every chart: calm, safe for print and for colour-blind readers, readable at the width of an A4 page."""
+"""One look for every chart: colours, words and numbers, the few marks that panels are made of, and pictures as files."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import altair as alt
+import numpy as np
+
+from sfumato.charts.scales import Axis, Floored, Symlog
+from sfumato.errors import visible
+from sfumato.files import write_bytes
+
+# --- theme
+# One look for every chart: calm, safe for print and for colour-blind readers, readable at the width of an A4 page.
 
 WIDTH = 640
 """Pixels: the text width of an A4 page at 96 pixels an inch."""
@@ -66,3 +81,371 @@ def colour_of(position: int) -> str:
 def shape_of(position: int) -> str:
     """Return the point shape of a series by its position."""
     return SHAPES[position % len(SHAPES)]
+
+
+# --- render
+# Charts to pictures, on this machine and without a browser; nothing is fetched.
+
+
+def to_svg(chart: alt.TopLevelMixin | Mapping[str, Any]) -> str:
+    """Return a chart, or its Vega-Lite specification, as SVG text."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(_spec(chart), allowed_base_urls=[]))
+
+
+def to_png(
+    chart: alt.TopLevelMixin | Mapping[str, Any], path: str | Path, scale: float = 2, confidential: bool = False
+) -> None:
+    """Write a chart, or its Vega-Lite specification, as a PNG file; `scale` 2 suits print.
+
+    A confidential one can be read by its owner only.
+    """
+    import vl_convert
+
+    image = vl_convert.vegalite_to_png(_spec(chart), scale=scale, allowed_base_urls=[])
+    write_bytes(path, image, confidential)
+
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+"""A text inside an expression of Vega, written as in JSON: control characters have a backslash there."""
+_EXPRESSIONS = ("labelExpr", "expr", "test", "calculate", "filter", "signal")
+
+
+def _spec(chart: alt.TopLevelMixin | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the specification as it is drawn: with a control character in any text the drawing library ends the process."""
+    spec: dict[str, Any] = _drawable(dict(chart) if isinstance(chart, Mapping) else chart.to_dict())
+    return spec
+
+
+def _drawable(part: Any, key: str = "") -> Any:
+    if isinstance(part, Mapping):
+        return {visible(str(k)): _drawable(v, str(k)) for k, v in part.items()}
+    if isinstance(part, list | tuple):
+        return [_drawable(v, key) for v in part]
+    if not isinstance(part, str):
+        return part
+    if key in _EXPRESSIONS:
+        part = _QUOTED.sub(_requoted, part)
+    return visible(part)
+
+
+def _requoted(found: re.Match[str]) -> str:
+    try:
+        return json.dumps(visible(json.loads(found[0])), ensure_ascii=False)
+    except ValueError:  # no text as in JSON
+        return found[0]
+
+
+# --- words
+# Words and numbers for people: what axes, labels and captions say.
+
+
+_SYMBOLS = {"lambda2": "λ²"}
+_AXES = {"lambda2": "noise level λ²"}
+
+
+def symbol(path: str) -> str:
+    """Return a parameter as it stands in a formula or a label.
+
+    >>> symbol("kim_noise.lambda2"), symbol("top_code.quantile.salary")
+    ('λ²', 'quantile of salary')
+    """
+    return _named(path, _SYMBOLS)
+
+
+def parameter_words(path: str) -> str:
+    """Return a parameter as an axis title names it.
+
+    >>> parameter_words("kim_noise.lambda2")
+    'noise level λ² (kim noise)'
+    """
+    return f"{_named(path, _AXES)} ({_words(path.partition('.')[0])})" if "." in path else _words(path)
+
+
+def _named(path: str, table: dict[str, str]) -> str:
+    parts = path.split(".", 2)
+    field = parts[1] if len(parts) > 1 else path
+    return table.get(field, _words(field)) + (f" of {parts[2]}" if len(parts) > 2 else "")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def short(value: float) -> str:
+    """Return a number with three significant digits, as a label shows it.
+
+    >>> short(0.14133), short(26200), short(float("inf")), short(2.5e-8)
+    ('0.141', '26,200', '∞', '2.5e-08')
+    """
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if 1000 <= abs(value) < 1e7:
+        return f"{float(f'{value:.3g}'):,.0f}".replace("-", "−")
+    return f"{value:.3g}".replace("-", "−") if "e" not in f"{value:.3g}" else f"{value:.3g}"
+
+
+def tabled(value: float) -> str:
+    """Return a number with three significant digits, zeros at the end kept, as a column of a table shows it.
+
+    >>> tabled(5.6), tabled(0.04), tabled(26240), tabled(float("inf"))
+    ('5.60', '0.0400', '26,200', '∞')
+    """
+    plain = math.isfinite(value) and 0 < abs(value) < 100 and "e" not in f"{value:.3g}"
+    return f"{value:#.3g}".replace("-", "−") if plain else short(value)
+
+
+def spoken(items: Iterable[str]) -> str:
+    """Return things as a sentence lists them.
+
+    >>> spoken(["age", "sex", "zip"])
+    'age, sex and zip'
+    """
+    words = list(items)
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "record"), counted(30000, "record")
+    ('1 record', '30,000 records')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def first_line(documented: object) -> str:
+    """Return the first line of a docstring, without its full stop: what the thing is, in one sentence."""
+    return (documented.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
+# --- placing
+# Where to write: labels look for a place where they cover nothing.
+
+
+_WIDTHS = {
+    **dict.fromkeys("ijl.,:;'|!()[] tfrI", 0.3),
+    **dict.fromkeys("mwMW", 0.82),
+    **dict.fromkeys("0123456789=−+~", 0.57),
+}
+"""Widths of Arial's characters, in font sizes; others are about half a font size, capitals more."""
+
+
+def text_width(text: str, size: float = SIZE) -> float:
+    """Return roughly how many pixels wide a text is."""
+    return size * sum(_WIDTHS.get(c, 0.68 if c.isupper() else 0.53) for c in text)
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels, from the panel's top left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether two rectangles overlap."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+class Spot(NamedTuple):
+    """A place for a text, and how to write it there (Vega-Lite mark properties)."""
+
+    box: Box
+    style: dict[str, Any]
+    text: str
+    side: str = ""
+
+
+def around(x: float, y: float, text: str, sides: Sequence[str], size: float = SIZE, away: float = 0) -> list[Spot]:
+    """Return places for a text beside a point: "left", "right up", "left down" and so on; `away` pixels further off."""
+    wide, high = text_width(text, size), size + 2.0
+    spots = []
+    for side in sides:
+        leftwards, slant = side.startswith("left"), side.partition(" ")[2]
+        gap, lift = (6.0 if slant else 8.0) + away, 4.0 + away
+        left = x - gap - wide if leftwards else x + gap
+        top = {"up": y - lift - high, "down": y + lift, "": y - high / 2}[slant]
+        style = {
+            "align": "right" if leftwards else "left", "dx": -gap if leftwards else gap,
+            "baseline": {"up": "bottom", "down": "top", "": "middle"}[slant], "dy": {"up": -lift, "down": lift + 1, "": 0}[slant],
+        }  # fmt: skip
+        spots.append(Spot(Box(left, top, left + wide, top + high), style, text, side))
+    return spots
+
+
+@dataclass(eq=False)
+class Clutter:
+    """What is already drawn in a panel, and how much it hurts to write over it."""
+
+    width: float
+    height: float
+    drawn: list[tuple[Box, float]] = field(default_factory=list)
+
+    def add(self, box: Box, weight: float) -> None:
+        """Note something drawn."""
+        self.drawn.append((box, weight))
+
+    def add_line(self, points: Iterable[tuple[float, float]], weight: float) -> None:
+        """Note a curve through these pixels, in short pieces."""
+        before: tuple[float, float] | None = None
+        for x, y in points:
+            if before is not None:
+                pieces = max(1, math.ceil(math.hypot(x - before[0], y - before[1]) / 4))
+                for k in range(pieces):
+                    px, py = (b + (k / pieces) * (a - b) for a, b in zip((x, y), before, strict=True))
+                    self.add(Box(px - 2, py - 2, px + 2, py + 2), weight)
+            before = (x, y)
+
+    def cost(self, box: Box) -> float:
+        """Return how much is covered; the panel's edge counts most. A line met many times counts once for each weight."""
+        outside = box.left < 4 or box.right > self.width + 4 or box.top < -2 or box.bottom > self.height
+        met = {weight for other, weight in self.drawn if box.meets(other)}
+        return sum(met) + (20.0 if outside else 0.0)
+
+    def best(self, spots: Sequence[Spot]) -> tuple[Spot, float]:
+        """Return the first of the cheapest places, and its cost."""
+        return min(((spot, self.cost(spot.box)) for spot in spots), key=lambda pair: pair[1])
+
+
+def stack(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float, int]]:
+    """Place texts above a panel: for each (pixel, text) a start within the panel, and a row, so that none overlap."""
+    taken: list[list[tuple[float, float]]] = []
+    placed: list[tuple[float, int]] = []
+    for pixel, text in spots:
+        wide = text_width(text, SIZE + 1)
+        start = min(max(pixel - wide / 2, 0.0), max(width - wide, 0.0))
+        clear = [all(start > end + 10 or start + wide < begin - 10 for begin, end in row) for row in taken]
+        row = clear.index(True) if True in clear else len(taken)
+        if row == len(taken):
+            taken.append([])
+        taken[row].append((start, start + wide))
+        placed.append((start, row))
+    return placed
+
+
+# --- marks
+# The few marks that every panel is made of. Data go in as rows; axes and scales are explicit.
+
+
+Rows = list[dict[str, Any]]
+Style = Mapping[str, Any]
+"""Mark properties, as Vega-Lite names them."""
+
+
+def draw(mark: str, items: Iterable[Mapping[str, Any]], style: Style, **encodings: Any) -> alt.Chart:
+    """Draw rows with one kind of mark ("line", "rule", "text" …); numbers that JSON cannot hold become null."""
+    # a tuple, because Altair copies the items of a list again and again
+    clean = tuple({k: _plain(v) for k, v in item.items()} for item in items)
+    chart: alt.Chart = getattr(alt.Chart(alt.InlineData(values=clean)), f"mark_{mark}")(**style).encode(**encodings)
+    return chart
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value
+
+
+def x_axis(field: str, axis: Axis, title: str, wide: int, about: int = 6, **options: Any) -> alt.X:
+    """Return the horizontal axis of a panel so many pixels wide."""
+    return alt.X(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, wide))
+
+
+def y_axis(field: str, axis: Axis, title: str, high: int, about: int = 7, **options: Any) -> alt.Y:
+    """Return the vertical axis of a panel so many pixels high."""
+    return alt.Y(f"{field}:Q", scale=_scale(axis), axis=_ticks(axis, about, **options), title=lines(title, high))
+
+
+def at(x: float | None = None, y: float | None = None) -> dict[str, Any]:
+    """Return a place in pixels from the panel's top left corner, as encodings."""
+    across = {} if x is None else {"x": alt.XValue(x)}  # type: ignore[no-untyped-call]
+    return across if y is None else {**across, "y": alt.YValue(y)}  # type: ignore[no-untyped-call]
+
+
+def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None:
+    """Return a title, in several lines where it needs more than `room` pixels."""
+    wide = text_width(title, size)
+    if wide <= room + 8:
+        return title or None
+    return textwrap.wrap(title, max(10, int(len(title) * room / wide)), break_long_words=False)
+
+
+def _scale(axis: Axis) -> alt.Scale:
+    # clamped, so that zero stands at the foot of an axis that has a place for it
+    foot = True if isinstance(axis, Floored) else alt.Undefined
+    if isinstance(axis, Symlog):
+        return alt.Scale(type="symlog", constant=axis.near, domain=[axis.low, axis.high], nice=False, zero=False)
+    kind: Literal["log", "linear"] = "log" if axis.log else "linear"
+    return alt.Scale(type=kind, domain=[axis.low, axis.high], nice=False, zero=False, clamp=foot)
+
+
+def _ticks(axis: Axis, about: int, **options: Any) -> alt.Axis:
+    values = axis.ticks(about)
+    plain = all(v == 0 or 1e-4 <= abs(v) < 1e7 for v in values)
+    form = ",~r" if plain else ",~g"
+    if isinstance(axis, Floored):
+        options = {"labelExpr": f"datum.value <= {axis.low * 1.001!r} ? '0' : format(datum.value, '{form}')", **options}
+    return alt.Axis(**{"values": values, "format": form, **options})
+
+
+def series_colour(labels: Sequence[str], legend: alt.Legend | None, field: str = "series") -> alt.Color:
+    """Return the colour of each series."""
+    return alt.Color(f"{field}:N", scale=colour_scale(labels), legend=legend, title=None)
+
+
+def colour_scale(labels: Sequence[str]) -> alt.Scale:
+    """Return which colour each series has."""
+    return alt.Scale(domain=list(labels), range=[colour_of(i) for i in range(len(labels))])
+
+
+def colour_in(labels: Sequence[str], label: str) -> str:
+    """Return the colour of one series."""
+    return colour_of(list(labels).index(label))
+
+
+def series_shape(labels: Sequence[str], legend: alt.Legend | None) -> alt.Shape:
+    """Return the shape of each series' points."""
+    scale = alt.Scale(domain=list(labels), range=[shape_of(i) for i in range(len(labels))])
+    return alt.Shape("series:N", scale=scale, legend=legend, title=None)
+
+
+def series_dash(labels: Sequence[str], legend: alt.Legend | None) -> alt.StrokeDash:
+    """Return the dash of each overlaid map."""
+    scale = alt.Scale(domain=list(labels), range=[DASHES[i % len(DASHES)] for i in range(len(labels))])
+    return alt.StrokeDash("map:N", scale=scale, legend=legend, title=None)
+
+
+def reference(items: Rows, style: Style | None = None, **encodings: Any) -> alt.Chart:
+    """Draw straight dashed lines: a threshold, the unmasked file."""
+    look = {"strokeDash": RULE_DASH, "strokeWidth": 1, "color": SOFT, "clip": True}
+    return draw("rule", items, {**look, **(style or {})}, **encodings)
+
+
+def words(items: Rows, style: Style, **encodings: Any) -> list[alt.Chart]:
+    """Write the rows' "text" over a white halo, so that lines behind it do not hurt."""
+    halo = {**style, "stroke": PAPER, "strokeWidth": 3.5, "color": PAPER, "strokeJoin": "round"}
+    plain = {k: v for k, v in encodings.items() if k != "color"}
+    text = alt.Text("text:N")
+    return [
+        draw("text", items, halo, text=text, **plain),
+        draw("text", items, {"color": INK, **style}, text=text, **encodings),
+    ]
+
+
+def ring(items: Rows, **encodings: Any) -> alt.Chart:
+    """Ring the chosen point."""
+    style = {"shape": "circle", "size": 150, "filled": False, "stroke": INK, "strokeWidth": 1.8, "opacity": 1}
+    return draw("point", items, style, **encodings)
+
+
+def layered(*layers: Any, **properties: Any) -> alt.LayerChart:
+    """Put layers over one another; `properties` are those of the panel: width, height, title."""
+    chart: alt.LayerChart = alt.layer(*layers).properties(**properties)  # type: ignore[assignment]
+    return chart

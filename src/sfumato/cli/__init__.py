@@ -1,5 +1,11 @@
 """The command line: a thin shell over the same calls. One file per command."""
 
-from sfumato.cli.app import app, main
+from typing import TYPE_CHECKING
 
-__all__ = ["app", "main"]
+from sfumato.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+
+if TYPE_CHECKING:
+    from sfumato.cli.app import app as app
+    from sfumato.cli.app import main as main

@@ -14,8 +14,8 @@ from sfumato.cli import vault
 from sfumato.cli.ask import ask
 from sfumato.cli.attack import attack
 from sfumato.cli.audit import audit
+from sfumato.cli.console import EXIT_CODES, Commands, stoppable
 from sfumato.cli.demo import demo
-from sfumato.cli.handling import EXIT_CODES, Commands
 from sfumato.cli.map import map_
 from sfumato.cli.mask import mask
 from sfumato.cli.papers import papers
@@ -23,11 +23,10 @@ from sfumato.cli.report import report
 from sfumato.cli.risk import risk
 from sfumato.cli.schema import schema
 from sfumato.cli.search import search_
-from sfumato.cli.stopping import stoppable
 from sfumato.cli.table import table
 from sfumato.cli.table_map import table_map
 from sfumato.cli.utility import utility
-from sfumato.cli.vault_log import log
+from sfumato.cli.vault import log
 from sfumato.version import VERSION
 
 app = typer.Typer(

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.given import settings
-from sfumato.cli.handling import INFEASIBLE, Misuse
+from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.listing import show
 from sfumato.cli.options import METHOD, OUTPUT, Json
-from sfumato.cli.screen import Screen
+from sfumato.cli.parse import settings
 from sfumato.cli.vault import Folder, open_vault
 
 if TYPE_CHECKING:
-    from sfumato.mas.analysis import Analysis
     from sfumato.mas.dataset import Dataset
+    from sfumato.mas.question import Analysis
 
 
 def analysis_names(incomplete: str) -> list[str]:
     """Complete the name of an analysis."""
-    from sfumato.contract import registered
+    from sfumato.contract.parameters import registered
 
     return [name for name in registered("analysis") if name.startswith(incomplete)]
 
@@ -84,8 +83,8 @@ def ask(
 
     Without an analysis: what may be asked, variables and their levels.
     """
-    from sfumato.cli.drawing import check_chart, save_chart
-    from sfumato.contract import registered
+    from sfumato.cli.files import check_chart, save_chart
+    from sfumato.contract.parameters import registered
     from sfumato.mas.answer import Refusal
 
     screen = Screen(as_json)
@@ -115,7 +114,7 @@ def _analysis(
     crosstab: str | None, ols: str | None, logit: str | None, analysis: str | None, set_: list[str] | None
 ) -> Analysis | None:
     """Return the one analysis that is asked for, or None."""
-    from sfumato.contract import find
+    from sfumato.contract.parameters import find
 
     shortcuts = (("cross_tab", "by", crosstab), ("ols", "formula", ols), ("logistic", "formula", logit))
     given = [(name, {field: value}) for name, field, value in shortcuts if value is not None]

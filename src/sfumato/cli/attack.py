@@ -1,31 +1,72 @@
-"""`sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings."""
+"""`sfumato attack`: every attack of the bench against a policy, or some at several of its settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.attack_map import settings_swept, show_map
-from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import load
+from sfumato.cli.console import INFEASIBLE, Misuse, Screen, percent
+from sfumato.cli.files import check_chart, check_report, load, save_chart
 from sfumato.cli.options import OUTPUT, Json, Read, Replace, SchemaFile
-from sfumato.cli.screen import Screen, percent
+from sfumato.cli.parse import pair, values_of
 from sfumato.contract.score import number
+from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import private
 
 if TYPE_CHECKING:
+    from sfumato.data.microdata import Microdata
+    from sfumato.mas.attacks.base import Outcome, PolicyAttack
     from sfumato.mas.attacks.bench import Bench
-    from sfumato.mas.attacks.honest import Honest
-    from sfumato.mas.attacks.honest_users import HonestUsers
-    from sfumato.mas.attacks.recipe import Outcome, Recipe
+    from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
     from sfumato.mas.policy import Policy
-    from sfumato.mas.standing import Standing
-    from sfumato.microdata import Microdata
+    from sfumato.mas.policy_trials import PolicyChoice, PolicyMap
+    from sfumato.mas.usage import UsageReport
+
+# --- attack map
+# `sfumato attack --map`: what attacks gain against what honest users keep, over the settings of a policy.
+
+
+def settings_swept(given: Iterable[str], policy: Policy) -> dict[str, tuple[float, ...]]:
+    """Return the values of each swept setting, from "drop.share=0.05,0.1,0.2" or "counts.sd=1:10:4"."""
+    from sfumato.mas.policy import settings_of
+
+    known = settings_of(policy)
+    found: dict[str, tuple[float, ...]] = {}
+    for text in given:
+        name, values = pair(text, "--map", "counts.sd=2,5,10")
+        if name not in known:
+            raise ParameterError(unknown_name("setting", name, known, f"the policy {policy.title}"))
+        if not known[name].numeric:
+            raise ParameterError(f"{name} is not a number, so it cannot be swept.")
+        if name in found:
+            raise ParameterError(f"--map names {name} twice; put all its values into one.")
+        found[name] = values_of(name, values, known[name])
+    return found
+
+
+def show_map(screen: Screen, m: PolicyMap, choice: PolicyChoice | None) -> None:
+    """Print the points of a map, and what was chosen."""
+    rules = "with the universe rules off" if m.attackers.rules_off else "with all rules"
+    recipes = ", ".join(recipe.name for recipe in m.attackers.recipes)
+    screen.say(f"{len(m.points):,} settings, attacked {rules} by {recipes}, {m.attackers.bench.trials:,} times each.")
+    screen.say()
+    labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
+    rows = [[p.at, *(value for value, _ in m.estimates(k))] for k, p in enumerate(m.points)]
+    screen.table(["at", *labels], rows, range(1, 1 + len(labels)))
+    screen.say("R: right guesses above the baseline. U: 1 if nothing is lost. 95 % intervals: --json or --out.")
+    if choice is None:
+        screen.say("Add --max-risk to choose the most useful settings that are safe enough.")
+        return
+    screen.say()
+    screen.say(str(choice), strong=True)
+
+
+# --- attack
+# `sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings.
 
 
 def attack(
@@ -131,11 +172,10 @@ def attack(
 
 def _laid_out(data: Microdata | None, folder: Path, targets: int) -> tuple[Bench, HonestUsers]:
     """Return the bench and the honest users: of the generated survey, or of data of one's own."""
-    from sfumato.datasets.survey20k import coarse_cutpoints, fine_cutpoints, survey20k
+    from sfumato.datasets.analysis_survey import coarse_cutpoints, fine_cutpoints, survey20k
     from sfumato.mas.attacks.bench import Bench, cutpoints_of
-    from sfumato.mas.attacks.honest_users import HonestUsers
-    from sfumato.mas.ordinary import tables_about
-    from sfumato.mas.prepare import find_variables
+    from sfumato.mas.attacks.reference_workload import HonestUsers, tables_about
+    from sfumato.mas.preparation import find_variables
 
     if data is None:
         survey = survey20k()
@@ -149,10 +189,10 @@ def _laid_out(data: Microdata | None, folder: Path, targets: int) -> tuple[Bench
 
 def _map(
     screen: Screen, policy: Policy, swept: Mapping[str, Sequence[float]], bench: Bench, users: HonestUsers,
-    recipes: list[Recipe] | None, rules_off: bool, max_risk: float | None, stands: Standing | None, out: Path | None,
+    recipes: list[PolicyAttack] | None, rules_off: bool, max_risk: float | None, stands: UsageReport | None, out: Path | None,
     chart: Path | None,
 ) -> None:  # fmt: skip
-    from sfumato.mas.policy_map import policy_map
+    from sfumato.mas.policy_trials import policy_map
 
     with screen.progress() as tell:
         m = policy_map(
@@ -166,7 +206,7 @@ def _map(
             save_chart(m.chart(max_risk, choice), chart)
     show_map(screen, m, choice)
     if out is not None:
-        from sfumato.reports import policy_report
+        from sfumato.reports.subject_reports import policy_report
 
         policy_report(policy, standing=stands, map=m.report(max_risk, choice)).write(out, json=True)
         screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
@@ -183,15 +223,15 @@ def _report(
     policy: Policy,
     attacks: Mapping[str, Sequence[Outcome]],
     served: Honest,
-    stands: Standing | None,
+    stands: UsageReport | None,
 ) -> None:
-    from sfumato.reports import policy_report
+    from sfumato.reports.subject_reports import policy_report
 
     policy_report(policy, attacks=attacks, served=served, standing=stands).write(out, json=True)
     screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
 
 
-def _standing(text: str) -> Standing:
+def _standing(text: str) -> UsageReport:
     """Return how a data set stands, from VAULT/NAME."""
     from sfumato.cli.vault import open_vault
 

@@ -1,18 +1,185 @@
-"""`sfumato demo`: the whole way, on generated data."""
+"""`sfumato demo`: a generated teacher survey from the file to the release, with the decision in between."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from sfumato.cli.console import Screen, percent
 from sfumato.cli.options import OUTPUT, Json, Replace
-from sfumato.cli.screen import Screen, percent
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Recipe
+from sfumato.contract.release import Release
+from sfumato.datasets.teacher_survey import teachers
+from sfumato.errors import DataError, ParameterError
+from sfumato.files import check_replaceable
+from sfumato.maps.choice import Choice
+from sfumato.maps.rumap import RUMap, precision_kept, ru_map
+from sfumato.masks.noise import KimNoise
+from sfumato.utility.estimator_utility import EstimatorUtility
+from sfumato.utility.estimators import Formula, Mean, MeanCombination
 
-if TYPE_CHECKING:
-    from sfumato.demo import DemoResult
+# --- demo
+# The demo: a generated teacher survey from the file to the release, with the decision in between.
+
+SEED = 2004
+MAX_ERROR = 5.0
+"""A snooper is to be off by at least 5 thousand dollars for a salary (R-U paper, section 5; ERRATA 0.1)."""
+LEVELS = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))
+PUBLISHED = ("masked.*", "masked_*.*", "schema.toml", "recipe.toml", "report.html")
+"""What a folder of sfumato's holds; any other file in it is somebody's own."""
+
+_LAMBDA2 = "noise.lambda2"
+Progress = Callable[[str, int, int], None]
+"""Told a stage in words, how much of it is done, and of how much (0 if that is not known)."""
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """What the demo found and where it wrote it."""
+
+    map: RUMap
+    choice: Choice
+    release: Release
+    kept: dict[str, float]
+    """Share of each estimate's precision (1 / mean squared error) that is left, by the estimate's label."""
+    folder: Path
+    seed_file: Path
+    fixed_seed: bool
+    """Whether the seed is the demo's own, which everybody knows."""
+
+    @property
+    def lambda2(self) -> float:
+        """The chosen noise level."""
+        return float(self.choice.settings[_LAMBDA2])
+
+    @property
+    def error(self) -> float:
+        """The snooper's typical error for a salary, in thousand dollars."""
+        return 1 / math.sqrt(self.choice.risks[0].value)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files in the folder."""
+        return tuple(sorted(p.name for p in self.folder.iterdir()))
+
+    def sentence(self) -> str:
+        """Return in one line what the numbers mean."""
+        first = next(iter(self.kept.values()))
+        return (
+            f"At λ² = {self.lambda2:.3f} a snooper who knows which record is the target's is typically off by "
+            f"{self.error:.1f} thousand dollars; the mean salary keeps {100 * first:.0f} % of its precision."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for machines; no seed is in it."""
+        return {
+            "data": "generated teacher survey", "records": len(self.release.original), "lambda2": self.lambda2,
+            "max_risk": 1 / MAX_ERROR**2, "typical_error": self.error, "unit": "thousand dollars", "precision_kept": self.kept,
+            "choice": self.choice.to_dict(), "means": self.sentence(), "folder": str(self.folder), "files": list(self.files),
+            "seed_file": str(self.seed_file), "fixed_seed": self.fixed_seed,
+        }  # fmt: skip
+
+
+def run_demo(
+    out: str | Path = "out",
+    records: int = 30_000,
+    replications: int = 200,
+    seed: int | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> DemoResult:
+    """Mask a generated teacher survey at the most useful level of noise that is safe enough, and write the release.
+
+    `out` gets masked.csv, masked.parquet, schema.toml, recipe.toml and report.html, all of them or none. The seed goes to
+    a folder beside it, `out`-confidential, that only its owner can read. It is a fixed one unless `seed` is given: the data
+    are generated, so there is nothing to protect, and everybody gets the same numbers.
+    """
+    tell = progress or (lambda stage, done, total: None)
+    folder = Path(out).resolve()
+    secret = folder.with_name(f"{folder.name}-confidential") / "seed.toml"
+    _check(records, replications, folder, secret, replace)
+    tell("Generating the survey", 0, 0)
+    draws = Draws(SEED if seed is None else seed)
+    data = teachers(records, SEED if seed is None else seed)
+    recipe = Recipe.of(noise=KimNoise(columns=("salary", "income")))
+    stage = f"Masking at {len(LEVELS)} levels of noise, again and again"
+    tell(stage, 0, replications)
+    m = ru_map(
+        data, recipe, {_LAMBDA2: LEVELS}, risk="salary", utility=_utilities(), replications=replications, draws=draws,
+        progress=lambda done, total: tell(stage, done, total),
+    )  # fmt: skip
+    tell("Looking for the best level that is safe", 0, 0)
+    choice = m.choose(max_risk=1 / MAX_ERROR**2, confirm=replications)
+    if not choice.feasible:
+        raise DataError(
+            f"with {records:,} records and {replications:,} replications the demo finds no safe level: {choice.reason}"
+        )
+    tell("Masking and writing", 0, 0)
+    release = recipe.with_(choice.settings).apply(data, draws)
+    _write(release, m, choice, draws, folder, secret, replace)
+    return DemoResult(m, choice, release, precision_kept(m, choice), folder, secret, seed is None)
+
+
+def _utilities() -> list[EstimatorUtility]:
+    estimators = (
+        Mean("salary"),
+        MeanCombination({"income": 1, "salary": -1}),
+        Formula("salary ~ age + C(region)", term="age"),
+    )
+    return [EstimatorUtility(e) for e in estimators]
+
+
+def _check(records: int, replications: int, folder: Path, secret: Path, replace: bool) -> None:
+    """Refuse what cannot end well, before any work is done."""
+    if records < 100:
+        raise ParameterError(f"the demo needs at least 100 records; got {records:,}.")
+    if replications < 10:
+        raise ParameterError(
+            f"the demo needs at least 10 replications, so that it knows how sure it is; got {replications:,}."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; give the name of a folder to write.")
+    for path in (folder, secret):
+        if not replace and (any(folder.iterdir()) if path is folder and folder.is_dir() else path.is_file()):
+            raise DataError(
+                f"{path} is there already. Choose another folder, or replace it (--replace; replace=True in Python)."
+            )
+    check_replaceable(folder, PUBLISHED)
+
+
+def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Path, secret: Path, replace: bool) -> None:
+    """Write the release and its report to one folder and the seed to another: all of it, or nothing."""
+    from sfumato.reports.report import Report
+    from sfumato.reports.sections import data_section, recipe_section
+
+    report = Report(
+        "A teacher survey, masked",
+        [data_section(release.original), recipe_section(release), m.report(1 / MAX_ERROR**2, choice)],
+        subtitle="The demo of sfumato: generated records, nobody's real data",
+    )
+    new = not secret.parent.exists()
+    try:
+        secret.parent.mkdir(parents=True, exist_ok=True)
+        secret.parent.chmod(0o700)
+        release.write(folder, draws, secret, replace=replace, more=lambda made: report.write(made / "report.html"))
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                secret.parent.rmdir()
+        raise
+
+
+# --- demo
+# `sfumato demo`: the whole way, on generated data.
 
 
 def demo(
@@ -31,7 +198,6 @@ def demo(
 
     Writes the masked data, the recipe and a report to one folder, and the seed to another beside it.
     """
-    from sfumato.demo import run_demo
 
     screen = Screen(as_json)
     with screen.progress() as tell:

@@ -6,28 +6,30 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.cli.screen import Screen
-    from sfumato.contract import Measure, Parameter, Parametric
+    from sfumato.cli.console import Screen
+    from sfumato.contract.measure import Measure
+    from sfumato.contract.parameters import Parameter, Parametric
 
 
 def risk_measures() -> dict[str, type[Measure]]:
     """Return every risk measure by name."""
-    from sfumato.contract import Side
+    from sfumato.contract.score import Side
 
     return {name: cls for name, cls in _measures().items() if cls.side is Side.RISK}
 
 
 def utility_measures() -> dict[str, type[Measure]]:
     """Return every utility measure by name, but for that of an estimator, which is asked for by the estimator itself."""
-    from sfumato.contract import Side
-    from sfumato.utility import EstimatorUtility
+    from sfumato.contract.score import Side
+    from sfumato.utility.estimator_utility import EstimatorUtility
 
     utilities = {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY}
     return {name: cls for name, cls in utilities.items() if not issubclass(cls, EstimatorUtility)}
 
 
 def _measures() -> dict[str, type[Measure]]:
-    from sfumato.contract import Combination, Measure, registered
+    from sfumato.contract.measure import Combination, Measure
+    from sfumato.contract.parameters import registered
 
     classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
     return {name: cls for name, cls in classes.items() if not issubclass(cls, Combination)}
@@ -35,7 +37,7 @@ def _measures() -> dict[str, type[Measure]]:
 
 def masks() -> dict[str, type[Parametric]]:
     """Return every mask by name."""
-    from sfumato.contract import registered
+    from sfumato.contract.parameters import registered
 
     return registered("mask")
 
@@ -55,7 +57,7 @@ def show_measures(screen: Screen, name: str | None, command: str = "risk", examp
 
 def show_masks(screen: Screen, name: str | None) -> None:
     """Print every mask in a line, by kind, or one with its parameters; as JSON all that is known in both cases."""
-    from sfumato.contract import find
+    from sfumato.contract.parameters import find
 
     known = masks()
     if name is not None or screen.as_json:
@@ -76,7 +78,7 @@ def show_masks(screen: Screen, name: str | None) -> None:
 
 def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
     """Print every protection of tables and every sensitivity rule in a line, or one with its parameters."""
-    from sfumato.contract import find, registered
+    from sfumato.contract.parameters import find, registered
 
     if method is not None or rule is not None:
         family, name = ("protection", method) if method is not None else ("rule", rule)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.given import grid, recipe_of, risk_measure, thresholds, utility_of
-from sfumato.cli.handling import INFEASIBLE
-from sfumato.cli.load import load
+from sfumato.cli.console import INFEASIBLE, Screen, percent
+from sfumato.cli.files import check_chart, check_report, load, save_chart
 from sfumato.cli.options import (
     OUTPUT,
     Json,
@@ -31,11 +29,12 @@ from sfumato.cli.options import (
     measure_names,
     snooper_of,
 )
-from sfumato.cli.screen import Screen, percent
+from sfumato.cli.parse import grid, recipe_of, risk_measure, thresholds, utility_of
 
 if TYPE_CHECKING:
-    from sfumato.microdata import Microdata
-    from sfumato.rumap import Choice, RUMap
+    from sfumato.data.microdata import Microdata
+    from sfumato.maps.choice import Choice
+    from sfumato.maps.rumap import RUMap
 
 
 def map_(
@@ -111,7 +110,7 @@ def map_(
     With --max-risk or --max-error, the most useful point whose risk stays below is found, between the points too, and
     confirmed with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
     """
-    from sfumato.rumap import ru_map
+    from sfumato.maps.rumap import ru_map
 
     screen = Screen(as_json)
     check_report(out, replace, json=False)
@@ -164,7 +163,7 @@ def _draw(
         tell("Drawing", 0, 0)
         save_chart(m.chart(limits or None, choice), chart)
     if out is not None:
-        from sfumato.reports import Report
+        from sfumato.reports.report import Report
         from sfumato.reports.sections import data_section
 
         tell("Writing the report", 0, 0)
@@ -193,7 +192,7 @@ def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     screen.say()
     screen.say(str(choice), strong=True)
     if choice.feasible:
-        from sfumato.rumap.kept import precision_kept
+        from sfumato.maps.rumap import precision_kept
 
         kept = precision_kept(m, choice)
         for score in (*choice.risks, *choice.utilities):

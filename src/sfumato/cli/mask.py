@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.given import recipe_of
-from sfumato.cli.handling import Misuse
+from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.files import load
 from sfumato.cli.listing import show_masks
-from sfumato.cli.load import load
 from sfumato.cli.options import METHOD, OUTPUT, Engine, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
-from sfumato.cli.screen import Screen
+from sfumato.cli.parse import recipe_of
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.contract import Draws, Release
+    from sfumato.contract.draws import Draws
+    from sfumato.contract.release import Release
 
 _FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "zsav", "por", "xpt", "xlsx")
 
@@ -94,7 +94,7 @@ def mask(
 
 def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tuple[Draws, Path]:
     """Return the randomness, and where its seed is kept."""
-    from sfumato.contract import Draws
+    from sfumato.contract.draws import Draws
 
     if seed_from is not None:
         return Draws.read(seed_from), seed_file or seed_from
@@ -113,7 +113,7 @@ def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tupl
 
 def _check_out(out: Path, file: Path, secret: Path, replace: bool) -> None:
     """Refuse to put the seed among what is published, or to replace a folder that holds anything else."""
-    from sfumato.demo import PUBLISHED
+    from sfumato.cli.demo import PUBLISHED
     from sfumato.files import check_replaceable
 
     folder = out.resolve()

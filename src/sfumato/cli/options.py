@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.given import number, pair
-from sfumato.cli.handling import Misuse
+from sfumato.cli.console import Misuse
+from sfumato.cli.parse import number, pair
 
 SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
 
 
 def mask_names(incomplete: str) -> list[str]:
     """Complete the name of a mask."""
-    from sfumato.contract import registered
+    from sfumato.contract.parameters import registered
 
     return [name for name in registered("mask") if name.startswith(incomplete)]
 
@@ -175,7 +175,7 @@ def snooper_of(
     **facts: Any,
 ) -> Any:
     """Build the snooper; one who knows more than the released value is taken to use it."""
-    from sfumato.contract import Snooper
+    from sfumato.contract.snooper import Snooper
 
     covariates = _names(knows)
     if strategy == "naive" and (covariates or published):

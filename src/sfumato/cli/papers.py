@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from sfumato.cli.console import Screen
 from sfumato.cli.options import Json
-from sfumato.cli.screen import Screen
 from sfumato.errors import ParameterError, unknown_name
 
 
 def paper_names(incomplete: str) -> list[str]:
     """Complete the name of a paper."""
-    from sfumato.papers import ORDER
+    from sfumato.papers.paper_rows import ORDER
 
     return [name for name in ORDER if name.startswith(incomplete)]
 
@@ -29,7 +29,7 @@ def papers(
     as_json: Json = False,
 ) -> None:
     """Show what the five papers behind sfumato state, row by row, and what implements and tests it."""
-    from sfumato.papers import papers as read_papers
+    from sfumato.papers.paper_rows import papers as read_papers
 
     screen = Screen(as_json)
     known = {p.key: p for p in read_papers()}

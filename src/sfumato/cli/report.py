@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.drawing import check_report
-from sfumato.cli.given import risk_measure, utility_of
-from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import load_like, load_population, load_release, toml_file
+from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.files import check_report, load_like, load_population, load_release
 from sfumato.cli.options import (
     OUTPUT,
     Coverage,
@@ -34,12 +32,13 @@ from sfumato.cli.options import (
     Weighted,
     snooper_of,
 )
-from sfumato.cli.screen import Screen
-from sfumato.errors import ParameterError, RecipeError, listing
+from sfumato.cli.parse import risk_measure, toml_file, utility_of
+from sfumato.errors import ParameterError, RecipeError, join_names
 
 if TYPE_CHECKING:
-    from sfumato.contract import Measure, Release
-    from sfumato.reports import Check
+    from sfumato.contract.measure import Measure
+    from sfumato.contract.release import Release
+    from sfumato.reports.checks import Check
 
 
 def report(
@@ -130,9 +129,9 @@ def report(
     The report tells what was asked, the data, the snooper, how the release was made, the worst subgroups, and what was not
     examined. With --publishable it leaves out what could help an attacker. If a check fails, the exit code is 3.
     """
-    from sfumato.reports import board_report
+    from sfumato.reports.board import board_report
     from sfumato.reports.board_sections import verdict
-    from sfumato.reports.found import Found
+    from sfumato.reports.sections import SearchFindings
 
     screen = Screen(as_json)
     check_report(out, replace)
@@ -142,7 +141,7 @@ def report(
     if not (risks or utility or search):
         raise Misuse("name at least one measure, with --risk or --utility.")
     known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
-    found = None if search is None else Found.read(search)
+    found = None if search is None else SearchFindings.read(search)
     release = load_release(screen, original, masked, schema, (read, read_masked), align)
     if population is not None:
         known = known.learn(population=load_population(screen, release.original, population, population_count))
@@ -177,7 +176,8 @@ _GIVEN = "The recipe was given beside the file. That the file was made with it w
 
 def _completed(release: Release, recipe: Path | None, holdout: Path | None) -> Release:
     """Return the release with what is known besides the two files."""
-    from sfumato.contract import Holdout, Recipe
+    from sfumato.contract.mask import Recipe
+    from sfumato.contract.release import Holdout
 
     if recipe is not None:
         try:
@@ -195,14 +195,14 @@ def _completed(release: Release, recipe: Path | None, holdout: Path | None) -> R
 
 def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> list[Check]:
     """Return the measures with their limits, from "0.05" for all or "NAME=0.05" for one; the later one counts."""
-    from sfumato.reports import Check
+    from sfumato.reports.checks import Check
 
     limits: dict[int, float] = {}
     for text in given or ():
         name, sign, rest = text.rpartition("=")
         named = [i for i, m in enumerate(measures) if not sign or name.strip() in _names(m)]
         if not named:
-            names = listing(m.label() for m in measures)
+            names = join_names(m.label() for m in measures)
             raise ParameterError(f"{option} names '{name or text}', but what was asked for is {names}.")
         try:
             value = float(rest)

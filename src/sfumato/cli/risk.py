@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.drawing import check_chart, save_chart
-from sfumato.cli.given import settings
-from sfumato.cli.handling import Misuse
+from sfumato.cli.console import Misuse, Screen, on_command_line, percent, shown
+from sfumato.cli.files import check_chart, load, load_like, load_population, load_release, save_chart
 from sfumato.cli.listing import risk_measures, show_measures
-from sfumato.cli.load import load, load_like, load_population, load_release
 from sfumato.cli.options import (
     OUTPUT,
     Coverage,
@@ -34,13 +34,216 @@ from sfumato.cli.options import (
     measure_names,
     snooper_of,
 )
-from sfumato.cli.risk_columns import show_columns
-from sfumato.cli.risk_page import show_page, show_scores
-from sfumato.cli.screen import Screen
-from sfumato.errors import ParameterError, unknown_name
+from sfumato.cli.parse import settings
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.contract import Measure, Release
+    from sfumato.contract.measure import Measure
+    from sfumato.contract.release import Release
+    from sfumato.contract.score import Score
+    from sfumato.contract.snooper import Snooper
+    from sfumato.risk.profile import RiskProfile
+
+# --- risk columns
+# What a snooper learns of single columns: the table of `sfumato risk --measure attribute_risk`.
+
+
+def show_columns(
+    screen: Screen, release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
+) -> None:
+    """Score columns one by one, and print the one that is known best first."""
+    scores, refused = _scores(release, cls, facts, columns, snooper)
+    _show(screen, release, snooper, scores, refused)
+
+
+def _scores(
+    release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
+) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
+    """Return (column, score, error / standard deviation), the worst first, and why columns were left out."""
+    from sfumato.data.columns import Kind
+
+    named = bool(columns)
+    before, after = release.original, release.masked.engine.kinds
+    columns = columns or [n for n in before.schema.names(role="confidential") if before.kind(n) is Kind.NUMBER]
+    if not columns:
+        raise DataError(
+            "there is no confidential column of numbers. Name one with --column, or give one the role "
+            "'confidential' in a schema."
+        )
+    scores, refused = [], {}
+    for name in dict.fromkeys(columns):
+        before.kind(name)  # refuses an unknown name
+        try:
+            if name not in after:
+                raise NotApplicable(f"column '{name}' is not in the masked file, so nothing is released of it.")
+            score = cls.from_dict({"column": name, **facts}).score(release, snooper)
+        except NotApplicable as reason:
+            if named:
+                raise
+            refused[name] = str(reason)
+        else:
+            spread = math.sqrt(float(before.moments([name]).covariance[0, 0]))
+            scores.append((name, score, _error(score) / spread if spread > 0 else math.nan))
+    if not scores:
+        raise NotApplicable(" ".join(refused.values()))
+    return sorted(scores, key=lambda s: (math.isnan(s[2]), s[2])), refused
+
+
+def _error(score: Score) -> float:
+    return 1 / math.sqrt(score.value) if score.value > 0 else math.inf
+
+
+def _show(
+    screen: Screen,
+    release: Release,
+    snooper: Snooper,
+    scores: list[tuple[str, Score, float]],
+    refused: dict[str, str],
+) -> None:
+    screen.say(_verdict(*scores[0]), strong=True)
+    screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
+    screen.say()
+    schema = release.original.schema
+    rows = [
+        (n, s.value, _interval(s), _error(s), schema[n].unit, None if math.isnan(r) else percent(r))
+        for n, s, r in scores
+    ]
+    heads = ("column", "risk R", "95 % interval", "typical error", "unit", "of the standard deviation")
+    screen.table(heads, rows, (1, 3, 5))
+    for n, s, _ in scores:
+        if s.groups:
+            screen.say()
+            screen.table((f"{n}, by group of targets", "risk R"), list(s.groups.items()), (1,))
+    if len(scores) > 1:
+        screen.say("The column that a snooper knows best, for its spread, stands first; R itself depends on the unit.")
+    for column, reason in refused.items():
+        screen.note(f"{column}: {reason}")
+    screen.answer(
+        {
+            "records": len(release.masked),
+            "snooper": {"words": snooper.describe(), **snooper.to_dict()},
+            "scores": [
+                {"column": n, **s.to_dict(), "typical_error": _error(s), "error_over_sd": r} for n, s, r in scores
+            ],
+            "not_applicable": refused,
+        }
+    )
+
+
+def _verdict(column: str, score: Score, share: float) -> str:
+    if score.value == math.inf:
+        return f"{column} is released as it was: a snooper who finds the record knows the value exactly."
+    relative = "" if math.isnan(share) else f", {percent(share)} of the column's standard deviation"
+    return f"For {column} {score.words}{relative}."
+
+
+def _interval(score: Score) -> str:
+    if score.interval is None or not math.isfinite(score.value):
+        return "–"
+    return f"{shown(score.interval[0])} to {shown(score.interval[1])}"
+
+
+# --- risk page
+# The page that `sfumato risk FILE` prints, and the score of one measure.
+
+
+def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | None) -> None:
+    """Print the verdict, then every measure, then where the risk comes from."""
+    first, *rest = map(on_command_line, profile.verdict)
+    screen.say(first, strong=True)
+    for sentence in rest:
+        screen.say(sentence)
+    screen.say()
+    screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {plural(len(profile.outcome.masked))}.")
+    screen.say()
+    rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
+    words = [_short(s.words, profile.keys) for s in profile.scores]
+    screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, words, (1,))
+    screen.say()
+    sizes = profile.class_sizes()
+    rows_of_sizes = list(zip(sizes["matches"], sizes["records"].tolist(), map(percent, sizes["share"]), strict=True))
+    screen.table(("records that match, itself included", "records", "share"), rows_of_sizes, (1, 2))
+    screen.say()
+    keys = profile.contributions
+    rows_of_keys = list(zip(keys["key"], keys["without"].tolist(), keys["less"].tolist(), strict=True))
+    screen.table(("key", f"records below {profile.k} without it", "fewer"), rows_of_keys, (1, 2))
+    answer = profile.to_dict()
+    if by is not None:
+        groups = profile.by_group(by)
+        answer["groups"] = groups.to_dict("records")
+        screen.say()
+        heads = (by, "records", "unique", f"below {profile.k}", "expected identified", "mean risk", "largest risk")
+        screen.table(heads, list(zip(*(groups[c].tolist() for c in groups), strict=True)), range(1, 7))
+    if riskiest:
+        screen.say()
+        listed = profile.riskiest(riskiest)
+        answer["riskiest"] = listed.to_dict("records")
+        screen.table(
+            ("row in the file (for your eyes only)", "records that match", "risk"),
+            list(zip(listed["row"].tolist(), listed["matches"].tolist(), listed["risk"].tolist(), strict=True)),
+            (0, 1, 2),
+        )
+    if profile.refused:
+        screen.say()
+        reasons = list(map(on_command_line, profile.refused.values()))
+        screen.described(("not applicable",), [(label,) for label in profile.refused], reasons)
+    screen.answer(answer)
+
+
+def show_scores(screen: Screen, release: Release, snooper: Snooper, measures: list[Measure]) -> None:
+    """Print scores one by one: the words first, then the number and its companions."""
+    scores, refused = [], {}
+    with screen.progress() as tell:
+        for i, measure in enumerate(measures):
+            tell("Measuring", i, len(measures))
+            try:
+                scores.append((measure, measure.score(release, snooper)))
+            except NotApplicable as reason:
+                if len(measures) == 1:
+                    raise
+                refused[measure.label()] = str(reason)
+    if not scores:
+        raise NotApplicable(" ".join(refused.values()))
+    for _, score in scores:
+        screen.say(f"{score.words[:1].upper()}{score.words[1:]}.", strong=True)
+    knows = _knows(release, snooper, measures)
+    screen.say(f"The snooper {knows}. {plural(len(release.masked))}.")
+    screen.say()
+    rows = [(s.measure, s.value, _interval(s)) for _, s in scores]
+    screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, [s.variant for _, s in scores], (1,))
+    for _, score in scores:
+        for head, facts in ((f"beside {score.measure}", score.details), (f"{score.measure}, by group", score.groups)):
+            if facts:
+                screen.say()
+                screen.table((head, "value"), list(facts.items()), (1,))
+    for label, why in refused.items():
+        screen.note(f"{label}: {on_command_line(why)}")
+    screen.answer(
+        {
+            "records": len(release.masked),
+            "snooper": {"words": knows, **snooper.to_dict()},
+            "scores": [{"name": m.name, "parameters": m.to_dict(), **s.to_dict()} for m, s in scores],
+            "not_applicable": refused,
+        }
+    )
+
+
+def _knows(release: Release, snooper: Snooper, measures: list[Measure]) -> str:
+    """Return what matters of the snooper: how he finds records, for measures of keys, which all have a rule for missing ones."""
+    from sfumato.attacks.attacker_file import key_names
+
+    if all("missing" in measure.parameters() for measure in measures):
+        return snooper.looks_by(key_names(release, snooper))
+    return snooper.describe()
+
+
+def _short(words: str, keys: Sequence[str]) -> str:
+    """Return the words without the list of keys, which stands above the table."""
+    return words.replace(", ".join(keys), "the keys") if len(keys) > 2 else words
+
+
+# --- risk
+# `sfumato risk`: what a snooper could learn from a file.
 
 
 def risk(
@@ -160,7 +363,7 @@ def risk(
     elif population_count is not None:
         raise Misuse("--population-count names a column of the population's table: give that with --population.")
     if holdout is not None:
-        from sfumato.contract import Holdout
+        from sfumato.contract.release import Holdout
 
         release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
     if cls is not None and cls.name in ("attribute_risk", "coded_value_risk") and "column" not in facts:
@@ -194,7 +397,7 @@ def _release(
     read: tuple[list[str] | None, list[str] | None],
     engine: str,
 ) -> Release:
-    from sfumato.contract import Release
+    from sfumato.contract.release import Release
 
     if masked is not None and engine != "memory":
         raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")

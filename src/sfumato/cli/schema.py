@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.load import load_guessed, refuse_absent, refuse_existing
+from sfumato.cli.console import Screen
+from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace
-from sfumato.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sfumato.schema import Schema
+    from sfumato.schema.schema import Schema
 
 
 def schema(
@@ -64,8 +64,9 @@ def schema(
 
 def _described(codebook: Path, guessed: Schema) -> Schema:
     """Return what a codebook says of the columns; what it cannot say, the role of most, is as it was guessed."""
-    from sfumato.mas.ddi import read_ddi
-    from sfumato.schema import Role, Schema
+    from sfumato.formats.codebook import read_ddi
+    from sfumato.schema.attribute import Role
+    from sfumato.schema.schema import Schema
 
     refuse_absent(codebook)
     said, _ = read_ddi(codebook, guessed.names)

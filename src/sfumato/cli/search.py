@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.candidates import axes, recipes_of, snoopers_of
-from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.given import risk_measure, thresholds, utility_of
-from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import load, refuse_existing
+from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.files import check_chart, check_report, load, refuse_existing, save_chart
 from sfumato.cli.options import OUTPUT, SNOOPER, Json, Keys, Precision, Read, Replace, SchemaFile, Weighted, snooper_of
-from sfumato.cli.screen import Screen
+from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sfumato.decision import SearchResult
+    from sfumato.maps.search_result import SearchResult
 
 _ROWS = 12
 """Points of the frontier that are shown."""
@@ -141,7 +138,7 @@ def search_(
     safe when 95 % of the releases made with it stay below the threshold; it is confirmed with fresh random numbers. If there is
     none, the answer is "infeasible" and the exit code 3.
     """
-    from sfumato.decision import search
+    from sfumato.maps.recipe_search import search
 
     screen = Screen(as_json)
     for path, what in ((page, "the page"), (save_recipe, "the recipe"), (chart, "the chart")):
@@ -200,7 +197,7 @@ def _write(
         tell("Writing the page", 0, 0)
         write_text(page, found.page(f"Recipes for {file.name}"), confidential=True)
     if out is not None:
-        from sfumato.reports import board_report
+        from sfumato.reports.board import board_report
 
         tell("Writing the report", 0, 0)
         board_report(found, title=f"A release of {file.name}").write(out, json=True)

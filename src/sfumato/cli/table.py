@@ -1,27 +1,226 @@
-"""`sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published."""
+"""`sfumato table`: make a table or take one that exists, protect it, and write what may be published."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.handling import Misuse
+from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
-from sfumato.cli.load import refuse_existing
 from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
-from sfumato.cli.protections import protection_of, with_wishes
-from sfumato.cli.screen import Screen
-from sfumato.cli.table_batch import is_batch, run_batch
-from sfumato.cli.table_options import APrioriFile, Rule, protection_names, taking
-from sfumato.cli.table_secrets import Secrets
-from sfumato.cli.table_source import Source
+from sfumato.cli.parse import protection_of, with_wishes
+from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names, taking
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.tables import Protection, PublishedTable, Table
+    from sfumato.contract.draws import Draws
+    from sfumato.tables.argus.batch import ArgusJob
+    from sfumato.tables.published import Protection, PublishedTable
+    from sfumato.tables.rta.publication import Record
+    from sfumato.tables.table import Table
+
+# --- table batch
+# `sfumato table BATCH.arb`: a batch file of τ-ARGUS, run with the methods here.
+
+
+def is_batch(files: list[Path] | None) -> bool:
+    """Whether a batch file is to be run."""
+    return bool(files) and any(f.suffix.lower() == ".arb" for f in files or ())
+
+
+def run_batch(
+    screen: Screen, files: list[Path], others: bool, seed_file: Path | None, seed_from: Path | None, replace: bool
+) -> None:
+    """Run a batch file, and tell what became of its tables; `others` says whether other options were given."""
+    from sfumato.tables.argus.batch import read_argus_batch, run_argus_batch
+
+    if len(files) > 1 or others:
+        raise Misuse(
+            "a batch file says itself what its tables are, how they are protected and where they go: give nothing with it but "
+            "--seed-file or --seed-from, --replace and --json."
+        )
+    refuse_absent(files[0])
+    jobs = [job for job in read_argus_batch(files[0]) if job.method]
+    inputs = {p.resolve() for job in jobs for p in (job.data, job.metadata, files[0]) if p is not None}
+    targets = [out for job in jobs for out in job.out]
+    for out in targets:
+        refuse_existing(out, replace, "the table")
+        if out.resolve() in inputs:
+            raise DataError(
+                f"the batch file writes to {out}, which it reads. Choose another file for what may be published."
+            )
+    draws, secrets = _seed(jobs, seed_file, seed_from, [*inputs, *(out.resolve() for out in targets)], replace)
+    with screen.progress() as tell:
+        tell(f"Running {files[0].name}", 0, 0)
+        results = run_argus_batch(files[0], draws, secrets=secrets)
+    rows = [
+        (" * ".join(r.job.dimensions), r.published.variable or "counts", "" if p is None else p.label(), len(r.published),
+         int(r.published.suppressed.sum()), ", ".join(map(str, r.job.out)))
+        for r in results for p in (r.published.protection,)
+    ]  # fmt: skip
+    screen.table(("table", "of", "protected by", "cells", "not published", "written to"), rows, (3, 4))
+    for note in dict.fromkeys(note for r in results for note in r.notes):
+        screen.note(note)
+    screen.answer({
+        "tables": [
+            dict(zip(("dimensions", "variable", "protection", "cells", "not published", "out"), row, strict=True)) for row in rows
+        ],
+        "notes": [note for r in results for note in r.notes],
+    })  # fmt: skip
+
+
+def _seed(
+    jobs: list[ArgusJob], seed_file: Path | None, seed_from: Path | None, taken: list[Path], replace: bool
+) -> tuple[Draws, dict[Path, str]]:
+    """Return the randomness, and the seed that is to be kept before any table appears."""
+    from sfumato.contract.draws import Draws
+
+    if seed_file is not None and seed_from is not None:
+        raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
+    if seed_from is not None:
+        return Draws.read(seed_from), {}
+    draws = Draws.secret()
+    if seed_file is None:
+        if any(job.random for job in jobs):
+            raise Misuse(
+                "the batch file rounds at random (RND): say with --seed-file where to keep the secret seed. (Or --seed-from, to "
+                "use a seed again: all tables of the same data should have the same one.)"
+            )
+        return draws, {}
+    if seed_file.resolve() in taken:
+        raise DataError(f"{seed_file} is a file that the batch reads or writes: keep the seed in another one.")
+    refuse_existing(seed_file, replace, "the seed")
+    return draws, {seed_file: draws.seed_text()}
+
+
+# --- table secrets
+# What a random protection must keep secret: its seed, and for later tables the record of what was published.
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The randomness of a table, an earlier table's record, and where both are kept."""
+
+    draws: Draws
+    seed: Path | None
+    """Where the seed is; None where nothing is random."""
+    new_seed: bool
+    record_file: Path | None
+    earlier: Record | None
+
+    @classmethod
+    def of(
+        cls,
+        chosen: Protection,
+        out: Path,
+        seed_file: Path | None,
+        seed_from: Path | None,
+        record_file: Path | None,
+        record_from: Path | None,
+        replace: bool,
+        others: Sequence[Path] = (),
+    ) -> Secrets:
+        """Read what is kept already, and refuse what cannot be kept, before any work is done.
+
+        `others` are the other files of the command, which no secret may take the place of.
+        """
+        from sfumato.tables.rta.publication import Record
+        from sfumato.tables.rta.rta import RTA
+
+        if (record_file is not None or record_from is not None) and not isinstance(chosen, RTA):
+            raise Misuse(
+                f"only random adjustment (--method rta) has a record for later tables; {chosen.name} needs none. "
+                "Leave --record-file and --record-from out."
+            )
+        for what, path in (("seed", seed_file), ("record", record_file)):
+            if path is not None and path.resolve() == out.resolve():
+                raise DataError(f"the {what} must be kept apart from what is published: choose another file for it.")
+            if path is not None and path.resolve() in {p.resolve() for p in others}:
+                raise DataError(
+                    f"--{what}-file names a file that the command reads or writes; choose another one for the {what}."
+                )
+            if path is not None and path.is_dir():
+                raise DataError(f"{path} is a folder; give the name of a file for the {what}.")
+        if record_file is not None and seed_file is not None and record_file.resolve() == seed_file.resolve():
+            raise Misuse("--seed-file and --record-file name the same file.")
+        draws, seed = _table_secrets_seed(chosen, seed_file, seed_from, replace)
+        if record_file is not None and record_file.exists() and not replace:
+            raise DataError(
+                f"{record_file} is there already: the record of an earlier table, which later ones need. Choose another name, or "
+                "add --replace."
+            )
+        earlier = None if record_from is None else Record.read(record_from)
+        return cls(draws, seed, seed_from is None and seed is not None, record_file, earlier)
+
+    def protect(self, chosen: Protection, table: Table) -> PublishedTable:
+        """Protect a table, in agreement with the earlier one where there is one."""
+        from sfumato.tables.rta.rta import RTA
+
+        if self.earlier is not None and isinstance(chosen, RTA):
+            return chosen.protect_later(table, self.earlier, self.draws)
+        return chosen.protect(table, self.draws)
+
+    def texts(self, published: PublishedTable) -> dict[Path, str]:
+        """Return what must be kept before the table appears: the text of each confidential file."""
+        kept = {}
+        if self.new_seed and self.seed is not None:
+            kept[self.seed] = self.draws.seed_text()
+        if self.record_file is not None:
+            if published.record is None:
+                raise DataError("this table has no record for later ones.")
+            kept[self.record_file] = published.record.text()
+        return kept
+
+    def words(self, published: PublishedTable) -> list[str]:
+        """Say where the secrets are, and what they are for."""
+        said = []
+        if self.seed is not None:
+            said.append(
+                f"The seed is in {self.seed}. Never publish it; use it (--seed-from {self.seed}) for all tables of these data, "
+                "so that nobody can average the noise away."
+            )
+        if self.record_file is not None:
+            said.append(
+                f"The record is in {self.record_file}. It holds true values: never publish it; a later table of these data needs "
+                f"it (--record-from {self.record_file})."
+            )
+        elif published.record is not None:
+            said.append("Other tables of these data may follow? Keep the record for them, too: --record-file.")
+        return said
+
+
+def _table_secrets_seed(
+    chosen: Protection, seed_file: Path | None, seed_from: Path | None, replace: bool
+) -> tuple[Draws, Path | None]:
+    """Return the randomness, and where its seed is kept; a method without randomness needs none."""
+    from sfumato.contract.draws import Draws
+
+    if seed_file is not None and seed_from is not None:
+        raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
+    if not chosen.random:
+        return Draws("no randomness"), None
+    if seed_from is not None:
+        return Draws.read(seed_from), seed_from
+    if seed_file is None:
+        raise Misuse(
+            f"{chosen.name} is random: say with --seed-file where to keep its secret seed. (Or --seed-from, to use a seed again: "
+            "all tables of the same data should have the same one.)"
+        )
+    if seed_file.exists() and not replace:
+        raise DataError(
+            f"{seed_file} is there already, and a new seed would take the place of an old one. To use that seed again, as for "
+            f"another table of the same data: --seed-from {seed_file}. To make a new one: another name, or --replace."
+        )
+    return Draws.secret(), seed_file
+
+
+# --- table
+# `sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published.
 
 
 @taking(Source)
@@ -149,7 +348,7 @@ def _check_files(
     inputs: list[Path | None], out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool
 ) -> None:
     """Refuse, before any work is done, what cannot be written."""
-    from sfumato.tables.exports.write import form_of
+    from sfumato.tables.exports import form_of
 
     refuse_existing(out, replace, "the table")
     taken = {p.resolve() for p in inputs if p is not None}
@@ -167,12 +366,12 @@ def _check_files(
 def _extras(published: PublishedTable, report: Path | None, chart: Path | None, publishable: bool, tell: Any) -> None:
     """Write the report and the chart."""
     if chart is not None:
-        from sfumato.tables.pictures import heatmap
+        from sfumato.tables.section import heatmap
 
         tell("Drawing", 0, 0)
         save_chart(heatmap(published, public=publishable), chart, confidential=not publishable)
     if report is not None:
-        from sfumato.reports import table_report
+        from sfumato.reports.subject_reports import table_report
 
         tell("Writing the report", 0, 0)
         what = published.variable or "counts"
@@ -183,7 +382,7 @@ def _show(
     screen: Screen, made: Table, published: PublishedTable, chosen: Protection, out: Path, secrets: Secrets,
     report: Path | None, chart: Path | None,
 ) -> None:  # fmt: skip
-    from sfumato.tables import Status
+    from sfumato.tables.cells import Status
 
     names = ((Status.SHOWN, "shown as they are"), (Status.CHANGED, "changed"), (Status.PRIMARY, "not published: unsafe"),
              (Status.SECONDARY, "not published: others could be worked out"))  # fmt: skip

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.drawing import check_chart, check_report, save_chart
-from sfumato.cli.given import number, settings, thresholds
-from sfumato.cli.handling import INFEASIBLE, Misuse
-from sfumato.cli.load import refuse_existing
+from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
 from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
-from sfumato.cli.protections import protections_of, swept_over, with_wishes
-from sfumato.cli.screen import Screen
-from sfumato.cli.table_options import APrioriFile, Rule, protection_names, taking
-from sfumato.cli.table_source import Source
+from sfumato.cli.parse import number, protections_of, settings, swept_over, thresholds, with_wishes
+from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names, taking
 from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
-    from sfumato.tables import TableChoice, TableMap, TableMeasure
+    from sfumato.tables.measures import TableMeasure
+    from sfumato.tables.protection_map import TableChoice, TableMap
 
 
 @taking(Source)
@@ -87,7 +84,7 @@ def table_map(
     The table is that of `sfumato table`. With --max-risk, the most useful point whose risk stays below is chosen, and confirmed
     with fresh random numbers. If there is none, the answer is "infeasible" and the exit code 3.
     """
-    from sfumato.tables import table_map as trace
+    from sfumato.tables.protection_map import table_map as trace
 
     screen = Screen(as_json)
     source.check()
@@ -144,7 +141,7 @@ def _check_limits(max_risk: list[str] | None) -> None:
 
 def _measure(text: str, side: str) -> TableMeasure:
     """Return a measure of tables from its name, with its parameters after a semicolon."""
-    from sfumato.contract import registered
+    from sfumato.contract.parameters import registered
 
     known: dict[str, Any] = {n: c for n, c in registered("table measure").items() if c.side.value == side}  # type: ignore[attr-defined]
     name, _, rest = text.partition(";")
@@ -174,7 +171,7 @@ def _draw(
 
         write_text(out, m.frame.to_csv(index=False), confidential=True)
     else:
-        from sfumato.reports import Report
+        from sfumato.reports.report import Report
 
         Report(f"R-U map of a table from {files[0].name}", [m.report(first, choice)]).write(out)
 

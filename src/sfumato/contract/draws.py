@@ -96,13 +96,13 @@ class Draws:
 
     def uniforms(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
         """Return one number in (0, 1) per record id; shape as `ids`."""
-        from sfumato.kernels.chacha import uniforms
+        from sfumato.kernels.keyed_numbers import uniforms
 
         return uniforms(self._stream(name), np.asarray(ids, np.int64).view(np.uint64))
 
     def normals(self, ids: NDArray[np.int64], name: str) -> NDArray[np.float64]:
         """Return one standard normal number per record id; shape as `ids`."""
-        from sfumato.kernels.normal import normals_from
+        from sfumato.kernels.keyed_numbers import normals_from
 
         return normals_from(self.uniforms(ids, name))
 

@@ -1,43 +1,49 @@
-"""The shape of every masking method."""
+"""The shape of every masking method, and recipes: named steps, written as TOML, and as matrices step by step."""
 
 from __future__ import annotations
 
+import itertools
+import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from enum import StrEnum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
+from sfumato.contract.draws import Draws, check_draws
+from sfumato.contract.linked_columns import linked_losses, run_linked
 from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.model import NoiseModel, ReleaseModel
-from sfumato.contract.parameters import Parametric
+from sfumato.contract.parameters import Parameter, Parametric, Scope, build, find
 from sfumato.contract.release import Guarantee, Release
-from sfumato.engines import Kind, Rows
-from sfumato.errors import DataError, NotApplicable, ParameterError, listing
-from sfumato.microdata import Batch, Microdata, check_numeric, numbers_of
-from sfumato.schema import Attribute, Scale, Schema
+from sfumato.contract.release_model import NoiseModel, ReleaseModel
+from sfumato.data.columns import Kind
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Batch, Microdata, check_numeric, numbers_of
+from sfumato.errors import (
+    DataError,
+    NotApplicable,
+    ParameterError,
+    RecipeError,
+    SfumatoError,
+    join_names,
+    repeated,
+    unknown_name,
+)
+from sfumato.files import write_text
+from sfumato.schema.attribute import Attribute, Scale
+from sfumato.schema.schema import Schema
+from sfumato.toml import dump, parse
+from sfumato.version import VERSION
 
-if TYPE_CHECKING:
-    from sfumato.contract.recipe import Recipe
+# --- mask
+# The shape of every masking method.
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-
-
-class Scope(StrEnum):
-    """How much of the data a method has to see at once, once it is fitted."""
-
-    ROW = "row"
-    """One record: runs anywhere, in any pieces, with the same result."""
-    BLOCK = "block"
-    """A group of records: pieces may change the result, and the method says how."""
-    GLOBAL = "global"
-    """All records."""
 
 
 class Method(Parametric, Generic[In, Out], abstract=True):
@@ -104,7 +110,6 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
 
     def as_recipe(self) -> Recipe:
         """Return the recipe whose only step, after the removal of identifiers, is this mask."""
-        from sfumato.contract.recipe import Recipe
 
         return Recipe.of(self)
 
@@ -204,6 +209,387 @@ def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[s
         if data.kind(name) is not Kind.NUMBER:  # what comes out would be no category and no yes or no
             others = [n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER]
             raise DataError(
-                f"column '{name}' holds {data.kind(name)}, where numbers are needed. Columns of numbers: {listing(others)}."
+                f"column '{name}' holds {data.kind(name)}, where numbers are needed. Columns of numbers: {join_names(others)}."
             )
     return columns
+
+
+# --- matrix steps
+# A recipe step by step as matrices: M = AXB + C of each mask, and of all masks so far.
+
+
+FormOf = Callable[[Mask, Microdata, Draws], MatrixForm]
+
+
+class MatrixStep(NamedTuple):
+    """A step of a recipe, fitted, with its own matrices and those of all steps so far."""
+
+    mask: Mask
+    form: MatrixForm
+    together: MatrixForm
+
+
+def matrix_steps(
+    steps: Sequence[Step], data: Microdata, draws: Draws, form_of: FormOf = lambda m, x, d: m.as_matrix(x, d)
+) -> Iterator[MatrixStep]:
+    """Yield the steps as matrices; refuse one that is no matrix mask, alone or together with those before.
+
+    `form_of` takes a fitted mask, the data that it masks, and its draws. The last step is fitted, but not run.
+    """
+    form = MatrixForm((), ())
+    for number, step in enumerate(steps, 1):
+        own = draws.child(step.name)
+        try:
+            mask = step.mask if step.mask.is_fitted else step.mask.fit(data, own)
+            mine = form_of(mask, data, own)
+            together, after = form.then(mine), mask.schema_after(data.schema)
+            if apart := [n for n in form.released if n in after and n not in together.released]:
+                raise NotApplicable(
+                    f"it transforms the records in other columns than {join_names(apart)}, so that the steps together are "
+                    "not a matrix mask M = AXB + C."
+                )
+            yield MatrixStep(mask, mine, together)
+            if number < len(steps):
+                data = run_linked(mask, data, own)
+        except SfumatoError as error:
+            raise type(error)(f"step '{step.name}': {error}") from None
+        form = together
+
+
+# --- recipe
+# Recipes: named steps, itself a method, written as TOML.
+
+
+RECIPE_VERSION = 1
+FIRST = "identifiers"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A mask and the name it goes by in its recipe."""
+
+    name: str
+    mask: Mask
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A sequence of named masks. The first is always the removal of identifiers.
+
+    Examples
+    --------
+    >>> from sfumato import KimNoise, TopCode
+    >>> recipe = KimNoise(lambda2=0.15) >> TopCode(quantile=0.99)
+    >>> [step.name for step in recipe.steps]
+    ['identifiers', 'kim_noise', 'top_code']
+    >>> recipe.with_({"kim_noise.lambda2": 0.2}).settings()["kim_noise.lambda2"]
+    0.2
+    """
+
+    steps: tuple[Step, ...]
+    digest: str = ""
+    """Keyed digest of the data it was applied to; only the holder of the seed can check it."""
+
+    def __post_init__(self) -> None:
+        steps = tuple(self.steps)
+        if any(not isinstance(s, Step) or not isinstance(s.mask, Mask) for s in steps):
+            raise RecipeError("a recipe is made of masks; build one with Recipe.of(mask, mask, ...) or mask >> mask.")
+        if not steps or steps[0].mask.name != "remove_identifiers":
+            steps = (Step(FIRST, find("mask", "remove_identifiers")()), *steps)  # type: ignore[arg-type]
+        names = [s.name for s in steps]
+        if twice := repeated(names):
+            raise RecipeError(
+                f"these step names stand more than once: {join_names(sorted(twice))}. Give each step its own name."
+            )
+        if any(not n or "." in n for n in names):
+            raise RecipeError("a step's name is a text without a dot.")
+        if len(several := [s.name for s in steps if s.mask.versions > 1]) > 1:
+            raise RecipeError(f"only one step can make several implicates, but these do: {join_names(several)}.")
+        object.__setattr__(self, "steps", steps)
+
+    @classmethod
+    def of(cls, *masks: Mask, **named: Mask) -> Recipe:
+        """Make a recipe from masks; give names with keywords: ``Recipe.of(noise=KimNoise(), top=TopCode())``."""
+        steps: list[Step] = []
+        for mask in masks:
+            if not isinstance(mask, Mask):
+                raise RecipeError(f"a recipe is made of masks, not of {type(mask).__name__}.")
+            steps.append(Step(_free(mask.name, steps), mask))
+        return cls((*steps, *(Step(name, mask) for name, mask in named.items())))
+
+    def __rshift__(self, other: Mask | Recipe) -> Recipe:
+        if not isinstance(other, Mask | Recipe):
+            raise RecipeError(f"a recipe is made of masks, not of {type(other).__name__}.")
+        later = [Step(other.name, other)] if isinstance(other, Mask) else other.steps[1:]
+        steps = list(self.steps)
+        for step in later:
+            steps.append(Step(_free(step.name, steps), step.mask))
+        return Recipe(tuple(steps))
+
+    def __getitem__(self, name: str) -> Mask:
+        for step in self.steps:
+            if step.name == name:
+                return step.mask
+        raise RecipeError(unknown_name("step", name, [s.name for s in self.steps], "the recipe"))
+
+    # -- parameters
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Return every parameter by "step.parameter"."""
+        return {f"{s.name}.{field}": p for s in self.steps for field, p in s.mask.parameters().items()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the value of every parameter by "step.parameter"."""
+        return {f"{s.name}.{field}": getattr(s.mask, field) for s in self.steps for field in s.mask.parameters()}
+
+    def told(self, shown: Collection[str] = ()) -> dict[str, Any]:
+        """Return the parameters that were set and that analysts may be told, by "step.parameter".
+
+        `shown` are the names and categories that the release shows anyway; see `Parameter.tells`.
+        """
+        withheld = self.withheld(shown)
+        return {path: v for path, v in self.settings().items() if v is not None and path not in withheld}
+
+    def withheld(self, shown: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the parameters that were set and that analysts must not be told, by "step.parameter"."""
+        return tuple(f"{s.name}.{field}" for s in self.steps for field in s.mask.withheld(shown))
+
+    def with_(self, changes: Mapping[str, Any]) -> Recipe:
+        """Return a recipe with parameters changed: ``recipe.with_({"noise.lambda2": 0.15})``.
+
+        For one column of a per-column parameter add its name: ``"noise.lambda2.salary"``.
+        """
+        wanted: dict[str, dict[str, Any]] = {s.name: {} for s in self.steps}
+        for path, value in changes.items():
+            step, _, rest = path.partition(".")
+            field, _, column = rest.partition(".")
+            if step not in wanted or field not in self[step].parameters():
+                raise RecipeError(unknown_name("parameter", path, self.parameters(), "the recipe"))
+            if column:
+                value = {**_by_column(self[step], field, wanted[step].get(field)), column: value}
+            wanted[step][field] = value
+        steps: list[Step] = []
+        changed = False
+        for name, mask in ((s.name, s.mask) for s in self.steps):
+            kept = mask.forget() if changed else mask  # it was fitted on what the steps before it made
+            steps.append(Step(name, kept.with_(**wanted[name]) if wanted[name] else kept))
+            changed = changed or bool(wanted[name])
+        return Recipe(tuple(steps))
+
+    def with_none(self) -> Recipe:
+        """Return the recipe that masks nothing: only the removal of identifiers is left."""
+        return Recipe(self.steps[:1])
+
+    @property
+    def scope(self) -> Scope:
+        """The widest scope of its steps."""
+        order = [Scope.ROW, Scope.BLOCK, Scope.GLOBAL]
+        return max((s.mask.scope for s in self.steps), key=order.index)
+
+    @property
+    def preserves_order(self) -> bool:
+        """Whether every step preserves order."""
+        return all(s.mask.preserves_order for s in self.steps)
+
+    # -- masking
+
+    def fit(self, data: Microdata, draws: Draws) -> Recipe:
+        """Return the recipe with every step fitted, each on what the steps before it make of the data; confidential."""
+        return self._run(data, draws)[0]
+
+    def apply(self, x: Microdata, draws: Draws) -> Release:
+        """Mask the data, fitting each step that has not been fitted."""
+        fitted, masked, guarantees = self._run(x, draws)
+        return Release(x, (masked, *fitted.further(x, draws)), self, guarantees)
+
+    @property
+    def versions(self) -> int:
+        """How many masked versions (implicates) a release has: as many as the one step that makes several."""
+        return max(s.mask.versions for s in self.steps)
+
+    def further(self, data: Microdata, draws: Draws, verify: bool = True) -> Iterable[Microdata]:
+        """Yield the second and later implicates of a fitted recipe.
+
+        What comes before the step that makes them is drawn once: drawn again, its noise could be averaged away.
+        """
+        if self.versions == 1:
+            return
+        first = next(i for i, s in enumerate(self.steps) if s.mask.versions > 1)
+        _, start, _ = run_steps(self.steps[:first], data, draws, verify=False)
+        for number in range(2, self.versions + 1):
+            yield run_steps(self.steps[first:], start, draws.child("implicate", number), verify)[1]
+
+    def _run(self, data: Microdata, draws: Draws) -> tuple[Recipe, Microdata, tuple[Guarantee, ...]]:
+        if not isinstance(data, Microdata):
+            raise DataError(f"a recipe masks Microdata, not {type(data).__name__}: try Microdata(frame, schema).")
+        steps, masked, guarantees = run_steps(self.steps, data, check_draws(draws))
+        return replace(self, steps=steps), masked, guarantees
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns that some step changes or needs; not those that an earlier step makes."""
+        found: dict[str, None] = {}
+        made: set[str] = set()
+        now = schema
+        for step in self.steps:
+            found |= dict.fromkeys(n for n in step.mask.touches(schema) if n not in made)
+            after = step.mask.schema_after(now)
+            made |= {*after.names()} - {*now.names()}
+            now = after
+        return tuple(found)
+
+    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> Any:
+        """Return the covariance of all additive noise on these columns, or None if some step is not additive noise."""
+        total = np.zeros_like(covariance)
+        for step in self.steps:
+            added = step.mask.noise(names, covariance + total, schema)
+            if added is None:
+                return None
+            total = total + added
+        return total
+
+    def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
+        """Return what the steps make of normal records, for formulas; None if that is not known.
+
+        Noise may follow noise. A step with a model of its own, such as a swap, stands alone but for steps that change nothing.
+        """
+        now: ReleaseModel | None = before
+        for step in self.steps:
+            if isinstance(now, NoiseModel):
+                now = step.mask.release_model(now, schema)
+            else:
+                added = step.mask.noise(before.names, before.covariance, schema)
+                if added is None or added.any():
+                    return None
+            if now is None:
+                return None
+        return None if now is None else replace(now, published=self.told())  # type: ignore[type-var]
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return the steps together as M = AXB + C on the numbers that they mask; refused if a step is no matrix mask.
+
+        What the schema does to the result, rounding to whole numbers and moving to bounds, is not in it.
+        """
+        _, data, _ = run_steps(self.steps[:1], data, draws, verify=False)
+        numbers = tuple(name for name, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
+        form = MatrixForm((), ())
+        for step in matrix_steps(self.steps[1:], data, draws):
+            form = step.together
+        return form if form.names else MatrixForm(numbers, numbers)
+
+    # -- TOML
+
+    def to_toml(self, withhold: bool = False, shown: Collection[str] = ()) -> str:
+        """Return the recipe as TOML. Nothing learned from the data is in it, and no seed.
+
+        `withhold` is for what is published: it leaves out parameters that analysts must not be told (a secret displacement, a
+        threshold that may be somebody's value), and names them. Such a recipe describes a release, and cannot be run. `shown`
+        are the names and categories that the release shows anyway.
+        """
+        header: dict[str, Any] = {"version": RECIPE_VERSION, "sfumato": VERSION}
+        if self.digest:
+            header["data_digest"] = self.digest
+        steps = []
+        for step in self.steps:
+            secret = step.mask.withheld(shown) if withhold else ()
+            fields = {k: v for k, v in step.mask.to_dict().items() if k not in secret}
+            left_out = {"withheld": list(secret)} if secret else {}
+            steps.append({"name": step.name, "mask": step.mask.name, **fields, **left_out})
+        return dump(header, "step", steps)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read a recipe from TOML text."""
+        try:
+            table = parse(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"the recipe is not valid TOML: {error}.") from None
+        version = table.get("version", RECIPE_VERSION)
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise RecipeError(
+                f"the recipe has version {version}; versions are whole numbers from 1 to {RECIPE_VERSION}."
+            )
+        if version > RECIPE_VERSION:
+            raise RecipeError(
+                f"the recipe has version {version}, but this sfumato ({VERSION}) reads versions up to {RECIPE_VERSION}. "
+                f"It was written by sfumato {table.get('sfumato', '?')}: upgrade this one, or write the recipe again."
+            )
+        steps = table.get("step")
+        if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
+            raise RecipeError("a recipe file holds one [[step]] table per mask; this one has none.")
+        return cls(tuple(_step(s, i) for i, s in enumerate(steps, 1)), str(table.get("data_digest", "")))
+
+    def write(self, path: str | Path, withhold: bool = False, shown: Collection[str] = ()) -> None:
+        """Write the recipe to a TOML file; see `to_toml`."""
+        write_text(path, self.to_toml(withhold, shown))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a recipe from a TOML file."""
+        try:
+            return cls.from_toml(Path(path).read_text("utf-8"))
+        except FileNotFoundError:
+            raise RecipeError(f"there is no recipe file at {path}.") from None
+        except (OSError, UnicodeDecodeError):
+            raise RecipeError(f"{path} cannot be read as a recipe: it must be a text file in UTF-8.") from None
+
+    def describe(self) -> Iterable[tuple[str, str, str]]:
+        """Yield each step's name, mask and parameters in words."""
+        for step in self.steps:
+            shown = {k: v for k, v in step.mask.to_dict().items() if v not in ([], {})}
+            yield step.name, step.mask.name, ", ".join(f"{k} = {v}" for k, v in shown.items())
+
+
+def _free(name: str, steps: list[Step]) -> str:
+    """Return the name, or the name with the first number that makes it one of its own."""
+    taken = {s.name for s in steps}
+    return next(n for n in (name if i == 1 else f"{name}_{i}" for i in itertools.count(1)) if n not in taken)
+
+
+def _by_column(mask: Mask, field: str, already: Any) -> Mapping[str, Any]:
+    """Return a per-column parameter as a mapping; one number for all is written out for the columns that are named."""
+    if not mask.parameters()[field].per_column:
+        raise RecipeError(f"{field} of {mask.name} is one setting for all columns; leave the column out.")
+    old = getattr(mask, field) if already is None else already
+    if isinstance(old, Mapping):
+        return old
+    named = getattr(mask, "columns", None) or ()
+    return {} if old is None else dict.fromkeys(named, old)
+
+
+def _step(table: dict[str, Any], number: int) -> Step:
+    fields = dict(table)
+    name = str(fields.pop("name", fields.get("mask", "")))
+    if "mask" not in fields:
+        raise RecipeError(f'step {number} of the recipe does not say which mask it is (mask = "kim_noise").')
+    if secret := fields.pop("withheld", None):
+        raise RecipeError(
+            f"step '{name}' does not say {join_names(secret)}: that is withheld from what is published, so this recipe describes a "
+            "release and cannot be run. Use the custodian's own recipe file."
+        )
+    try:
+        return Step(name, build("mask", fields))
+    except SfumatoError as error:
+        raise RecipeError(f"step '{name}': {error}") from None
+
+
+def run_steps(
+    steps: Iterable[Step], data: Microdata, draws: Draws, verify: bool = True
+) -> tuple[tuple[Step, ...], Microdata, tuple[Guarantee, ...]]:
+    """Run masks one after the other: return them fitted, what they make of the data, and what they guarantee.
+
+    A map masks thousands of times and publishes none of it: it does not ask for guarantees (`verify`).
+    """
+    fitted: list[Step] = []
+    guarantees: list[Guarantee] = []
+    for step in steps:
+        own = draws.child(step.name)
+        try:
+            mask = step.mask if step.mask.is_fitted else step.mask.fit(data, own)
+            after = run_linked(mask, data, own)
+            if verify:
+                guarantees += [*mask.guarantees(data, after, step.name), *linked_losses(mask, data, after, step.name)]
+        except SfumatoError as error:
+            raise type(error)(f"step '{step.name}': {error}") from None
+        fitted.append(Step(step.name, mask))
+        data = after
+    return tuple(fitted), data, tuple(guarantees)

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.errors import NotApplicable, listing
+from sfumato.errors import NotApplicable, join_names
+from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 LARGEST = 3_000
 """The most records or attributes that may hang together for `reveals`: it needs a singular value decomposition."""
@@ -93,7 +90,7 @@ class MatrixForm:
             return self
         if self.A is not None:
             raise NotApplicable(
-                f"the records are transformed in {listing(self.released)}, but not in {listing(more)}, so that the steps "
+                f"the records are transformed in {join_names(self.released)}, but not in {join_names(more)}, so that the steps "
                 "together are not a matrix mask M = AXB + C. Let every step that transforms records name all the columns."
             )
         inside = np.eye(len(self.names)) if self.B is None else self.B

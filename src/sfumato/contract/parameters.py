@@ -13,6 +13,7 @@ import numbers
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
@@ -86,7 +87,7 @@ class Parameter:
         if isinstance(value, Parametric):
             return not value.withheld(shown)
         if isinstance(value, str) and self.of_data == "rule":
-            from sfumato.condition import Condition
+            from sfumato.data.condition import Condition
 
             literals = Condition.parse(value).literals
             return all(v in shown if isinstance(v, str) else self._tells(v, shown) for v in literals)
@@ -173,13 +174,13 @@ _BUILT_IN = {
     "protection": ("sfumato.tables",),
     "rule": ("sfumato.tables",),
     "table measure": ("sfumato.tables",),
-    "cutpoint strategy": ("sfumato.mas.cutpoints",),
-    "diagnostic": ("sfumato.mas.diagnostics",),
+    "cutpoint strategy": ("sfumato.mas",),
+    "diagnostic": ("sfumato.mas",),
     "analysis": ("sfumato.mas.analyses",),
     "confidentiality rule": ("sfumato.mas.rules",),
     "policy": ("sfumato.mas.policy",),
-    "drop": ("sfumato.mas.evaluation",),
-    "output policy": ("sfumato.mas.secure_room",),
+    "drop": ("sfumato.mas",),
+    "output policy": ("sfumato.room",),
 }
 """Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 
@@ -332,3 +333,14 @@ def build(family: str, table: Mapping[str, Any]) -> Any:
     """Build an instance from a TOML table whose key `family` names the class."""
     fields = dict(table)
     return find(family, str(fields.pop(family, ""))).from_dict(fields)
+
+
+class Scope(StrEnum):
+    """How much of the data a method has to see at once, once it is fitted."""
+
+    ROW = "row"
+    """One record: runs anywhere, in any pieces, with the same result."""
+    BLOCK = "block"
+    """A group of records: pieces may change the result, and the method says how."""
+    GLOBAL = "global"
+    """All records."""

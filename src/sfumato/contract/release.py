@@ -1,9 +1,10 @@
-"""A release: what was, what is released, and how they correspond."""
+"""A release: what was, what is released, and how they correspond; by subgroup, and beside a holdout."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +13,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
-from sfumato.contract.holdout import Holdout
-from sfumato.engines import Kind, Rows
-from sfumato.engines.store import published_schema
-from sfumato.errors import DataError, NotApplicable, ParameterError, some, unknown_name
+from sfumato.data.columns import Kind
+from sfumato.data.engine import Rows
+from sfumato.data.households import unit_ids
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.data.store import published_schema
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 from sfumato.files import publishing, whole_folder, write_text
-from sfumato.microdata import Microdata
+from sfumato.schema.hierarchy import label_of
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
-    from sfumato.contract.recipe import Recipe
+    from sfumato.contract.mask import Recipe
 
-Numbers = NDArray[np.float64]
+# --- holdout
+# Records set aside before masking: what a release is compared with to tell what it gives away from what is true of anybody.
+
+_APART = 1 << 48
+"""Added to the ids of records from another file; no file has that many."""
+
+
+class Holdout(Microdata):
+    """Records that no mask has seen, with the columns of the original.
+
+    `hold_out` makes one from the file itself. `Holdout.of` takes another file of the same kind of people.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, data: Microdata) -> Holdout:
+        """Take the records of another file: its people are not in the original, and it was not masked.
+
+        They get ids of their own, so that they are not taken for records of the original; they are brought into memory.
+        """
+        rows = data.batch().rows
+        return cls(data.engine.hold(Rows(rows.ids + _APART, rows.columns)), data.schema)
+
+    @property
+    def from_another_file(self) -> bool:
+        """Whether its records were taken from another file, so that their ids say nothing of who is in the original."""
+        return bool((self.batch([]).ids >= _APART).all())
+
+
+def hold_out(data: Microdata, share: float, draws: Draws) -> tuple[Microdata, Holdout]:
+    """Split a file at random, before masking: the part to be masked and released, and the part that is set aside.
+
+    Whole households are set aside where the schema names them, so that nobody's family is on the other side. At least the
+    share that is asked for is set aside, at least one record, and never all. Both parts keep their records' ids, and stay
+    where the data live. Survey weights are left as they are.
+
+    Examples
+    --------
+    >>> from sfumato.datasets import teachers
+    >>> kept, held = hold_out(teachers(1_000), 0.5, Draws(1))
+    >>> len(kept), len(held)
+    (500, 500)
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ParameterError("the share to hold out must be a number above 0 and below 1.")
+    household = data.schema.one("household")
+    batch = data.batch([] if household is None else [household])
+    units, sizes = np.unique(unit_ids(batch, "household"), return_counts=True)
+    if len(units) < 2:
+        what = "records" if household is None else "households"
+        raise DataError(f"a file needs at least two {what} to set one aside; this one has {len(units)}.")
+    order = np.argsort(draws.uniforms(units, "holdout"), kind="stable")
+    wanted = math.ceil(share * len(batch) - 1e-9)
+    count = min(int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1, len(units) - 1)
+    aside = np.sort(units[order[:count]])
+
+    def part(batch: Batch, inside: bool) -> Batch:
+        return batch.keep(np.isin(unit_ids(batch, "household"), aside) == inside)
+
+    held = data.transform(lambda batch: part(batch, True), data.schema)
+    return data.transform(lambda batch: part(batch, False), data.schema), Holdout(held.engine, held.schema)
+
+
+# --- release
+# A release: what was, what is released, and how they correspond.
 
 
 @dataclass(frozen=True)
@@ -97,7 +166,7 @@ class Release:
             )
         if shared := len(np.intersect1d(held.batch([]).ids, self.original.batch([]).ids)):
             raise DataError(
-                f"{some(shared)} of the holdout {'is' if shared == 1 else 'are'} in the original as well, so the mask has seen "
+                f"{plural(shared)} of the holdout {'is' if shared == 1 else 'are'} in the original as well, so the mask has seen "
                 f"{'it' if shared == 1 else 'them'}. Split the file first: kept, held = hold_out(data, 0.5, draws); then mask "
                 "`kept` alone."
             )
@@ -305,3 +374,102 @@ def _by_column(original: Microdata, masked: Microdata, name: str) -> NDArray[np.
     if len(before) and len(after) and not (positions >= 0).any():
         raise DataError(f"column '{name}' cannot align the files: they have none of its values in common.")
     return positions
+
+
+# --- subgroups
+# A release, subgroup by subgroup: the same measure for men and women, for every region.
+
+
+MOST = 60
+"""The most subgroups of one column."""
+NO_VALUE = "missing"
+
+
+def subgroups(outcome: Release, column: str) -> Iterator[tuple[str, Release]]:
+    """Yield each value of a column with the part of the release that has it, in the order of the values; last those without any.
+
+    A released record belongs to the group of the original record it came from, whatever was done to the column since.
+    Simulated records, and files whose records are not aligned, go by the released value. A group without original records is
+    left out; one without released records is not.
+    """
+    own, texts = _coded(outcome.original, column)
+    present = np.flatnonzero(np.bincount(own, minlength=len(texts) + 1))
+    if len(present) > MOST:
+        raise NotApplicable(
+            f"column '{column}' has {len(present):,} different values, too many for subgroups (at most {MOST}). "
+            "Recode it to fewer first."
+        )
+    released = [_released(outcome, data, column, own, texts) for data in outcome.implicates]
+    files = [data.batch().rows for data in (outcome.original, *outcome.implicates)]  # once: they may have to be fetched
+    names = [*texts, _no_value(texts)]
+    for group in present.tolist():
+        parts = [
+            _part(data, rows, codes == group)
+            for data, rows, codes in zip((outcome.original, *outcome.implicates), files, [own, *released], strict=True)
+        ]
+        yield (
+            names[group],
+            dataclasses.replace(outcome, original=parts[0], implicates=tuple(parts[1:]), memory={}),
+        )
+
+
+def values_by_group(outcome: Release, column: str, values: Numbers) -> Iterator[tuple[str, Numbers]]:
+    """Yield each subgroup, as `subgroups` does, with its share of one value per original record in id order, shape (n,)."""
+    own, texts = _coded(outcome.original, column)
+    own = own[np.argsort(outcome.original.batch([]).ids, kind="stable")]
+    names = [*texts, _no_value(texts)]
+    for group in np.unique(own).tolist():
+        yield names[group], values[own == group]
+
+
+def _part(data: Microdata, rows: Rows, inside: NDArray[np.bool_]) -> Microdata:
+    """Return some records with their ids, in memory."""
+    return type(data)(data.engine.hold(rows.take(inside)), data.schema)
+
+
+def _released(outcome: Release, data: Microdata, column: str, own: Whole, texts: list[str]) -> Whole:
+    """Return the group of each released record; -1 for none."""
+    ids, origin = data.batch([]).ids, outcome.original.batch([]).ids
+    found, new = np.full(len(ids), -1), np.ones(len(ids), bool)
+    if outcome.aligned and len(origin):
+        order = np.argsort(origin, kind="stable")
+        place = order[np.searchsorted(origin, ids, sorter=order).clip(max=len(origin) - 1)]
+        found, new = own[place], origin[place] != ids
+    return np.where(new, _by_value(data, column, texts), found) if new.any() else found
+
+
+def _by_value(data: Microdata, column: str, texts: list[str]) -> Whole:
+    """Return the group of each record of a release by what it says itself; -1 where no original record says that."""
+    if column not in data.engine.kinds:
+        raise DataError(
+            f"column '{column}' was not released, so new records, and those that are not aligned, belong to no group. "
+            "Choose a column that was released."
+        )
+    codes, theirs = _coded(data, column)
+    place = {text: i for i, text in enumerate(texts)}
+    table = np.array([*(place.get(text, -1) for text in theirs), len(texts)])
+    if theirs and (table[:-1] < 0).all():
+        raise NotApplicable(
+            f"the release has none of the original's values of '{column}' (was it recoded?), so new records, and those that are "
+            "not aligned, belong to no group. Choose another column."
+        )
+    return table[codes]
+
+
+def _coded(data: Microdata, column: str) -> tuple[Whole, list[str]]:
+    """Return each record's place among the values of a column, one past the last where it has none, and the values as text."""
+    if column not in data.engine.kinds:
+        raise DataError(unknown_name("column", column, data.engine.kinds, "the data"))
+    if data.kind(column) is Kind.OTHER:
+        raise NotApplicable(f"column '{column}' holds values of no plain kind, which make no subgroups.")
+    batch = data.batch([column])
+    codes, values = batch.column(column).codes
+    return np.where(batch.missing(column), len(values), codes).astype(np.int64), [label_of(value) for value in values]
+
+
+def _no_value(texts: list[str]) -> str:
+    """Return what to call the records without a value: not by the name of a value."""
+    name = NO_VALUE
+    while name in texts:
+        name = f"({name})"
+    return name

@@ -1,9 +1,9 @@
-"""What a measure says."""
+"""What a measure says, and what a part of the system says to a review board."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# --- score
+# What a measure says.
 
 
 class Side(StrEnum):
@@ -91,3 +94,33 @@ def digits(value: float, count: int = 3) -> str:
         return "∞" if value > 0 else "−∞"
     rounded = float(f"{value:.{count}g}")
     return f"{rounded:,.0f}" if 10.0**count <= abs(rounded) < 1e15 else f"{rounded:.{count}g}"
+
+
+# --- section
+# What a part of the system has to say to a disclosure review board; reports/ sets it in type.
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A small table for people: column heads and rows of text or numbers."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as a Vega-Lite specification, and what it shows in words (also its text alternative)."""
+
+    spec: Mapping[str, Any]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, sentences, then tables and figures, in order."""
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    content: Sequence[TextTable | Figure] = ()

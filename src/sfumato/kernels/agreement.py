@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from sfumato.kernels.classes import classes
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Patterns = NDArray[np.int8]
 
 LEAST = 1e-6
 """No probability is taken for smaller, or for nearer to 1: a pair that has never been seen is not impossible."""
 
 
-def exact_patterns(a: Labels, b: Labels, blocks: tuple[Labels, Labels]) -> tuple[Patterns, Numbers]:
+def exact_patterns(a: Whole, b: Whole, blocks: tuple[Whole, Whole]) -> tuple[Patterns, Numbers]:
     """Return the patterns (c, k) of two files of codes, (m, k) and (n, k), and how many pairs have each, (c,).
 
     Columns agree where codes are equal; a code of -1 is not compared. No pair is looked at: the pairs that agree at least on
@@ -53,7 +52,7 @@ def exact_patterns(a: Labels, b: Labels, blocks: tuple[Labels, Labels]) -> tuple
     return np.array(patterns, np.int8).reshape(-1, k), np.array(amounts, np.float64)
 
 
-def _distinct(codes: Labels, block: Labels) -> tuple[Labels, Labels, Labels]:
+def _distinct(codes: Whole, block: Whole) -> tuple[Whole, Whole, Whole]:
     """Return the distinct records of a file, their blocks, and how often each occurs."""
     labels, sizes = classes([block, *codes.T], len(codes))
     first = np.empty(len(sizes), np.int64)
@@ -61,13 +60,13 @@ def _distinct(codes: Labels, block: Labels) -> tuple[Labels, Labels, Labels]:
     return codes[first], block[first], sizes
 
 
-def _by_gaps(codes: Labels, block: Labels, sizes: Labels) -> list[tuple[int, Labels, Labels, Labels]]:
+def _by_gaps(codes: Whole, block: Whole, sizes: Whole) -> list[tuple[int, Whole, Whole, Whole]]:
     """Return the records that lack each set of columns, which is given as bits."""
     bits = (codes < 0) @ (1 << np.arange(codes.shape[1]))
     return [(int(one), codes[bits == one], block[bits == one], sizes[bits == one]) for one in np.unique(bits)]
 
 
-def _join(codes: Labels, label: Labels, sizes: Numbers, columns: list[int], agree: int, counts: Numbers) -> None:
+def _join(codes: Whole, label: Whole, sizes: Numbers, columns: list[int], agree: int, counts: Numbers) -> None:
     """Add to counts[s] the pairs that agree at least on s, for every s that adds some of the columns to `agree`.
 
     `sizes` (2, r) says how many records of each file a row stands for.
@@ -107,7 +106,7 @@ def _count(a, b, starts_a, starts_b, limits, wildcard, counts):  # type: ignore[
 
 
 def near_patterns(
-    a: Numbers, b: Numbers, limits: Numbers, blocks: tuple[Labels, Labels], wildcard: bool
+    a: Numbers, b: Numbers, limits: Numbers, blocks: tuple[Whole, Whole], wildcard: bool
 ) -> tuple[Patterns, Numbers]:
     """Return the same where columns agree if they differ by no more than a limit (k,): every pair is looked at.
 
@@ -125,7 +124,7 @@ def near_patterns(
     return np.where(digits == 2, -1, digits).astype(np.int8), counts[seen]
 
 
-class Model(NamedTuple):
+class AgreementModel(NamedTuple):
     """Probabilities of a pair: of agreeing on each column (k,) if it is a match and if it is not, and of being a match."""
 
     m: Numbers
@@ -143,7 +142,7 @@ class Model(NamedTuple):
         return np.minimum(np.log((1 - self.m) / (1 - self.u)), 0.0)
 
 
-def fit(patterns: Patterns, counts: Numbers, matches: float, rounds: int = 2000, close: float = 1e-8) -> Model:
+def fit(patterns: Patterns, counts: Numbers, matches: float, rounds: int = 2000, close: float = 1e-8) -> AgreementModel:
     """Estimate m and u by expectation and maximisation (Fellegi and Sunter 1969; Winkler 1988), given the number of matches.
 
     Columns agree independently among matches and among other pairs; what was not compared says nothing. At each step the prior
@@ -163,10 +162,12 @@ def fit(patterns: Patterns, counts: Numbers, matches: float, rounds: int = 2000,
         m, u = _rates(likely, agree, compared), _rates(counts - likely, agree, compared)
         if np.abs(np.concatenate([m, u]) - before).max() < close:
             break
-    return Model(m, u, float(expit(prior)))
+    return AgreementModel(m, u, float(expit(prior)))
 
 
-def true_model(a: Numbers, b: Numbers, limits: Numbers, patterns: Patterns, counts: Numbers, wildcard: bool) -> Model:
+def true_model(
+    a: Numbers, b: Numbers, limits: Numbers, patterns: Patterns, counts: Numbers, wildcard: bool
+) -> AgreementModel:
     """Return the model where the matches are known: row i of a (r, k) and of b is one; u is that of all the other pairs."""
     gap_a, gap_b = np.isneginf(a), np.isneginf(b)
     compared = ~(gap_a | gap_b) if wildcard else np.ones(a.shape, bool)
@@ -175,7 +176,7 @@ def true_model(a: Numbers, b: Numbers, limits: Numbers, patterns: Patterns, coun
     others_agree = counts @ (patterns == 1) - agree.sum(axis=0)
     others = counts @ (patterns >= 0) - compared.sum(axis=0)
     share = min(len(a) / float(counts.sum()), 0.999)
-    return Model(_share_of(agree.sum(axis=0), compared.sum(axis=0)), _share_of(others_agree, others), share)
+    return AgreementModel(_share_of(agree.sum(axis=0), compared.sum(axis=0)), _share_of(others_agree, others), share)
 
 
 def _with_matches(weight: Numbers, counts: Numbers, matches: float) -> tuple[float, Numbers]:

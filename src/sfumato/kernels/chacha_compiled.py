@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from sfumato.kernels.chacha import ROUNDS
+from sfumato.kernels.keyed_numbers import ROUNDS
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

@@ -1,12 +1,18 @@
-"""Equivalence classes: which records agree on several columns."""
+"""Equivalence classes, groups of records and digests of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.typing import Numbers, Whole
+
+# --- classes
+# Equivalence classes: which records agree on several columns.
 
 _ROOM = 2**62
 
@@ -93,3 +99,112 @@ def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return codes of numbers by value, -1 for NaN."""
     _, codes = np.unique(numbers, return_inverse=True, equal_nan=True)
     return np.where(np.isnan(numbers), -1, codes)
+
+
+# --- groups
+# Groups of records: consecutive ones along an order, and what a group is released as.
+
+
+def consecutive(order: NDArray[np.int64], k: int) -> Whole:
+    """Return the group of each record when those next to each other in `order` (n,) are taken k at a time.
+
+    Groups are numbered from 0 along the order, and all have k but one of k to 2k - 1 (n >= k): the middle one, the lower of two.
+    Records lie closest there; at an end the larger group would hold the extremes, and most of the loss.
+    """
+    return consecutive_within(order, np.zeros(len(order), np.int64), k)
+
+
+def consecutive_within(order: NDArray[np.int64], block: Whole, k: int) -> Whole:
+    """Return `consecutive` within each block at once; `order` (n,) puts the records of a block next to each other."""
+    if not len(order):
+        return np.zeros(0, np.int64)
+    sorted_block = block[order]
+    starts = np.flatnonzero(np.r_[True, sorted_block[1:] != sorted_block[:-1]])
+    sizes = np.diff(np.r_[starts, len(order)])
+    count = np.maximum(sizes // k, 1)
+    place = np.arange(len(order)) - np.repeat(starts, sizes)
+    after_middle = place >= np.repeat(((count - 1) // 2 + 1) * k, sizes)
+    within = (place - np.where(after_middle, np.repeat(sizes - k * count, sizes), 0)) // k
+    labels = np.empty(len(order), np.int64)
+    labels[order] = within + np.repeat(np.cumsum(count) - count, sizes)
+    return labels
+
+
+def centres(x: Numbers, labels: Whole, how: str) -> Numbers:
+    """Return the "mean", "median", "low" (the lower of two medians) or "mode" of each group, shape (g, p).
+
+    Of several modes the smallest. A mean never leaves the range of its group, not even by rounding.
+    """
+    count = int(labels.max(initial=-1)) + 1
+    sizes = np.bincount(labels, minlength=count)
+    columns = [_centre(column, labels, sizes, how) for column in x.T]
+    return np.column_stack(columns) if columns else np.empty((count, 0))
+
+
+def _centre(column: Numbers, labels: Whole, sizes: Whole, how: str) -> Numbers:
+    count = len(sizes)
+    if how == "mean":
+        one = np.empty(count)
+        one[labels] = column  # some member: deviations from it are small, and zero where the group is constant
+        return np.asarray(one + np.bincount(labels, column - one[labels], count) / sizes)
+    order = np.lexsort([column, labels])
+    values, group = column[order], labels[order]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    if how in ("median", "low"):
+        low, high = values[starts + (sizes - 1) // 2], values[starts + sizes // 2]
+        return np.asarray(low if how == "low" else low + (high - low) / 2)
+    begins = np.flatnonzero(np.r_[True, (values[1:] != values[:-1]) | (group[1:] != group[:-1])][: len(values)])
+    runs = np.diff(np.r_[begins, len(values)])
+    best = np.lexsort([begins, -runs, group[begins]])
+    _, at = np.unique(group[begins][best], return_index=True)
+    return np.asarray(values[begins[best[at]]])
+
+
+# --- digest
+# A digest of columns that may come in pieces: sums of row hashes, so the order of the pieces does not matter.
+
+
+_LIMB = np.uint64(0xFFFF)
+
+
+class _Column(Protocol):
+    @property
+    def hashes(self) -> NDArray[np.int64]: ...
+
+
+def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a well-mixed 64-bit number for each (one step of SplitMix64); 0 does not stay 0."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def row_digest(ids: NDArray[np.int64], columns: Mapping[str, _Column]) -> NDArray[np.float64]:
+    """Return the sum over rows of two 64-bit row hashes, as eight sums of 16-bit limbs (exact up to 2^37 rows)."""
+    totals = row_hashes(ids, columns, (b"a", b"b"))
+    return np.array(
+        [float(((total >> np.uint64(16 * i)) & _LIMB).sum(dtype=np.uint64)) for total in totals for i in range(4)]
+    )
+
+
+def row_hashes(
+    ids: NDArray[np.int64], columns: Mapping[str, _Column], halves: tuple[bytes, ...] = (b"a",)
+) -> list[NDArray[np.uint64]]:
+    """Return 64-bit hashes of an id and the values of each row, one array per half; shape (n,) each."""
+    totals = [mix64(ids.view(np.uint64) + _seed(half, "")) for half in halves]
+    for name, column in columns.items():
+        hashes = column.hashes.view(np.uint64)
+        totals = [mix64(total ^ mix64(hashes + _seed(half, name))) for half, total in zip(halves, totals, strict=True)]
+    return totals
+
+
+def _seed(half: bytes, name: str) -> Any:
+    raw = hashlib.blake2b(name.encode(), digest_size=8, salt=half).digest()
+    return np.uint64(int.from_bytes(raw, "little"))
+
+
+def combine(names: Iterable[str], count: int, limbs: NDArray[np.float64]) -> bytes:
+    """Return 32 bytes from the column names, the number of rows and the summed limbs."""
+    text = "\x1f".join([*names, str(count), *(str(int(x)) for x in limbs)])
+    return hashlib.blake2b(text.encode(), digest_size=32).digest()

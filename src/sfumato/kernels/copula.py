@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from sfumato.typing import Numbers
+
 Pieces = Callable[[], Iterator[Numbers]]
 """Rows in pieces, so that a million records with a hundred columns never stand in memory at once."""
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.classes import classes
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 BINS = 64
 """Most bins that a column may have."""
 
 
-class Tree(NamedTuple):
+class ForestTree(NamedTuple):
     """Nodes in the order they were made: rows with ``bins[column] <= cut`` go left; a leaf has column -1."""
 
     column: NDArray[np.int64]
@@ -125,7 +125,7 @@ def grow_forest(
     smallest: int = 5,
     most: int = 20_000,
     seed: int = 0,
-) -> list[Tree]:
+) -> list[ForestTree]:
     """Grow trees on bootstrap samples of at most `most` rows, each split chosen among √p columns.
 
     `bins` (n, p) holds whole numbers below `BINS`. For classes `code` (n,) is the class of each row and `value` is 1; for a mean
@@ -135,15 +135,15 @@ def grow_forest(
     state = np.array([seed], np.uint64)
     tried = max(1, int(np.sqrt(p)))
     return [
-        Tree(*_grow(bins, code, value, _sample(state, n, min(n, most)), tried, k, smallest, state))
+        ForestTree(*_grow(bins, code, value, _sample(state, n, min(n, most)), tried, k, smallest, state))
         for _ in range(trees)
     ]
 
 
-def grow_tree(bins: NDArray[np.int64], code: NDArray[np.int64], value: Numbers, k: int, smallest: int) -> Tree:
+def grow_tree(bins: NDArray[np.int64], code: NDArray[np.int64], value: Numbers, k: int, smallest: int) -> ForestTree:
     """Grow one tree on all rows, each split chosen among all columns; see `grow_forest`. Nothing is random."""
     rows, state = np.arange(len(bins)), np.zeros(1, np.uint64)
-    return Tree(*_grow(bins, code, value, rows, bins.shape[1], k, smallest, state))
+    return ForestTree(*_grow(bins, code, value, rows, bins.shape[1], k, smallest, state))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -156,7 +156,7 @@ def _predict(column, cut, left, value, bins, out):  # type: ignore[no-untyped-de
             out[row, c] += value[at, c]
 
 
-def predict_forest(trees: list[Tree], bins: NDArray[np.int64]) -> Numbers:
+def predict_forest(trees: list[ForestTree], bins: NDArray[np.int64]) -> Numbers:
     """Return the mean over the trees of the leaves that each row falls into, shape (n, k); rows that are alike are done once."""
     labels, sizes = classes(list(bins.T), len(bins))
     one = np.empty(len(sizes), np.int64)

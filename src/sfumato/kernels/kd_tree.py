@@ -17,7 +17,7 @@ _LEAF = 16
 """About how many points a leaf holds."""
 
 
-class Tree(NamedTuple):
+class PointTree(NamedTuple):
     """The arrays of a tree: n points in p columns, L leaves, 2L - 1 nodes."""
 
     points: NDArray[np.float64]
@@ -137,7 +137,7 @@ def plant(x, record, place, origin):  # type: ignore[no-untyped-def]
             _select(points, record, first, last, (2 * part + 1) * n >> (level + 1), axis)
     filled = np.empty(leaves, np.int64)
     box, reach, lowest = np.empty((nodes, 2, p)), np.empty(nodes), np.empty(nodes, np.int64)
-    tree = Tree(points, record, place, filled, box, reach, lowest, origin.copy())
+    tree = PointTree(points, record, place, filled, box, reach, lowest, origin.copy())
     for i in range(n):
         place[record[i]] = i
     for leaf in range(leaves):

@@ -12,12 +12,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int32]
-Places = NDArray[np.int64]
+from sfumato.typing import Codes, Numbers, Whole
 
 
-def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[Places, Places, Places]:
+def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[Whole, Whole, Whole]:
     """Return `members` and `strides`, shape (g, m), and `starts`, shape (g + 1,), of margins over keys with so many levels.
 
     >>> members, strides, starts = layout([2, 3, 4], [(0, 1), (2,)])
@@ -36,7 +34,7 @@ def layout(levels: Sequence[int], margins: Sequence[tuple[int, ...]]) -> tuple[P
     return members, strides, starts
 
 
-def places_of(codes: Codes, members: Places, strides: Places, starts: Places) -> NDArray[np.int32]:
+def places_of(codes: Codes, members: Whole, strides: Whole, starts: Whole) -> NDArray[np.int32]:
     """Return where each cell is counted in all margins together, shape (g, k); codes of shape (k, keys)."""
     places = np.empty((len(members), len(codes)), np.int32)
     for g in range(len(members)):
@@ -69,7 +67,7 @@ def spread(places: NDArray[np.int32], values: Numbers) -> Numbers:
 
 @numba.njit(cache=True, nogil=True)
 def proportional_fit(
-    places: NDArray[np.int32], targets: Numbers, starts: Places, tolerance: float, cycles: int
+    places: NDArray[np.int32], targets: Numbers, starts: Whole, tolerance: float, cycles: int
 ) -> tuple[Numbers, float]:
     """Return the fitted table, shape (k,), and the largest difference of a margin from its target, over the target's root.
 
@@ -99,10 +97,10 @@ def proportional_fit(
 
 @numba.njit(cache=True, nogil=True)
 def _walk(
-    levels: Places,
-    members: Places,
-    strides: Places,
-    starts: Places,
+    levels: Whole,
+    members: Whole,
+    strides: Whole,
+    starts: Whole,
     allowed: NDArray[np.bool_],
     cells: Codes,
     limit: int,

@@ -1,31 +1,33 @@
-"""Which rows of one table agree with which rows of another, and what the rows that agree say of a value."""
+"""Which rows of two tables agree, what they say of a value, and the same where a missing value matches anything."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.digest import mix64
+from sfumato.kernels.classes import mix64
 from sfumato.kernels.sorting import sorted_runs
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Rows = NDArray[np.int64]
+# --- matching
+# Which rows of one table agree with which rows of another, and what the rows that agree say of a value.
 
 
 class Matches(NamedTuple):
     """For each of a asked rows, the held rows that agree with it: ``rows[starts[i]:starts[i + 1]]``."""
 
-    starts: Rows
-    rows: Rows
+    starts: Whole
+    rows: Whole
 
 
-class Held(NamedTuple):
+class GroupedValues(NamedTuple):
     """Values of g groups, sorted within each group: those of group k are at ``starts[k]:starts[k + 1]``."""
 
-    starts: Rows
+    starts: Whole
     values: Numbers
     before: Numbers
     """How often the values before each place were counted, shape (m + 1,)."""
@@ -38,7 +40,7 @@ def _grouped(order, groups, starts, out):  # type: ignore[no-untyped-def]
         starts[groups[row]] += 1
 
 
-def sorted_within(groups: Rows, values: Numbers, size: int) -> Rows:
+def sorted_within(groups: Whole, values: Numbers, size: int) -> Whole:
     """Return the row numbers by group, and by value within each of `size` groups; no value is NaN."""
     if len(values) < 2:
         return np.arange(len(values))
@@ -51,12 +53,12 @@ def sorted_within(groups: Rows, values: Numbers, size: int) -> Rows:
     return out
 
 
-def held(groups: Rows, values: Numbers, counts: NDArray[np.int64], size: int) -> Held:
+def held(groups: Whole, values: Numbers, counts: NDArray[np.int64], size: int) -> GroupedValues:
     """Sort m counted values into `size` groups."""
     order = sorted_within(groups, values, size)
     starts = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=size))]).astype(np.int64)
     before = np.concatenate([[0.0], np.cumsum(counts[order], dtype=np.float64)])
-    return Held(starts, np.ascontiguousarray(values[order]), before)
+    return GroupedValues(starts, np.ascontiguousarray(values[order]), before)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -130,7 +132,7 @@ def matching_rows(asked: NDArray[np.int32], held: NDArray[np.int32]) -> Matches:
     return Matches(starts, rows if their_order is None else their_order[rows])
 
 
-def _by_pattern(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], Rows | None, Rows]:
+def _by_pattern(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], Whole | None, Whole]:
     """Return the rows sorted by which codes are negative, that order (None if there is one pattern), and each pattern's start."""
     gaps = codes < 0
     if not gaps.any():
@@ -172,7 +174,7 @@ def _within(starts, rows, first, values, before, group, low, high, out):  # type
         out[i] = total
 
 
-def counts_within(matches: Matches, held: Held, group: Rows, low: Numbers, high: Numbers) -> Numbers:
+def counts_within(matches: Matches, held: GroupedValues, group: Whole, low: Numbers, high: Numbers) -> Numbers:
     """Return for each of m questions how many values lie from low to high, shape (m,).
 
     Question i looks at the values of the groups that match row ``group[i]``.
@@ -182,7 +184,7 @@ def counts_within(matches: Matches, held: Held, group: Rows, low: Numbers, high:
     return out
 
 
-def totals(matches: Matches, held: Held) -> Numbers:
+def totals(matches: Matches, held: GroupedValues) -> Numbers:
     """Return for each asked row how many values its matching groups have, shape (a,)."""
     sizes = held.before[held.starts[1:]] - held.before[held.starts[:-1]]
     running = np.concatenate([[0.0], np.cumsum(sizes[matches.rows])])
@@ -246,8 +248,8 @@ def _answers(starts, rows, first, values, before, by_mode, relative, absolute, g
 
 
 def best_answers(
-    matches: Matches, held: Held, by_mode: bool, relative: float = 0.0, absolute: float = 0.0
-) -> tuple[Numbers, Numbers, Rows]:
+    matches: Matches, held: GroupedValues, by_mode: bool, relative: float = 0.0, absolute: float = 0.0
+) -> tuple[Numbers, Numbers, Whole]:
     """Return for each asked row the best guess from the groups that match it, how many values support it, and how many tie.
 
     The guess is the mode, or the lower median; near the median is within relative · |median| + absolute of it. Shapes (a,); NaN
@@ -257,3 +259,262 @@ def best_answers(
     guess, support, ties = np.empty(size), np.empty(size), np.empty(size, np.int64)
     _answers(*matches, *held, by_mode, relative, absolute, guess, support, ties)
     return guess, support, ties
+
+
+# --- wildcards
+# Sums over matching rows where a missing value matches anything.
+
+
+@numba.njit(cache=True, nogil=True)
+def _agree(codes, a, b, skipped):  # type: ignore[no-untyped-def]
+    for k in range(codes.shape[1]):  # noqa: SIM110 - as fast as it gets
+        if not skipped[k] and codes[a, k] != codes[b, k]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _start(parts, row, skipped, width):  # type: ignore[no-untyped-def]
+    """Return where to look for a row in a table of `width` slots, a power of two."""
+    h = np.uint64(0)
+    for k in range(parts.shape[1]):
+        if not skipped[k]:
+            h += parts[row, k]
+    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(width - 1))
+
+
+@numba.njit(cache=True, nogil=True)
+def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-untyped-def]
+    """Group rows q by the values that they can share with rows p, and find the group that each of rows p matches.
+
+    p and q are ranges of rows with one pattern of what is missing each. Writes the group of each row of q into `group`, the group
+    of each row of p into `found`, -1 if it matches none, both (rows,), and returns the number of groups. `slots` and `skipped`
+    are room to work in.
+    """
+    for k in range(codes.shape[1]):
+        skipped[k] = codes[p[0], k] < 0 or codes[q[0], k] < 0
+    width = 4
+    while width < 2 * (q[1] - q[0]):
+        width *= 2
+    slots[:width] = -1  # a slot holds the first row of its group
+    groups = 0
+    for row in range(q[0], q[1]):
+        at = _start(parts, row, skipped, width)
+        while slots[at] >= 0 and not _agree(codes, slots[at], row, skipped):
+            at = (at + 1) & (width - 1)
+        if slots[at] < 0:
+            slots[at] = row
+            group[row] = groups
+            groups += 1
+        else:
+            group[row] = group[slots[at]]
+    for row in range(p[0], p[1]):
+        at = _start(parts, row, skipped, width)
+        while slots[at] >= 0 and not _agree(codes, slots[at], row, skipped):
+            at = (at + 1) & (width - 1)
+        found[row] = group[slots[at]] if slots[at] >= 0 else -1
+    return groups
+
+
+@numba.njit(cache=True, nogil=True)
+def room(rows, keys):  # type: ignore[no-untyped-def]
+    """Return the arrays that `match` works in and writes to, for so many rows and keys."""
+    size = 4
+    while size < 2 * rows:
+        size *= 2
+    return np.zeros(keys, np.bool_), np.empty(size, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _sums(codes, parts, amounts, starts, wanted):  # type: ignore[no-untyped-def]
+    """Rows are sorted by which of their values are missing; `starts` bounds the rows of each such pattern."""
+    rows, keys = codes.shape
+    out, sums = np.zeros(amounts.shape), np.zeros(amounts.shape)
+    skipped, slots, group, found = room(rows, keys)
+    for i in range(len(starts) - 1):
+        for j in range(len(starts) - 1):
+            if not wanted[j]:
+                continue
+            p, q = (starts[j], starts[j + 1]), (starts[i], starts[i + 1])
+            sums[: match(codes, parts, p, q, skipped, slots, group, found)] = 0.0
+            for row in range(q[0], q[1]):
+                for a in range(amounts.shape[1]):
+                    sums[group[row], a] += amounts[row, a]
+            for row in range(p[0], p[1]):
+                if found[row] >= 0:
+                    for a in range(amounts.shape[1]):
+                        out[row, a] += sums[found[row], a]
+    return out
+
+
+class ByPattern(NamedTuple):
+    """Rows sorted by which of their values are missing."""
+
+    order: NDArray[np.int64]
+    """The row that comes first, second and so on, shape (c,)."""
+    starts: NDArray[np.int64]
+    """Where the rows of each pattern start, and the last end."""
+    codes: NDArray[np.int32]
+    """The rows in this order, shape (c, p)."""
+    parts: NDArray[np.uint64]
+    """A hash of each code, by which rows are looked up; shape (c, p)."""
+
+
+def by_pattern(codes: NDArray[np.int32]) -> ByPattern:
+    """Sort rows, (c, p) with -1 for missing, by pattern of what is missing."""
+    bits = np.ascontiguousarray(np.packbits(codes < 0, axis=1))
+    _, pattern = np.unique(bits.view(np.dtype((np.void, bits.shape[1]))).ravel(), return_inverse=True)
+    order = np.argsort(pattern, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pattern))]).astype(np.int64)
+    ordered = np.ascontiguousarray(codes[order])
+    salt = np.arange(codes.shape[1], dtype=np.uint64) << np.uint64(32)
+    parts = np.column_stack([mix64(ordered[:, k].astype(np.uint64) + salt[k]) for k in range(codes.shape[1])])
+    return ByPattern(order, starts, ordered, parts)
+
+
+def wildcard_sums(
+    codes: NDArray[np.int32], amounts: NDArray[np.float64], wanted: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return for each row the sums of `amounts` over all rows that agree with it wherever both have a value.
+
+    `codes` has shape (c, p), -1 is missing; `amounts` and the result have shape (c, a). A row matches itself. Only rows in
+    `wanted` need be right (all, if None). Exact: rows are compared by pattern of what is missing, so the cost is the number of
+    patterns times the number of rows.
+    """
+    rows, keys = codes.shape
+    if not rows or not keys:
+        return np.broadcast_to(amounts.sum(axis=0), amounts.shape).copy()
+    found = by_pattern(codes)
+    asked = np.ones(rows, bool) if wanted is None else wanted[found.order]
+    some = np.logical_or.reduceat(asked, found.starts[:-1])
+    given = np.ascontiguousarray(amounts[found.order], dtype=np.float64)
+    out = np.empty(amounts.shape)
+    out[found.order] = _sums(found.codes, found.parts, given, found.starts, some)
+    return out
+
+
+# --- wildcard tables
+# Counts of values over matching rows where a missing value matches anything: a sparse table for each row.
+
+
+Table = tuple[Whole, Whole, NDArray[np.int32], Whole]
+"""Rows (r,), where the cells of each start (r + 1,), and the value and the count of each cell."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _merged(row, next_row, cell_starts, values, counts, total, out_values, out_counts, at):  # type: ignore[no-untyped-def]
+    """Add up the cells of a chain of rows, write them in order of value from `at` on, and return where they end."""
+    first, single = at, next_row[row] < 0
+    while row >= 0:
+        for cell in range(cell_starts[row], cell_starts[row + 1]):
+            value = values[cell]
+            if total[value] == 0:
+                out_values[at] = value
+                at += 1
+            total[value] += counts[cell]
+        row = next_row[row]
+    if not single:
+        out_values[first:at] = np.sort(out_values[first:at])
+    for cell in range(first, at):
+        out_counts[cell] = total[out_values[cell]]
+        total[out_values[cell]] = 0
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _wildcard_tables_grouped(codes, parts, starts, p, cell_starts, values, counts, levels):  # type: ignore[no-untyped-def]
+    """Group the rows of every pattern by the values that they can share with rows of pattern p.
+
+    Returns for each row of p and each pattern the group that it matches, -1 if none, and the table of each group.
+    """
+    rows, keys = codes.shape
+    patterns = len(starts) - 1
+    first, last = starts[p], starts[p + 1]
+    found = np.empty((last - first, patterns), np.int32)
+    skipped, slots, group, matched = room(rows, keys)
+    head, next_row = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
+    group_starts = np.zeros(rows + 1, np.int64)
+    group_values, group_counts = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
+    total = np.zeros(levels, np.int64)
+    before, end = 0, 0
+    for q in range(patterns):
+        theirs = (starts[q], starts[q + 1])
+        groups = match(codes, parts, (first, last), theirs, skipped, slots, group, matched)
+        for row in range(theirs[0], theirs[1]):
+            next_row[row] = head[before + group[row]]
+            head[before + group[row]] = row
+        for new in range(before, before + groups):
+            end = _merged(head[new], next_row, cell_starts, values, counts, total, group_values, group_counts, end)
+            group_starts[new + 1] = end
+        for row in range(first, last):
+            found[row - first, q] = before + matched[row] if matched[row] >= 0 else -1
+        before += groups
+    return found, group_starts, group_values, group_counts
+
+
+@numba.njit(cache=True, nogil=True)
+def _bounds(found, group_starts):  # type: ignore[no-untyped-def]
+    """Return how many cells each row may have at most."""
+    out = np.zeros(len(found), np.int64)
+    for row in range(len(found)):
+        for q in range(found.shape[1]):
+            group = found[row, q]
+            if group >= 0:
+                out[row] += group_starts[group + 1] - group_starts[group]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _gathered(found, group_starts, group_values, group_counts, room, levels):  # type: ignore[no-untyped-def]
+    """Add up the tables of the groups that each row matches."""
+    starts = np.zeros(len(found) + 1, np.int64)
+    values, counts = np.empty(room, np.int32), np.empty(room, np.int64)
+    total = np.zeros(levels, np.int64)
+    at = 0
+    for row in range(len(found)):
+        first, groups = at, 0
+        for q in range(found.shape[1]):
+            group = found[row, q]
+            if group < 0:
+                continue
+            groups += 1
+            for cell in range(group_starts[group], group_starts[group + 1]):
+                value = group_values[cell]
+                if total[value] == 0:
+                    values[at] = value
+                    at += 1
+                total[value] += group_counts[cell]
+        if groups > 1:
+            values[first:at] = np.sort(values[first:at])
+        for cell in range(first, at):
+            counts[cell] = total[values[cell]]
+            total[values[cell]] = 0
+        starts[row + 1] = at
+    return starts, values[:at], counts[:at]
+
+
+def wildcard_tables(
+    codes: NDArray[np.int32], starts: Whole, values: NDArray[np.int32], counts: Whole, levels: int, room: int = 2**22
+) -> Iterator[Table]:
+    """Yield, some rows at a time, the counts of values over all rows that agree with a row wherever both have a code.
+
+    `codes` has shape (c, p), -1 is missing. Row i has the cells from ``starts[i]`` to ``starts[i + 1]``: a value below `levels`
+    and its count, above 0, each value once and in order. What is yielded has the same form, for each row once; `room` bounds
+    the cells of a piece, unless one row has more. Exact: the cost is the number of patterns of what is missing times the cells.
+    """
+    order, pattern_starts, ordered, parts = by_pattern(codes)
+    cell_starts = np.concatenate([[0], np.cumsum(np.diff(starts)[order])]).astype(np.int64)
+    cells = np.repeat(starts[:-1][order] - cell_starts[:-1], np.diff(cell_starts)) + np.arange(len(values))
+    values, counts = values[cells], counts[cells]
+    for p in range(len(pattern_starts) - 1):
+        found, *groups = _wildcard_tables_grouped(
+            ordered, parts, pattern_starts, p, cell_starts, values, counts, levels
+        )
+        bounds = np.cumsum(_bounds(found, groups[0]))
+        first = 0
+        while first < len(found):
+            used = bounds[first - 1] if first else 0
+            last = max(first + 1, int(np.searchsorted(bounds, used + room, side="right")))
+            piece = _gathered(found[first:last], groups[0], groups[1], groups[2], int(bounds[last - 1] - used), levels)
+            yield order[pattern_starts[p] + first : pattern_starts[p] + last], *piece
+            first = last

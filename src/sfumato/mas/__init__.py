@@ -2,65 +2,69 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.lazily import lazily
-from sfumato.mas.evaluation import (
-    CellTable,
-    CleanTables,
-    Drop,
-    DropEnough,
-    DropEvaluation,
-    DropQ,
-    DropRange,
-    DropRow,
-    DropShare,
-    Frequency,
-    LargestCell,
-    Simulation,
-    clean_tables,
-    evaluate_drops,
-    largest_cell,
-    least_success_probability,
-    same_drop_probability,
-    share_clean_tables,
-    simulate_drops,
-    smallest_q,
-    success_probability,
-)
+from sfumato.lazy import lazy_names
 
-_HOMES = {
-    "Answer": "sfumato.mas.answer", "Refusal": "sfumato.mas.answer",
-    "Correlation": "sfumato.mas.analyses", "CrossTab": "sfumato.mas.analyses", "Histogram": "sfumato.mas.analyses",
-    "Logistic": "sfumato.mas.analyses", "Multinomial": "sfumato.mas.analyses", "OLS": "sfumato.mas.analyses",
-    "Quantiles": "sfumato.mas.analyses",
-    "Cutpoints": "sfumato.mas.cutpoints", "Policy": "sfumato.mas.policy", "Recode": "sfumato.mas.recode",
-    "SecureRoom": "sfumato.mas.secure_room", "Universe": "sfumato.mas.universe", "Vault": "sfumato.mas.vault",
-    "workload": "sfumato.mas.asked",
-}  # fmt: skip
-
-__all__ = [
-    "OLS", "Answer", "CellTable", "CleanTables", "Correlation", "CrossTab", "Cutpoints", "Drop", "DropEnough", "DropEvaluation",
-    "DropQ", "DropRange", "DropRow", "DropShare", "Frequency", "Histogram", "LargestCell", "Logistic", "Multinomial", "Policy",
-    "Quantiles", "Recode", "Refusal", "SecureRoom", "Simulation", "Universe", "Vault", "clean_tables", "evaluate_drops",
-    "largest_cell", "least_success_probability", "same_drop_probability", "share_clean_tables", "simulate_drops", "smallest_q",
-    "success_probability", "workload",
-]  # fmt: skip
-
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
-    from sfumato.mas.analyses import OLS as OLS
-    from sfumato.mas.analyses import Correlation as Correlation
-    from sfumato.mas.analyses import CrossTab as CrossTab
-    from sfumato.mas.analyses import Histogram as Histogram
-    from sfumato.mas.analyses import Logistic as Logistic
-    from sfumato.mas.analyses import Multinomial as Multinomial
-    from sfumato.mas.analyses import Quantiles as Quantiles
+    from sfumato.mas.amount_rules import AmountPPercent as AmountPPercent
+    from sfumato.mas.amount_rules import Dominance as Dominance
+    from sfumato.mas.analyses.correlation import Correlation as Correlation
+    from sfumato.mas.analyses.regression import OLS as OLS
+    from sfumato.mas.analyses.regression import Logistic as Logistic
+    from sfumato.mas.analyses.regression import Multinomial as Multinomial
+    from sfumato.mas.analyses.residuals import Residuals as Residuals
+    from sfumato.mas.analyses.table_analyses import CrossTab as CrossTab
+    from sfumato.mas.analyses.table_analyses import Histogram as Histogram
+    from sfumato.mas.analyses.table_analyses import Quantiles as Quantiles
     from sfumato.mas.answer import Answer as Answer
     from sfumato.mas.answer import Refusal as Refusal
-    from sfumato.mas.asked import workload as workload
+    from sfumato.mas.attacks.bench import Bench as Bench
+    from sfumato.mas.cutpoint_strategies import Fixed as Fixed
+    from sfumato.mas.cutpoint_strategies import Hybrid as Hybrid
+    from sfumato.mas.cutpoint_strategies import Increasing as Increasing
+    from sfumato.mas.cutpoint_strategies import Minimum as Minimum
+    from sfumato.mas.cutpoint_strategies import Partitioned as Partitioned
+    from sfumato.mas.cutpoint_strategies import Preview as Preview
+    from sfumato.mas.cutpoint_strategies import preview as preview
     from sfumato.mas.cutpoints import Cutpoints as Cutpoints
+    from sfumato.mas.cutpoints import CutpointStrategy as CutpointStrategy
+    from sfumato.mas.cutpoints import ValueCounts as ValueCounts
+    from sfumato.mas.drop_q import CellTable as CellTable
+    from sfumato.mas.drop_q import CleanTables as CleanTables
+    from sfumato.mas.drop_q import Drop as Drop
+    from sfumato.mas.drop_q import DropEnough as DropEnough
+    from sfumato.mas.drop_q import DropQ as DropQ
+    from sfumato.mas.drop_q import DropRange as DropRange
+    from sfumato.mas.drop_q import DropShare as DropShare
+    from sfumato.mas.drop_q import clean_tables as clean_tables
+    from sfumato.mas.drop_q import least_success_probability as least_success_probability
+    from sfumato.mas.drop_q import same_drop_probability as same_drop_probability
+    from sfumato.mas.drop_q import share_clean_tables as share_clean_tables
+    from sfumato.mas.drop_q import smallest_q as smallest_q
+    from sfumato.mas.drop_q import success_probability as success_probability
     from sfumato.mas.policy import Policy as Policy
-    from sfumato.mas.recode import Recode as Recode
-    from sfumato.mas.secure_room import SecureRoom as SecureRoom
+    from sfumato.mas.policy_trials import policy_map as policy_map
+    from sfumato.mas.preparation import LevelRecode as LevelRecode
+    from sfumato.mas.question import Analysis as Analysis
+    from sfumato.mas.residual_pictures import BinnedPicture as BinnedPicture
+    from sfumato.mas.residual_pictures import ResidualPicture as ResidualPicture
+    from sfumato.mas.rule import ConfidentialityRule as ConfidentialityRule
+    from sfumato.mas.rules import CloseFit as CloseFit
+    from sfumato.mas.rules import DummySize as DummySize
+    from sfumato.mas.rules import HighCorrelation as HighCorrelation
+    from sfumato.mas.rules import LeftOut as LeftOut
+    from sfumato.mas.rules import LevelSize as LevelSize
+    from sfumato.mas.rules import Leverage as Leverage
+    from sfumato.mas.rules import ModelForm as ModelForm
+    from sfumato.mas.rules import ModelSize as ModelSize
+    from sfumato.mas.rules import NoMarginal as NoMarginal
+    from sfumato.mas.rules import PieceDifference as PieceDifference
+    from sfumato.mas.rules import UniverseForm as UniverseForm
+    from sfumato.mas.rules import UniverseSize as UniverseSize
+    from sfumato.mas.synthetic_residuals import BinnedResiduals as BinnedResiduals
+    from sfumato.mas.synthetic_residuals import Diagnostic as Diagnostic
+    from sfumato.mas.synthetic_residuals import SyntheticResiduals as SyntheticResiduals
     from sfumato.mas.universe import Universe as Universe
+    from sfumato.mas.usage import workload as workload
     from sfumato.mas.vault import Vault as Vault

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Parametric, param
+from sfumato.contract.parameters import Parametric, param
 from sfumato.files import parse_json
-from sfumato.mas.selection import Selection, in_base
-from sfumato.mas.set_key import split
+from sfumato.mas.keying import split
+from sfumato.mas.universe import Selection, in_base
 from sfumato.mas.variable import Variable
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 CELLS = 1_000_000
 """Most cells of the table that accounts are kept by."""
 

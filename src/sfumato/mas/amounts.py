@@ -7,15 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.data.exact_sums import scale_of
 from sfumato.errors import DataError
-from sfumato.mas.cell_rule import CellRule, Flags, unsafe_cells
+from sfumato.mas.aggregate import AggregateRequest, CellAggregates, Sum, weight_sum
+from sfumato.mas.amount_rules import CellRule, unsafe_cells
 from sfumato.mas.dataset import Weight
-from sfumato.mas.exact import scale_of
-from sfumato.mas.grouped import Asked, Grouped, Numbers, Sum, weight_sum
 from sfumato.mas.perturbation import purpose_of, significant
 from sfumato.mas.question import Question
-from sfumato.mas.selection import Selection
+from sfumato.mas.universe import Selection
 from sfumato.mas.variable import MISSING, Variable
+from sfumato.typing import Flags, Numbers
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Amount:
         centre = self.variable.centre
         return value, f"(v - {centre!r})" if centre else "v", scale_of(bound)
 
-    def asked(self) -> Asked:
+    def asked(self) -> AggregateRequest:
         """Return what one pass over the records adds up: moments of the values, the largest, and how many there are.
 
         The sums hold w in place of 1 where there are weights: n values, Σw, Σwx, and Σw², Σw²x, Σw²x² for the standard error,
@@ -84,9 +85,9 @@ class Amount:
         if self.looked_at and self.variable.bottom is not None:
             most = scale_of(bound + abs(self.variable.centre)) * (self.weight.scale if self.weight else 1.0)
             sums["sizes"] = Sum(size, most, parts)
-        return Asked(values, sums, size if self.looked_at else None)
+        return AggregateRequest(values, sums, size if self.looked_at else None)
 
-    def of(self, table: Grouped) -> CellAmounts:
+    def of(self, table: CellAggregates) -> CellAmounts:
         """Return the amounts of a table that was asked for so."""
         return CellAmounts(self, table)
 
@@ -96,7 +97,7 @@ class CellAmounts:
     """The amounts of one table; arrays have one number per cell, in the order of the raveled table."""
 
     amount: Amount
-    table: Grouped
+    table: CellAggregates
 
     @cached_property
     def _factor(self) -> Numbers:

@@ -59,7 +59,7 @@ class Answer:
 
     def chart(self) -> alt.TopLevelMixin:
         """Draw it, if its analysis has a chart."""
-        from sfumato.contract import find
+        from sfumato.contract.parameters import find
         from sfumato.mas import analyses  # noqa: F401 - they are registered when they are read
 
         return find("analysis", self.analysis).chart(self)  # type: ignore[attr-defined, no-any-return]

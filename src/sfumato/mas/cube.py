@@ -1,24 +1,70 @@
-"""Counts and digests of the cells of a table of variables, found once and kept."""
+"""Counts and digests of the cells of a table of variables, found once and kept; households and establishments."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines.warehouse import Warehouse
+from sfumato.data.warehouse import Warehouse
 from sfumato.errors import DataError
-from sfumato.mas.selection import Selection, spread
-from sfumato.mas.variable import Variable
+from sfumato.files import whole_file
+from sfumato.mas.universe import Selection, spread
+from sfumato.mas.variable import Variable, finest
+
+# --- linked
+# Households and establishments: how many different ones the records of a set belong to.
+
+UNITS = {"h": "households", "e": "establishments"}
+"""Columns of the prepared records that say who belongs together, in words."""
+_KEPT = 100_000
+
+
+class UnitCounts:
+    """Distinct units of sets and of cells, found by one aggregate and kept. Confidential."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._kept: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+
+    def counts(self, sets: Mapping[bytes, Selection], unit: str) -> NDArray[np.float64]:
+        """Return how many units each of some sets has, by their keys; shape (number of sets,)."""
+        found = {key: self._kept[unit, key] for key in sets if (unit, key) in self._kept}
+        if new := [key for key in sets if key not in found]:
+            listed = ", ".join(
+                f"count(DISTINCT CASE WHEN {sets[key].where()} THEN {unit} END) AS n{i}" for i, key in enumerate(new)
+            )
+            asked = self._warehouse.ask(f"SELECT {listed} FROM records")  # noqa: S608 - names of our own
+            found |= {key: int(asked[f"n{i}"][0]) for i, key in enumerate(new)}
+            self._kept.update({(unit, key): found[key] for key in new})
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return np.array([float(found[key]) for key in sets])
+
+    def cells(self, variables: Sequence[Variable], unit: str) -> NDArray[np.int64]:
+        """Return how many units each cell of a table has; one axis per variable."""
+        columns = [v.codes for v in variables]
+        by = f" GROUP BY {', '.join(columns)}" if columns else ""
+        listed = ", ".join([*columns, f"count(DISTINCT {unit}) AS n"])
+        found = self._warehouse.ask(f"SELECT {listed} FROM records{by}")  # noqa: S608 - names of our own
+        return np.asarray(in_cells(found, columns, [len(v.levels) for v in variables], "n"), np.int64)
+
+
+# --- cube
+# Counts and digests of the cells of a table of variables, found once and kept.
+
 
 _CELLS = 4_000_000
-_KEPT = 16_000_000
+_KEPT_CUBES = 16_000_000
 _FORESEEN = 100_000
 
 
@@ -102,7 +148,7 @@ class Cubes:
         made = min(wider, key=lambda cube: cube.counts.size).margin(wanted) if wider else self._made(wanted)
         with self._lock:
             self._kept[names] = made
-            while sum(cube.counts.size for cube in self._kept.values()) > _KEPT and len(self._kept) > 1:
+            while sum(cube.counts.size for cube in self._kept.values()) > _KEPT_CUBES and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return made
 
@@ -131,3 +177,46 @@ def in_cells(
     at = np.ravel_multi_index([found[c] for c in columns], tuple(shape)) if columns else np.zeros(1, np.int64)
     out.reshape(-1)[at] = values
     return out
+
+
+# --- written cube
+# The cube of known variables that a frozen version keeps beside its records: what it tells needs no pass over these.
+#
+# Confidential, as the records are. It is a table, and not the records in other words: at most one cell for 100 of them.
+
+
+_FILE = "cube.npz"
+_WRITTEN_CELLS = 100_000
+_RECORDS = 100
+"""Records for each cell on average, at least: so it is an aggregate, also as what leaves Spark."""
+
+
+def write_cube(folder: Path, warehouse: Warehouse, variables: Mapping[str, Variable]) -> str:
+    """Write the cube of as many known variables as there is room for; return a digest of the file."""
+    n = int(warehouse.ask("SELECT count(*) AS n FROM records")["n"][0])
+    cube = Cubes(warehouse).of(finest(variables, min(_WRITTEN_CELLS, n // _RECORDS)))
+    packed = io.BytesIO()
+    names = np.array([v.name for v in cube.variables], np.str_)
+    np.savez(packed, allow_pickle=False, names=names, counts=cube.counts, digests=cube.digests)
+    with whole_file(folder / _FILE, mode=0o600) as temporary:
+        temporary.write_bytes(packed.getbuffer())
+    return _digest(packed.getvalue())
+
+
+def read_cube(folder: Path, digest: str, variables: Mapping[str, Variable]) -> Cube | None:
+    """Read the cube again; None if it is gone, for all of it can be found in the records. Another one is refused."""
+    path = folder / _FILE
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    if _digest(content) != digest:
+        raise DataError(
+            f"{path} is damaged, or was written for other records. Remove it: counts are then taken from the records, as before, "
+            "and only first questions take longer."
+        )
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        return Cube(tuple(variables[name] for name in found["names"].tolist()), found["counts"], found["digests"])
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

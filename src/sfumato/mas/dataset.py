@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato.engines.warehouse import Warehouse, open_warehouse
+from sfumato.data.warehouse import Warehouse, open_warehouse
 from sfumato.errors import DataError
 from sfumato.files import write_text
-from sfumato.mas.cube import Cubes
-from sfumato.mas.linked import UNITS, Linked
+from sfumato.mas.cube import UNITS, Cubes, UnitCounts, read_cube, write_cube
+from sfumato.mas.perturbation import Secret
 from sfumato.mas.policy import Policy
-from sfumato.mas.secrets import Secret
 from sfumato.mas.survey_design import SurveyDesign
 from sfumato.mas.variable import Variable, need_variable
-from sfumato.mas.written_cube import read_cube, write_cube
 from sfumato.toml import dump, parse
 
 
@@ -49,7 +47,7 @@ class Dataset:
     warehouse: Warehouse
     cubes: Cubes
     secret: Secret
-    linked: Linked
+    linked: UnitCounts
     design: SurveyDesign
     decided: dict[Hashable, bool] = field(default_factory=dict, repr=False)
     """What rules decide once for this version: which variables may not form universes together."""
@@ -119,6 +117,6 @@ def load(folder: Path, secret: Secret, spark: Any = None) -> Dataset:
     written = read_cube(folder, str(table["cube"]), variables) if "cube" in table else None
     units = tuple(c for c in ("h", "e") if c in warehouse.columns)
     return Dataset(
-        name, version, title, variables, weight, units, warehouse, Cubes(warehouse, written), secret, Linked(warehouse),
+        name, version, title, variables, weight, units, warehouse, Cubes(warehouse, written), secret, UnitCounts(warehouse),
         SurveyDesign(warehouse),
     )  # fmt: skip

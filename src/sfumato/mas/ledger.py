@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import hmac
+import json
+import math
 import os
+import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +27,292 @@ from sfumato.errors import DataError, ParameterError
 from sfumato.files import parse_json
 from sfumato.mas.accounts import CELLS, Accounts, Balance, Charge, Sets
 from sfumato.mas.answer import Refusal
-from sfumato.mas.log import (
-    Entry,
-    Head,
-    Written,
-    append_line,
-    check_lines,
-    digest_of,
-    key_earlier,
-    last_line,
-    line_at,
-    read_head,
-    read_log,
-    refuse_older,
-    write_head,
-)  # fmt: skip
-from sfumato.mas.overlap import Place
+from sfumato.mas.universe import Selection, Universe, spread
 from sfumato.mas.variable import Variable, finest
+
+if TYPE_CHECKING:
+    from sfumato.mas.dataset import Dataset
+
+# --- log
+# The lines of the log: each holds the hash of the one before, and a digest of what was written with it: what was charged, what
+# is free from then on, and which universe was asked about.
+#
+# Hashes are keyed with the vault's secret, so that nobody without it can write a line that holds. The head, the number and the hash
+# of the last line with a code of its own, stands in a second file: it shows that lines were cut off or an older copy put back.
+
+Head = tuple[int, str]
+"""The number and the hash of a line; 0 and the hash that the first line follows, where there is none."""
+_START = "0" * 64
+_LINES = "SELECT seq, moment, user, family, content, previous, hash FROM entries WHERE seq > ? ORDER BY seq"
+_SEAL = (
+    "Look at the log, compare it with the number and hash that you kept, and seal it as it stands: vault.ledger.seal(), or "
+    "sfumato vault log VAULT --expect N:HASH --seal."
+)
+Written = tuple[str, str, str, str]
+"""A row that was written with a line: its kind, the data set, whose it is, and what it says."""
+_WRITTEN = """
+SELECT entry, 'charge', family, user, charge FROM charges
+UNION ALL SELECT entry, 'answered', family, user, lower(hex(key)) FROM answered
+UNION ALL SELECT entry, 'universe', family, user, version || ' ' || size || ' ' || words FROM universes
+ORDER BY 1"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log."""
+
+    seq: int
+    moment: str
+    user: str
+    family: str
+    content: Mapping[str, Any]
+    """The question, and what came of it; no number from the data."""
+    hash: str
+
+
+# -- lines
+
+
+def last_line(connection: sqlite3.Connection) -> Head:
+    """Return the number and the hash of the last line."""
+    last = connection.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+    return (last[0], last[1]) if last else (0, _START)
+
+
+def line_at(connection: sqlite3.Connection, seq: int) -> Head | None:
+    """Return the number and the hash of a line, as it stands there; None if there is no such line."""
+    if seq == 0:
+        return 0, _START
+    found = connection.execute("SELECT seq, hash FROM entries WHERE seq = ?", (seq,)).fetchone()
+    return (found[0], found[1]) if found else None
+
+
+def append_line(
+    connection: sqlite3.Connection,
+    key: bytes,
+    now: datetime.datetime,
+    user: str,
+    family: str,
+    content: Mapping[str, Any],
+) -> None:
+    """Write a line."""
+    seq, previous = last_line(connection)
+    moment, text = now.isoformat(), json.dumps(content, sort_keys=True, ensure_ascii=False)
+    hashed = _hash(key, previous, seq + 1, moment, user, family, text)
+    row = (seq + 1, moment, user, family, text, previous, hashed)
+    connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def check_lines(connection: sqlite3.Connection, key: bytes, after: Head) -> Head:
+    """Refuse lines after a given one that are not as they were written; return the last one. Accounts are not looked at."""
+    last = after
+    for entry in _chained(connection.execute(_LINES, (after[0],)), key, after):
+        last = entry.seq, entry.hash
+    return last
+
+
+def read_log(connection: sqlite3.Connection, key: bytes) -> Iterator[Entry]:
+    """Yield the lines in order; refuse what is not as it was written."""
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")  # lines and what was written with them as of one moment
+    rows = connection.execute(_LINES, (0,)).fetchall()
+    found = connection.execute(_WRITTEN)
+    written = {entry: digest_of(row[1:] for row in some) for entry, some in groupby(found, itemgetter(0))}
+    if alone:
+        connection.execute("COMMIT")
+    last = 0
+    for entry in _chained(rows, key, (0, _START)):
+        if entry.content.get("written", "") != written.get(entry.seq, ""):
+            raise DataError(f"the accounts are not what was written: those of line {entry.seq:,} were changed.")
+        last = entry.seq
+        yield entry
+    if written and not 0 < min(written) <= max(written) <= last:
+        raise DataError("the accounts are not what was written: something in them belongs to no line of the log.")
+
+
+def _chained(rows: Iterable[tuple[Any, ...]], key: bytes | None, after: Head) -> Iterator[Entry]:
+    """Yield lines that follow from a given one and from each other; without a key, those of an earlier version."""
+    seen, previous = after
+    for seq, moment, user, family, text, before, hashed in rows:
+        parts = (before, seq, moment, user, family, text)
+        if seq != seen + 1 or before != previous or hashed != _hash(key, *parts):
+            if key is not None and hashed == _hash(None, *parts):
+                raise DataError(
+                    f"this ledger was written by an earlier version of sfumato, whose hashes anybody could compute. {_SEAL}"
+                )
+            raise DataError(f"the log is not what was written: line {seen + 1:,} does not follow from the one before.")
+        seen, previous = seq, hashed
+        yield Entry(seq, moment, user, family, parse_json(text), hashed)
+
+
+def key_earlier(connection: sqlite3.Connection, key: bytes) -> None:
+    """Give the lines of an earlier version keyed hashes, if they hold by their own."""
+    rows = connection.execute(_LINES, (0,)).fetchall()
+    if not rows or rows[0][6] != _hash(None, rows[0][5], *rows[0][:5]):
+        return
+    for _ in _chained(rows, None, (0, _START)):
+        pass
+    previous = _START
+    for seq, moment, user, family, text, _, _ in rows:
+        hashed = _hash(key, previous, seq, moment, user, family, text)
+        connection.execute("UPDATE entries SET previous = ?, hash = ? WHERE seq = ?", (previous, hashed, seq))
+        previous = hashed
+
+
+# -- the head
+
+
+def write_head(path: Path, key: bytes, head: Head, *, lasting: bool = True) -> None:
+    """Write the head to its file, whole; one process at a time, as those have it that hold the lock of the ledger."""
+    beside = path.with_name(f".{path.name}.new")  # one name: a process that dies leaves no second one
+    beside.unlink(missing_ok=True)
+    with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+        file.write(f"{head[0]}:{head[1]} {_code(key, head)}\n")
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read_head(path: Path, key: bytes) -> Head:
+    """Return the head; refuse one that is gone, or that was not written with this vault's secret."""
+    try:
+        text = path.read_text("ascii")
+    except FileNotFoundError:
+        raise DataError(
+            f"the ledger has no head ({path}): it was written by an earlier version of sfumato, or the head was removed, and the "
+            f"ledger may be an older copy. {_SEAL}"
+        ) from None
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    found = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64}) ([0-9a-f]{64})\n", text)
+    head = (int(found[1]), found[2]) if found else (0, _START)
+    if not found or not hmac.compare_digest(found[3], _code(key, head)):
+        raise DataError(
+            f"the head of the ledger ({path}) is not what was written: it is damaged or was changed. {_SEAL}"
+        )
+    return head
+
+
+def refuse_older(connection: sqlite3.Connection, head: Head) -> None:
+    """Refuse a ledger that does not hold a line that was seen before."""
+    if line_at(connection, head[0]) != head:
+        raise DataError(
+            f"the ledger no longer holds line {head[0]:,} as it was written: lines were cut off or changed, or an older copy was "
+            f"put back, in which less is spent. Restore the newest copy. If there is none: {_SEAL}"
+        )
+
+
+def _code(key: bytes, head: Head) -> str:
+    return _hash(key, "head", *head)
+
+
+def digest_of(written: Iterable[Written]) -> str:
+    """Return a digest of what was written with a line, in whatever order."""
+    return hashlib.sha256("\x1e".join(sorted("\x1f".join(row) for row in written)).encode()).hexdigest()
+
+
+def _hash(key: bytes | None, *parts: Any) -> str:
+    """Return a hash of parts; without a key, as earlier versions had it."""
+    text = "\x1f".join(map(str, parts)).encode()
+    return hashlib.sha256(text).hexdigest() if key is None else hmac.new(key, text, hashlib.sha256).hexdigest()
+
+
+# --- overlap
+# Alerts for the custodian: universes that differ from earlier ones by few records, whoever asked for them.
+#
+# It does not refuse: as a rule it grew to a quarter of honest requests, told users what others had asked, and did not stop
+# trackers (MAS.md). Two universes that differ by few records are nearly equal in size. So the ledger keeps a keyed mark of the
+# size of each, finds those near a new one by their marks, and counts the difference of these few alone.
+
+
+FEW = 20
+"""From how many records on a difference is large enough."""
+_CELLS = 100_000
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A question about a universe that differs by few records from others that were answered. For the custodian alone."""
+
+    entry: Entry
+    near: tuple[Entry, ...]
+    """The earlier ones: of the same user, where that user asked about them, else the first."""
+
+    def __str__(self) -> str:
+        lines = [f"Line {self.entry.seq:,}, {self.entry.user}: {_asked(self.entry)}"]
+        lines += [f"  differs by few records from line {e.seq:,}, {e.user}: {_asked(e)}" for e in self.near]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"line": self.entry.seq, "user": self.entry.user, "near": [[e.seq, e.user] for e in self.near]}
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where an answered universe stands among those that were answered before."""
+
+    dataset: Dataset
+    selection: Selection
+    judged: dict[str, bool] = field(default_factory=dict)
+    """Which earlier universes differ from it by few records, as far as they were compared."""
+
+    @cached_property
+    def words(self) -> str:
+        """A digest of the canonical wording."""
+        return hashlib.sha256(self.selection.words().encode()).hexdigest()
+
+    @cached_property
+    def marks(self) -> tuple[str, str, str]:
+        """What universes of about this size are marked with, then smaller and larger ones: told to nobody without the secret."""
+        plain = self.selection.plain
+        size = self.dataset.cubes.of(plain.variables).count(plain) // FEW
+        own, less, more = (self.dataset.secret.citation("size", self.dataset.label, str(size + i)) for i in (0, -1, 1))
+        return own, less, more
+
+    def near(self, earlier: Mapping[str, Any]) -> list[str]:
+        """Return which of some earlier universes (their pieces by their words) differ by few records, and by some."""
+        for words, pieces in earlier.items():
+            if words not in self.judged:
+                other = Selection.of(Universe.of(pieces), self.dataset.variables)
+                self.judged[words] = 0 < self._difference(other) < FEW
+        return [words for words in earlier if self.judged[words]]
+
+    def _difference(self, other: Selection) -> int:
+        """Return how many records one of two universes has and the other has not: from the cube, or where the records live."""
+        one, two = self.selection.plain, other.plain
+        names = {v.name: v for v in (*one.variables, *two.variables)}
+        both = [names[name] for name in sorted(names)]
+        if math.prod(len(v.levels) for v in both) <= _CELLS:
+            counts = self.dataset.cubes.of(both).counts
+            return int(counts[spread(one, both) != spread(two, both)].sum())
+        differs = f"SELECT count(*) AS n FROM records WHERE ({one.where()}) <> ({two.where()})"  # noqa: S608 - names of our own
+        return int(self.dataset.warehouse.ask(differs)["n"][0])
+
+
+def alerts_in(entries: Iterable[Entry]) -> list[Alert]:
+    """Return the alerts of a log, in order."""
+    seen: dict[int, Entry] = {}
+    found = []
+    for entry in entries:
+        seen[entry.seq] = entry
+        if near := entry.content.get("near"):
+            found.append(Alert(entry, tuple(seen[seq] for seq in near)))
+    return found
+
+
+def _asked(entry: Entry) -> str:
+    universe = json.dumps(entry.content.get("universe", []), ensure_ascii=False)
+    return f"{entry.content.get('analysis')} of {'everybody' if universe == '[]' else universe}"
+
+
+# --- ledger
+# The ledger: an append-only, hash-chained log of every question, and the accounts that are settled with it.
+
+# fmt: skip
+
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS entries (

@@ -1,20 +1,160 @@
-"""The custodian's settings: which rules hold, what is dropped, what is perturbed."""
+"""The custodian's settings as TOML: which rules hold, what is dropped and perturbed; in sentences, and by dotted names."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Self
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from sfumato.contract import param
-from sfumato.errors import ParameterError
+from sfumato.contract.parameters import Parameter, Parametric, param
+from sfumato.errors import ParameterError, unknown_name
+from sfumato.files import write_text
 from sfumato.mas.accounts import Accounts
-from sfumato.mas.evaluation.drops import Drop, DropQ, DropShare
-from sfumato.mas.explaining import explain
+from sfumato.mas.drop_q import Drop, DropEnough, DropQ, DropRange, DropShare
 from sfumato.mas.perturbation import Amounts, Counts, Models
-from sfumato.mas.policy_file import PolicyFile
 from sfumato.mas.rule import ConfidentialityRule
+from sfumato.toml import dump, parse
+
+# --- policy file
+# Policies as plain TOML files: a head of settings, and a [[rule]] table for each rule.
+
+
+class PolicyFile(Parametric, abstract=True):
+    """What every policy has: a title, a version, rules, and its form as a file."""
+
+    built_in: ClassVar[tuple[str, ...]]
+    """Names of the policies that come with sfumato."""
+    home: ClassVar[str]
+    """The package that holds them."""
+    listed: ClassVar[str]
+    """What a user would call all of them."""
+    rule_family: ClassVar[str]
+    """The word before the name of a rule, where rules are read."""
+
+    title: str = param(default="custom", doc="name of the policy")
+    version: int = param(default=1, doc="raised with every change: each answer records it", low=1, integer=True)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.title} {self.version}"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return one of the policies that come with sfumato, or the one in a TOML file."""
+        if name in cls.built_in:
+            return cls.parse(resources.files(cls.home).joinpath(f"{name}.toml").read_text("utf-8"), name)
+        if Path(name).suffix == ".toml":
+            return cls.read(name)
+        problem = unknown_name("policy", name, cls.built_in, cls.listed)
+        raise ParameterError(f"{problem} A file of your own ends in .toml.")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a policy from a TOML file."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ParameterError(f"there is no policy at {path} that can be read.") from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str = "the policy") -> Self:
+        """Read a policy from TOML."""
+        try:
+            table = parse(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ParameterError(f"{where} is not TOML: {error}.") from None
+        rules = table.pop("rule", None)
+        if "rules" in table or not isinstance(rules, list | None):
+            raise ParameterError(f"the rules of {where} are [[rule]] tables, each with the name of a rule.")
+        return cls.from_dict(table if rules is None else {**table, "rules": [cls._rule(rule, where) for rule in rules]})
+
+    @classmethod
+    def _rule(cls, table: Any, where: str) -> Mapping[str, Any]:
+        if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+            raise ParameterError(f"every [[rule]] of {where} needs a name.")
+        return {cls.rule_family: table["name"], **{k: v for k, v in table.items() if k != "name"}}
+
+    def to_toml(self) -> str:
+        """Return the policy as TOML; `parse` reads it back."""
+        whole = self.to_dict()
+        rules = whole.pop("rules")
+        return dump(whole, "rule", ({"name": rule.pop(self.rule_family), **rule} for rule in map(dict, rules)))
+
+    def write(self, path: str | Path) -> None:
+        """Write the policy to a TOML file."""
+        write_text(path, self.to_toml())
+
+
+# --- explaining
+# A policy in sentences, for those who ask under it.
+
+
+_SAME = "the same for the same set of records"
+
+
+def explain(policy: Policy) -> str:
+    """Return what a policy demands and what it does to answers, a line for each rule and change."""
+    parts = [f"Policy {policy.label}"]
+    if policy.rules:
+        parts += ["", "A question is answered only if", *(f"- {rule.title}: {rule.words()}" for rule in policy.rules)]
+    parts += ["", "What is done to answers", *(f"- {line}" for line in changes(policy))]
+    return "\n".join(parts)
+
+
+def changes(policy: Policy) -> list[str]:
+    """Return what a policy does to answers, a sentence for each change."""
+    counts, amounts, models = policy.counts, policy.amounts, policy.models
+    lines = [_drop(policy)]
+    if counts.sd:
+        lines.append(f"Counts have random noise with a standard deviation of {counts.sd:g}, {_SAME}.")
+    if counts.base > 1:
+        lines.append(f"Counts are rounded to multiples of {counts.base}.")
+    if counts.least:
+        lines.append(f"Counts below {counts.least} are not shown.")
+    if amounts.top_coded:
+        lines.append("In sums and means, the largest values are replaced by their mean.")
+    if amounts.sd:
+        lines.append(f"Sums have random noise with a standard deviation of {amounts.sd:g} times the largest values.")
+    if amounts.digits < 15:
+        lines.append(f"Sums and means have {amounts.digits} significant digits.")
+    if models.sd:
+        lines.append("Models are fitted with random noise, which their standard errors include.")
+    if models.digits < 15:
+        lines.append(f"Coefficients have {models.digits} significant digits, standard errors {models.error_digits}.")
+    if (accounts := policy.accounts) is not None:
+        lines.append(
+            f"Each record has an account of {accounts.user:g} for every user and of {accounts.everybody:g} for all users. "
+            f"An answer about n records, or a rule that looks at them, takes 1/(1 + n/{accounts.unit:g}) from theirs, "
+            "the first time."
+        )
+        times = "" if accounts.coefficient == 1 else f"{accounts.coefficient:g} times "
+        lines.append(f"A coefficient of a model takes {times}as much as a count of the records of its level would.")
+        if accounts.known != 1:
+            lines.append(f"A count by known variables alone takes {accounts.known:g} of that.")
+    if policy.per_minute is not None:
+        lines.append(f"A user may ask {policy.per_minute} questions in a minute.")
+    return lines
+
+
+def _drop(policy: Policy) -> str:
+    drop = policy.drop
+    if isinstance(drop, DropQ) and not drop.q:
+        return "No record is dropped."
+    back = " Results are scaled back." if policy.scaled else ""
+    if isinstance(drop, DropShare):
+        return f"{drop.label()} are dropped at random before anything is computed, {_SAME}.{back}"
+    return f"Records are dropped at random before anything is computed ({drop.label()}), {_SAME}.{back}"
+
+
+# --- policy
+# The custodian's settings: which rules hold, what is dropped, what is perturbed.
+
 
 _PERTURBATION = ("keyed", "drop", "counts", "amounts", "models")
 
@@ -104,10 +244,64 @@ class Policy(PolicyFile, family="policy"):
         >>> policy.drop.label(), policy.rule("universe_size").gamma, policy.counts.sd
         ('20 % of the records', 100, 5.0)
         """
-        from sfumato.mas.settings import with_settings
 
         return with_settings(self, settings)
 
     def without(self, *names: str) -> Self:
         """Return the policy without some rules, for the study of what they are good for."""
         return self.with_(rules=tuple(rule for rule in self.rules if rule.name not in names))
+
+
+# --- settings
+# Settings of a policy by dotted names, such as drop.share or universe_size.gamma: what a map sweeps.
+
+
+_PARTS = ("counts", "amounts", "models")
+_DROPS: tuple[type[Drop], ...] = (DropQ, DropShare, DropRange, DropEnough)
+
+
+def settings_of(policy: Policy) -> dict[str, Parameter]:
+    """Return everything of a policy that has a dotted name: of its drop, its perturbations, its accounts and its rules.
+
+    The parameters of every kind of drop are there, since a setting may bring another kind; so are those of accounts.
+    """
+    found = {f"drop.{field}": p for cls in _DROPS for field, p in cls.parameters().items()}
+    parts: list[tuple[str, Parametric]] = [(part, getattr(policy, part)) for part in _PARTS]
+    parts += [("accounts", policy.accounts or Accounts()), *((rule.name, rule) for rule in policy.rules)]
+    return found | {f"{name}.{field}": p for name, part in parts for field, p in part.parameters().items()}
+
+
+def check_settings(policy: Policy, names: Iterable[str]) -> None:
+    """Refuse names that the policy does not have, and those of two kinds of drop together."""
+    listed, known = list(names), settings_of(policy)
+    for name in listed:
+        if name not in known:
+            raise ParameterError(unknown_name("setting", name, known, f"the policy {policy.title}"))
+    fields = {name.partition(".")[2] for name in listed if name.startswith("drop.")}
+    if fields and not any(fields <= set(cls.parameters()) for cls in _DROPS):
+        raise ParameterError(
+            "drop.q, drop.share, drop.low with drop.high, and drop.below are for different drops: choose one."
+        )
+
+
+def with_settings(policy: Policy, settings: Mapping[str, Any]) -> Policy:
+    """Return a policy with some settings changed; see `Policy.set`."""
+    check_settings(policy, settings)
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        part, _, field = name.partition(".")
+        parts.setdefault(part, {})[field] = value
+    changes: dict[str, Any] = {part: getattr(policy, part).with_(**parts[part]) for part in _PARTS if part in parts}
+    if "drop" in parts:
+        changes["drop"] = _dropped(policy.drop, parts["drop"])
+    if "accounts" in parts:
+        changes["accounts"] = (policy.accounts or Accounts()).with_(**parts["accounts"])
+    rules = tuple(rule.with_(**parts.get(rule.name, {})) for rule in policy.rules)
+    return policy.with_(**changes, rules=rules)
+
+
+def _dropped(drop: Drop, fields: Mapping[str, Any]) -> Drop:
+    """Return the drop with other values, of its own kind if it has such parameters, else of the kind that has."""
+    if set(fields) <= set(drop.parameters()):
+        return drop.with_(**fields)
+    return next(cls for cls in _DROPS if set(fields) <= set(cls.parameters()))(**fields)

@@ -6,17 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.charts.words import counted, short, spoken
-from sfumato.contract import Section, Table
+from sfumato.charts.theme import counted, short, spoken
+from sfumato.contract.score import Section, TextTable
+from sfumato.mas.attacks.base import Outcome
 from sfumato.mas.attacks.bench import HEADS, table
-from sfumato.mas.attacks.honest import Honest
-from sfumato.mas.attacks.recipe import Outcome
-from sfumato.mas.explaining import changes
-from sfumato.mas.overlap import FEW
-from sfumato.mas.policy import Policy
+from sfumato.mas.attacks.reference_workload import Honest
+from sfumato.mas.ledger import FEW
+from sfumato.mas.policy import Policy, changes
 
 if TYPE_CHECKING:
-    from sfumato.mas.standing import Standing
+    from sfumato.mas.usage import UsageReport
 
 _DELTA = 1e-6
 _ALERTS = 20
@@ -35,11 +34,11 @@ OPEN_STATEMENT = (
 
 def policy_section(policy: Policy) -> Section:
     """Return what a policy demands, and what it does to answers."""
-    rules = Table(
+    rules = TextTable(
         ("rule", "demands"), tuple((rule.title, rule.words()) for rule in policy.rules),
         "A question is answered only if all of these hold.",
     )  # fmt: skip
-    done = Table(("change",), tuple((line,) for line in changes(policy)), "What is done to answers.")
+    done = TextTable(("change",), tuple((line,) for line in changes(policy)), "What is done to answers.")
     known = "the records that known variables select" if policy.keyed == "known" else "the set of records itself"
     said = (
         f"Questions are answered under the policy {policy.title}, version {policy.version}; every answer names both.",
@@ -63,7 +62,7 @@ def attacks_section(attacks: Mapping[str, Sequence[Outcome]]) -> Section:
         words = words or [f"withstood all {counted(len(outcomes), 'attack')}"]
         said.append(f"{title[0].upper()}{title[1:]} {spoken(words)}.")
     heads = (*HEADS[:-1], "result")
-    content = [Table(heads, tuple(table(outcomes)), f"Attacks on {title}.") for title, outcomes in attacks.items()]
+    content = [TextTable(heads, tuple(table(outcomes)), f"Attacks on {title}.") for title, outcomes in attacks.items()]
     return Section("What it withstands", tuple(said), tuple(content))
 
 
@@ -75,10 +74,12 @@ def cost_section(served: Honest) -> Section:
             f"Confidence intervals of regressions overlap by {_share(served.overlap)} (median) with those without protection."
         )
     sizes = tuple((size, _share(served.shown[size]), _share(error)) for size, error in served.errors.items())
-    content = [Table(("records in a cell", "shown", "median error of the count"), sizes, "Counts in answered tables.")]
+    content = [
+        TextTable(("records in a cell", "shown", "median error of the count"), sizes, "Counts in answered tables.")
+    ]
     if served.refused:
         content.append(
-            Table(
+            TextTable(
                 ("rule", "questions refused"),
                 tuple((rule.replace("_", " "), n) for rule, n in served.refused.items()),
                 "What was refused.",
@@ -87,7 +88,7 @@ def cost_section(served: Honest) -> Section:
     return Section("What it costs honest users", tuple(said), tuple(content))
 
 
-def standing_section(standing: Standing, policy: Policy) -> Section:
+def standing_section(standing: UsageReport, policy: Policy) -> Section:
     """Return what was asked of a data set so far, what is left of its accounts, and alerts; users are not named."""
     asked, refused, errors = (
         sum(getattr(one, name) for one in standing.users) for name in ("asked", "refused", "errors")
@@ -114,7 +115,7 @@ def standing_section(standing: Standing, policy: Policy) -> Section:
         )
         more = "" if len(standing.alerts) <= _ALERTS else f" The first {_ALERTS} of {len(standing.alerts):,}."
         caption = f"Universes that differ by few records from others that were answered.{more}"
-        content.append(Table(("line of the log", "near to line", "of the same user"), listed, caption))
+        content.append(TextTable(("line of the log", "near to line", "of the same user"), listed, caption))
     return Section(f"What was asked of {standing.dataset}", tuple(said), tuple(content))
 
 

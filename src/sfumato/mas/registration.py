@@ -1,32 +1,221 @@
-"""A data set that was brought into the vault and is not yet frozen: what the custodian looks at and decides."""
+"""A data set brought into the vault: what the custodian decides, and frozen versions that differ by enough records."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, listing, unknown_name
+from sfumato.contract.draws import Draws
+from sfumato.data.columns import Kind
+from sfumato.data.exact_sums import scale_of
+from sfumato.data.microdata import Microdata, numbers_of
+from sfumato.data.warehouse import Warehouse, open_warehouse
+from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.files import whole_folder, write_text
-from sfumato.mas.cutpoints.cutpoints import Cutpoints
-from sfumato.mas.cutpoints.preview import Preview, preview
-from sfumato.mas.ddi import read_ddi
-from sfumato.mas.dependence import Dependence, find_dependent, find_rare
-from sfumato.mas.freezing import Plan
-from sfumato.mas.prepare import check_weights, find_variables, schema_marks
-from sfumato.mas.recode import Recode, check_names
-from sfumato.mas.tails import TAIL
-from sfumato.mas.tallying import count_numbers, count_values, deciles
-from sfumato.microdata import Microdata, numbers_of
-from sfumato.schema import Role, Scale, Schema
+from sfumato.formats.codebook import read_ddi
+from sfumato.mas.aggregate import VariableBins
+from sfumato.mas.cutpoint_strategies import Preview, preview
+from sfumato.mas.cutpoints import Cutpoints
+from sfumato.mas.dataset import Dataset, save
+from sfumato.mas.preparation import (
+    BITS,
+    Dependence,
+    LevelRecode,
+    check_names,
+    check_weights,
+    find_dependent,
+    find_rare,
+    find_variables,
+    prepare,
+    schema_marks,
+)
+from sfumato.mas.value_counts import TAIL, count_numbers, count_values, deciles, weight_facts, with_tails
+from sfumato.mas.variable import Variable
+from sfumato.schema.attribute import Role, Scale
+from sfumato.schema.schema import Schema
 from sfumato.toml import dump, parse
+
+# --- freezing
+# From microdata to a frozen version of a data set: written whole, or not at all.
+
+
+@dataclass(frozen=True)
+class DatasetPlan:
+    """What the custodian has decided about a data set."""
+
+    name: str
+    data: Microdata
+    cutpoints: Mapping[str, Cutpoints] = field(default_factory=dict)
+    title: str = ""
+    identity: str | None = None
+    recodes: Sequence[LevelRecode] = ()
+    registered: str = ""
+    """The id of the registration that is frozen, if it is one."""
+
+
+def write_version(
+    plan: DatasetPlan, folder: Path, secret: Draws, earlier: Sequence[Dataset], spark: Any = None
+) -> None:
+    """Prepare the records of a new version in a folder that only its owner may read."""
+    data = plan.data
+    if not len(data):
+        raise DataError("the data set has no records.")
+    check_weights(data)
+    found = find_variables(data, plan.cutpoints, plan.recodes)
+    if not found:
+        raise DataError("the data set has no variables besides identifiers and columns of the survey's design.")
+    for home in (folder.parent.parent, folder.parent):
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.chmod(home, 0o700)
+    with whole_folder(folder, mode=0o700) as temporary:
+        records = temporary / ("records" if data.engine.name == "Spark" else "records.parquet")
+        prepare(data, found, secret, records, plan.identity)
+        warehouse = open_warehouse(records, spark)
+        if plan.identity is not None:
+            _check_identity(warehouse, plan.identity)
+        variables = {v.name: with_tails(v, warehouse) if v.numeric else v for v in found}
+        check_version(warehouse, variables, earlier)
+        facts: dict[str, Any] = {
+            "name": plan.name, "version": int(folder.name), "title": plan.title, "engine": data.engine.name,
+        }  # fmt: skip
+        if plan.registered:
+            facts["registered"] = plan.registered
+        if (weight := weight_facts(warehouse)) is not None:
+            facts["weight"] = asdict(weight)
+        save(temporary, facts, variables, warehouse)
+
+
+def _check_identity(warehouse: Warehouse, identity: str) -> None:
+    """Refuse an identity that many records share: they would have one random number, and be dropped together or not at all.
+
+    Random numbers of n records that differ meet by chance in about n² / 2^(BITS + 1) cases.
+    """
+    found = warehouse.ask("SELECT count(*) AS n, count(DISTINCT r) AS d FROM records")
+    n, distinct = int(found["n"][0]), int(found["d"][0])
+    chance = n * n / 2 ** (BITS + 1)
+    if n - distinct > chance + 6 * math.sqrt(chance) + 3:
+        raise DataError(
+            f"the column '{identity}' does not tell records apart: several have the same value, or none. Name as identity a "
+            "column in which every record has a value of its own, or no column."
+        )
+
+
+# --- versions
+# A new version of a data set differs from every earlier one by enough records, and its cutpoints do too.
+#
+# Whoever asks the same of two versions that differ by one record has that record. So a version is refused that differs from an
+# earlier one by few records, or whose cutpoints were moved past few.
+
+
+FEWEST = 20
+_BUCKETS = 2**10
+_MASK = 2**31 - 1
+_FINE = 2**20
+_MULTIPLIERS = (0x2545F491, 0x1B873593)
+
+Variables = Mapping[str, Variable]
+
+
+def check_version(warehouse: Warehouse, variables: Variables, earlier: Sequence[Dataset]) -> None:
+    """Refuse prepared records that are too near to those of an earlier version."""
+    for dataset in earlier:
+        same = _same(variables, dataset.variables)
+        changed = records_changed(warehouse, variables, dataset, same)
+        more = set(variables) - set(dataset.variables)
+        if changed == 0 and not more:
+            raise DataError(f"these are the records of version {dataset.version}: there is nothing new to freeze.")
+        if 0 < changed < FEWEST:
+            raise DataError(
+                f"a new version must differ from each earlier one by at least {FEWEST} records, and this one is nearer to "
+                f"version {dataset.version}: the difference of two answers would tell about few. Wait until more have changed."
+            )
+        _check_edges(warehouse, variables, dataset)
+
+
+def records_changed(warehouse: Warehouse, variables: Variables, dataset: Dataset, same: Sequence[str]) -> int:
+    """Return a number of records that are in one version and not in the other, at least; the larger of those gone and come.
+
+    Records are told apart by what both versions have of them. They are put into buckets by a hash, and buckets are compared by
+    their size and by the sum of a second hash: only these sums leave the engines.
+    """
+    weighted = "w" in warehouse.columns and "w" in dataset.warehouse.columns
+    new = _buckets(warehouse, [variables[n] for n in same], [dataset.variables[n] for n in same], weighted)
+    old = _buckets(dataset.warehouse, [dataset.variables[n] for n in same], [variables[n] for n in same], weighted)
+    more = new[0] - old[0]
+    exchanged = (more == 0) & (new[1] != old[1])
+    return int(exchanged.sum() + max(more[more > 0].sum(), -more[more < 0].sum()))
+
+
+def _same(one: Variables, other: Variables) -> list[str]:
+    """Return the variables that both versions have with the same levels, or as numbers."""
+    names = [n for n in one if n in other and one[n].base is None and one[n].numeric == other[n].numeric]
+    return sorted(n for n in names if one[n].numeric or one[n].levels == other[n].levels)
+
+
+def _buckets(
+    warehouse: Warehouse, variables: Sequence[Variable], others: Sequence[Variable], weighted: bool
+) -> NDArray[np.int64]:
+    """Return the size of each bucket, and the sum of a hash of its records; shape (2, 1,024)."""
+    terms = []
+    for variable, other in zip(variables, others, strict=True):
+        if variable.numeric:
+            centre = min(variable.centre, other.centre)
+            scale = scale_of(max(v.centre - centre + v.scale for v in (variable, other)))
+            terms.append(f"CAST(floor(COALESCE(({variable.numbers} - {centre!r}) / {scale!r}, 2) * {_FINE}) AS BIGINT)")
+        else:
+            terms.append(f"CAST({variable.codes} AS BIGINT)")
+    if weighted:
+        terms.append(f"CAST(floor(w * {_FINE}) AS BIGINT)")
+    hashes = []
+    for multiplier in _MULTIPLIERS:
+        value = "0"
+        for term in terms:  # ((h + term) × odd number) mod 2^31, one term after another
+            value = f"(((({value}) + ({term} & {_MASK})) * {multiplier}) & {_MASK})"
+        hashes.append(value)
+    bucket = f"CAST(floor({hashes[0]} / {(_MASK + 1) // _BUCKETS}) AS BIGINT)"
+    found = warehouse.ask(
+        f"SELECT b, count(*) AS n, sum(h) AS h FROM (SELECT {bucket} AS b, {hashes[1]} AS h FROM records) AS hashed GROUP BY b"  # noqa: S608
+    )
+    out = np.zeros((2, _BUCKETS), np.int64)
+    out[:, np.asarray(found["b"], np.int64)] = found["n"], found["h"]
+    return out
+
+
+def _check_edges(warehouse: Warehouse, variables: Variables, dataset: Dataset) -> None:
+    """Refuse cutpoints between which and those of an earlier version few records lie."""
+    for name, variable in variables.items():
+        before = dataset.variables.get(name)
+        if variable.cutpoints is None or before is None or before.cutpoints is None:
+            continue
+        new, old = set(map(float, variable.cutpoints.edges)), set(map(float, before.cutpoints.edges))
+        if new == old:
+            continue
+        edges = sorted(new | old)
+        whole = VariableBins.of(variable, edges)
+        found = warehouse.ask(f"SELECT {whole.codes} AS bin, count(*) AS n FROM records GROUP BY {whole.codes}")  # noqa: S608
+        counts = np.zeros(len(edges) + 2, np.int64)
+        counts[np.asarray(found["bin"], np.int64)] = found["n"]
+        for i in range(1, len(edges)):
+            moved = (edges[i - 1] in new) != (edges[i] in new) or (edges[i - 1] in old) != (edges[i] in old)
+            if moved and 0 < counts[i] < FEWEST:
+                raise DataError(
+                    f"a cutpoint of '{name}' lies so near to one of version {dataset.version} that few records are between them. "
+                    "Keep the cutpoints of that version, or move them further."
+                )
+
+
+# --- registration
+# A data set that was brought into the vault and is not yet frozen: what the custodian looks at and decides.
+
 
 _FILE = "registration.toml"
 _HEAVY = 2.0
@@ -44,7 +233,7 @@ class Registration:
     title: str = ""
     identity: str | None = None
     """The column that tells records apart in every version."""
-    recodes: tuple[Recode, ...] = ()
+    recodes: tuple[LevelRecode, ...] = ()
     cutpoints: Mapping[str, Cutpoints] = field(default_factory=dict)
     dependent: tuple[Dependence, ...] = ()
     """Variables of which one nearly determines another."""
@@ -58,7 +247,7 @@ class Registration:
     # -- made, kept and removed
 
     @classmethod
-    def make(cls, folder: Path, plan: Plan, spark: Any = None) -> Registration:
+    def make(cls, folder: Path, plan: DatasetPlan, spark: Any = None) -> Registration:
         """Look at a data set, and keep a private copy of it; what was registered before and not frozen is replaced."""
         data = plan.data
         if not len(data):
@@ -98,7 +287,7 @@ class Registration:
             schema = Schema.from_dict({"attribute": table["attribute"]})
             return cls(
                 folder, table["name"], _open_raw(folder, schema, spark), table["title"], table.get("identity"),
-                tuple(map(Recode.from_dict, table["recodes"])),
+                tuple(map(LevelRecode.from_dict, table["recodes"])),
                 {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()},
                 tuple(map(Dependence.from_dict, table["dependent"])),
                 {name: tuple(levels) for name, levels in table["rare"].items()}, table["heavy"], table.get("id", ""),
@@ -158,9 +347,9 @@ class Registration:
         return schema_marks(self.data.schema)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> DatasetPlan:
         """What is frozen."""
-        return Plan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id)
+        return DatasetPlan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id)
 
     @property
     def without_levels(self) -> tuple[str, ...]:
@@ -179,7 +368,7 @@ class Registration:
     def questions(self) -> list[str]:
         """Return what the custodian has to decide about, in sentences."""
         rare = [
-            f"Very few records have some levels of '{name}' ({listing(levels, 5)}), and users see the names of levels: group "
+            f"Very few records have some levels of '{name}' ({join_names(levels, 5)}), and users see the names of levels: group "
             "them before the data set is added."
             for name, levels in self.rare.items()
         ]
@@ -200,7 +389,7 @@ class Registration:
         lines = [f"{self.name}: {len(self.data):,} records. CONFIDENTIAL: for the custodian.", ""]
         lines += [f"{name:<{wide}}  {mark}" for name, mark in self.marks.items()]
         if names := self.without_levels:
-            lines += ["", f"No cutpoints yet, so not for universes: {listing(names)}."]
+            lines += ["", f"No cutpoints yet, so not for universes: {join_names(names)}."]
         return "\n".join([*lines, *([""] if self.questions() else []), *self.questions()])
 
     def __repr__(self) -> str:
@@ -233,7 +422,7 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
         return Microdata.read(path, schema, engine="duckdb")
     if spark is None:
         raise DataError("this data set lives in Spark. Open the vault with a Spark session (spark=...).")
-    from sfumato.engines.spark import read_folder
+    from sfumato.data.spark_engine import read_folder
 
     return Microdata(read_folder(spark, folder / "data"), schema)
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sfumato.contract import Parametric
+from sfumato.contract.parameters import Parametric
 from sfumato.mas.answer import Refusal
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engines.warehouse import Warehouse
-from sfumato.mas.exact import combined, exact_sum, exact_sums, scale_of
-
-Numbers = NDArray[np.float64]
+from sfumato.data.exact_sums import combined, exact_sum, exact_sums, scale_of
+from sfumato.data.warehouse import Warehouse
+from sfumato.typing import Numbers
 
 
 class SurveyDesign:

@@ -1,19 +1,25 @@
-"""The records that a question is about: a union of pieces, each a choice of levels of some variables."""
+"""The records that a question is about: a union of pieces, and the cells of a data set that it chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.condition import Comparison, Condition, Joined
-from sfumato.errors import ParameterError, brief
+from sfumato.data.condition import Comparison, Condition, Joined
+from sfumato.errors import DataError, ParameterError, shorten
 from sfumato.files import parse_json
-from sfumato.mas.variable import MISSING, Variable, level_text
+from sfumato.mas.variable import MISSING, Variable, level_text, need_variable
+from sfumato.typing import Flags
+
+# --- universe
+# The records that a question is about: a union of pieces, each a choice of levels of some variables.
 
 Spec = Any
 """What a universe can be made from: nothing, a text, a mapping of variables to levels, a list of such mappings, a Universe."""
@@ -28,43 +34,43 @@ _FORMS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class LevelChoice:
     """Some levels of a variable, or all others."""
 
     texts: tuple[str, ...]
     """Levels, or ranges of numbers such as "60-89"."""
     others: bool = False
     """Whether the levels that are not named are meant."""
-    also: tuple[Choice, ...] = ()
+    also: tuple[LevelChoice, ...] = ()
     """Other choices of levels of the same variable; what all of them choose is meant: age >= 30 and age < 50."""
 
     @classmethod
-    def of(cls, given: Any, variable: str) -> Choice:
+    def of(cls, given: Any, variable: str) -> LevelChoice:
         """Read "F", 3, ["F", "M"], {"not": ["F"]}, or {"all": [">= 30", "< 50"]}."""
-        if isinstance(given, Choice):
+        if isinstance(given, LevelChoice):
             return given
         if isinstance(given, Mapping):
             return cls._joined(given, variable)
         listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else [given]
         if not listed or not all(isinstance(v, str | Real | np.bool_) for v in listed):
-            raise ParameterError(f"the levels of '{brief(variable)}' are texts or numbers, at least one.")
+            raise ParameterError(f"the levels of '{shorten(variable)}' are texts or numbers, at least one.")
         if len(listed) > _MOST_LEVELS:
-            raise ParameterError(f"a universe names more than {_MOST_LEVELS:,} levels of '{brief(variable)}'.")
+            raise ParameterError(f"a universe names more than {_MOST_LEVELS:,} levels of '{shorten(variable)}'.")
         return cls(tuple(dict.fromkeys(level_text(v) for v in listed)))
 
     @classmethod
-    def _joined(cls, given: Mapping[Any, Any], variable: str) -> Choice:
+    def _joined(cls, given: Mapping[Any, Any], variable: str) -> LevelChoice:
         """Read {"not": ...} and {"all": [...]}; inside them stands a level or a list of levels, or {"not": ...}."""
         if set(given) == {"not"} and not (inner := cls.of(given["not"], variable)).also:
             return cls(inner.texts, not inner.others)
         if set(given) == {"all"} and isinstance(given["all"], list | tuple) and 0 < len(given["all"]) <= _MOST_PIECES:
             return reduce(cls.__and__, [cls.of(part, variable) for part in given["all"]])
         raise ParameterError(
-            f'the levels of \'{brief(variable)}\' are a list, {{"not": [...]}} for all others, or {{"all": [...]}} for what '
+            f'the levels of \'{shorten(variable)}\' are a list, {{"not": [...]}} for all others, or {{"all": [...]}} for what '
             "several choices have in common."
         )
 
-    def __and__(self, other: Choice) -> Choice:
+    def __and__(self, other: LevelChoice) -> LevelChoice:
         mine = (replace(self, also=()), *self.also)
         more = tuple(c for c in (replace(other, also=()), *other.also) if c not in mine)
         return replace(self, also=(*self.also, *more))
@@ -83,7 +89,7 @@ class Choice:
         return {"not": list(self.texts)} if self.others else list(self.texts)
 
 
-Piece = Mapping[str, Choice]
+Piece = Mapping[str, LevelChoice]
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class Universe:
         if not all(isinstance(piece, Mapping) for piece in listed):
             raise ParameterError(_FORMS)
         _check_pieces(len(listed))
-        pieces = tuple({str(k): Choice.of(v, str(k)) for k, v in piece.items()} for piece in listed)
+        pieces = tuple({str(k): LevelChoice.of(v, str(k)) for k, v in piece.items()} for piece in listed)
         if len(pieces) > 1 and not all(pieces):
             raise ParameterError(
                 "a piece of the universe has no condition, and is everybody. Leave it out, or ask about everybody."
@@ -196,12 +202,158 @@ def _both(one: Piece, other: Piece) -> Piece:
     return {**one, **other, **{name: one[name] & other[name] for name in one if name in other}}
 
 
-def _choice(part: Comparison, turned: bool) -> Choice:
+def _choice(part: Comparison, turned: bool) -> LevelChoice:
     if part.sign == "is missing":
-        return Choice((MISSING,), turned)
+        return LevelChoice((MISSING,), turned)
     given = getattr(part.value, "name", part.value)  # sex = F, without quotes
     values = given if isinstance(given, tuple) else (given,)
     if part.sign in ("==", "in", "!="):
-        choice = Choice.of(list(values), part.column)
-        return Choice(choice.texts, turned != (part.sign == "!="))
-    return Choice((f"{part.sign} {given if isinstance(given, str) else level_text(given)}",), turned)
+        choice = LevelChoice.of(list(values), part.column)
+        return LevelChoice(choice.texts, turned != (part.sign == "!="))
+    return LevelChoice((f"{part.sign} {given if isinstance(given, str) else level_text(given)}",), turned)
+
+
+# --- selection
+# A universe in the levels of a data set: which cells of the table of its variables are chosen.
+
+
+T = TypeVar("T", bound=np.generic)
+_CELLS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Chosen cells of an m-way table; arrays have one axis per variable, as long as it has levels."""
+
+    variables: tuple[Variable, ...]
+    """In order of their names."""
+    pieces: tuple[Flags, ...]
+    """Which cells each piece chooses; one piece of everything for everybody."""
+
+    @classmethod
+    def of(cls, universe: Universe, variables: Mapping[str, Variable]) -> Selection:
+        """Find the levels that a universe names; refuse names that are not there, and pieces without a level."""
+        used = tuple(need_variable(name, variables) for name in universe.variables)
+        for variable in used:
+            variable.need_levels()
+        if math.prod(len(v.levels) for v in used) > _CELLS:
+            raise DataError(
+                f"the table that the universe is chosen from would have more than {_CELLS:,} cells. "
+                "Form it with fewer variables, or with coarser ones."
+            )
+        pieces = []
+        for piece in universe.pieces or ({},):
+            flags = np.ones([len(v.levels) for v in used], bool)
+            for axis, variable in enumerate(used):
+                if (choice := piece.get(variable.name)) is None:
+                    continue
+                chosen = np.zeros(len(variable.levels), bool)
+                chosen[list(choice.among(variable))] = True
+                if not chosen.any():
+                    raise DataError(f"a piece of the universe leaves no level of '{variable.name}'. Name at least one.")
+                flags &= along(chosen, axis, len(used))
+            pieces.append(flags)
+        if len({(v.base or v).name for v in used}) < len(used):  # a recode beside what it groups: some cells cannot be
+            laid = [in_base(used, flags) for flags in pieces]
+            used, pieces = laid[0][0], [flags for _, flags in laid]
+            if not all(flags.any() for flags in pieces):
+                raise DataError("a piece of the universe has conditions that no level meets. Leave one of them out.")
+        return cls(used, tuple(pieces))
+
+    @cached_property
+    def chosen(self) -> Flags:
+        """Which cells any piece chooses."""
+        return np.asarray(np.logical_or.reduce(self.pieces), bool)
+
+    @cached_property
+    def plain(self) -> Selection:
+        """The same records without the pieces, recodes in the levels they group, and without variables that decide nothing."""
+        variables, chosen = in_base(self.variables, self.chosen)
+        kept = list(variables)
+        for variable in variables:
+            axis = kept.index(variable)
+            if (chosen == chosen.take([0], axis)).all():
+                chosen = np.asarray(chosen.take(0, axis), bool)
+                kept.remove(variable)
+        return Selection(tuple(kept), (chosen,))
+
+    def joined(self, other: Selection) -> Selection:
+        """Return what both choose, over the variables of both."""
+        names = {v.name: v for v in (*self.variables, *other.variables)}
+        both = tuple(names[name] for name in sorted(names))
+        return Selection(both, (spread(self, both) & spread(other, both),))
+
+    def where(self) -> str:
+        """Return the condition on prepared records, as SQL."""
+        plain = self.plain
+        return condition(plain.variables, plain.chosen)
+
+    def words(self) -> str:
+        """Return the canonical wording: the same for the same cells, however they were asked for."""
+        plain = self.plain
+        if not plain.variables:
+            return "all" if plain.chosen.all() else "none"
+        cells = np.flatnonzero(plain.chosen.ravel())
+        names = ",".join(f"{v.name!r}" for v in plain.variables)
+        return f"{names}:{'x'.join(map(str, plain.chosen.shape))}:{','.join(map(str, cells))}"
+
+
+def in_base(variables: Sequence[Variable], values: NDArray[T]) -> tuple[tuple[Variable, ...], NDArray[T]]:
+    """Return an array with recodes in the levels that they group; axes in order of their names.
+
+    A cell of the variable that a recode groups has what the recode's cell had; where both are axes, cells that cannot be go.
+    """
+    if all(v.base is None for v in variables):
+        return tuple(variables), values
+    found = list(variables)
+    for axis, variable in enumerate(variables):
+        if variable.base is not None:
+            values, found[axis] = values.take(variable.groups, axis), variable.base
+    for axis in range(len(found) - 1, -1, -1):
+        names = [v.name for v in found]
+        if (first := names.index(names[axis])) < axis:
+            values = np.moveaxis(np.diagonal(values, axis1=first, axis2=axis), -1, first)
+            del found[axis]
+    order = sorted(range(len(found)), key=lambda i: found[i].name)
+    return tuple(found[i] for i in order), values.transpose(order)
+
+
+def along(flags: NDArray[np.bool_], axis: int, dimensions: int) -> Flags:
+    """Return a vector as an array that lies along one of several axes."""
+    return flags.reshape([-1 if i == axis else 1 for i in range(dimensions)])
+
+
+def spread(selection: Selection, variables: Sequence[Variable]) -> Flags:
+    """Return the chosen cells of a selection in the table of more variables, in order of their names."""
+    names = [v.name for v in selection.variables]
+    shape = [len(v.levels) if v.name in names else 1 for v in variables]
+    return np.broadcast_to(selection.chosen.reshape(shape), [len(v.levels) for v in variables])
+
+
+def condition(variables: Sequence[Variable], chosen: Flags) -> str:
+    """Return the SQL condition for chosen cells: a list of levels of each variable, or of rows, where they do not factor."""
+    if not len(variables):
+        return "TRUE" if chosen.all() else "FALSE"
+    if not chosen.any():
+        return "FALSE"
+    axes = range(chosen.ndim)
+    levels: list[Flags] = [np.asarray(chosen.any(axis=tuple(j for j in axes if j != i)), bool) for i in axes]
+    product = reduce(np.logical_and, (along(flags, i, chosen.ndim) for i, flags in enumerate(levels)))
+    if (product == chosen).all():
+        return (
+            " AND ".join(_one_of(v, flags) for v, flags in zip(variables, levels, strict=True) if not flags.all())
+            or "TRUE"
+        )
+    # the first variable's levels that choose the same rest go together
+    rest = chosen.reshape(chosen.shape[0], -1)
+    _, first, same = np.unique(rest, axis=0, return_index=True, return_inverse=True)
+    parts = []
+    for group, start in enumerate(first):
+        if rest[start].any():
+            inner = condition(variables[1:], chosen[start])
+            parts.append(f"({_one_of(variables[0], same.ravel() == group)} AND {inner})")
+    return "(" + " OR ".join(parts) + ")"
+
+
+def _one_of(variable: Variable, flags: Flags) -> str:
+    return f"{variable.codes} IN ({', '.join(map(str, np.flatnonzero(flags)))})"

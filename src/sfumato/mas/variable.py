@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.errors import DataError, brief, did_you_mean, listing, unknown_name
-from sfumato.mas.cutpoints.cutpoints import Cutpoints
+from sfumato.errors import DataError, did_you_mean, join_names, shorten, unknown_name
+from sfumato.mas.cutpoints import Cutpoints
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 MISSING = "missing"
@@ -105,8 +105,8 @@ class Variable:
             if text[:1] in ("<", ">"):
                 why = "which is compared with numbers" if self.cutpoints is not None else "whose levels are no numbers"
                 raise DataError(
-                    f"'{brief(text)}' cannot be asked of variable '{self.name}', {why}. Name levels with == or in; "
-                    f"it has: {listing(named, 20)}."
+                    f"'{shorten(text)}' cannot be asked of variable '{self.name}', {why}. Name levels with == or in; "
+                    f"it has: {join_names(named, 20)}."
                 )
             raise DataError(unknown_name("level", text, named, f"variable '{self.name}'"))
         low, above, high, through = ends
@@ -119,8 +119,8 @@ class Variable:
             last = math.inf
         if before not in edges[:-1] or last not in edges[1:] or edges.index(last) <= edges.index(before):
             raise DataError(
-                f"'{brief(text)}' does not begin and end at cutpoints of '{self.name}'. "
-                f"Its levels are: {listing(self.levels, 20)}."
+                f"'{shorten(text)}' does not begin and end at cutpoints of '{self.name}'. "
+                f"Its levels are: {join_names(self.levels, 20)}."
             )
         return range(edges.index(before), edges.index(last))
 

@@ -1,4 +1,4 @@
-"""The vault: registered data sets, the secret, the policy, and the way from a question to an answer."""
+"""The vault: registered data sets, the secret, policies, and the way from a question to an answer."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from sfumato.contract import Draws
-from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.contract.draws import Draws
+from sfumato.data.microdata import Microdata
+from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
 from sfumato.files import sweep, whole_folder
 from sfumato.mas.accounts import Sets
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Answer, Refusal
-from sfumato.mas.answering import answer, question_of
-from sfumato.mas.cutpoints.cutpoints import Cutpoints
-from sfumato.mas.cutpoints.preview import Preview
+from sfumato.mas.cutpoint_strategies import Preview
+from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.dataset import Dataset, load
-from sfumato.mas.dry_run import DryRun
-from sfumato.mas.freezing import Plan, write_version
-from sfumato.mas.ledger import Ledger
-from sfumato.mas.overlap import Alert, Place, alerts_in
+from sfumato.mas.ledger import Alert, Ledger, Place, alerts_in
+from sfumato.mas.perturbation import Secret, ledger_key
 from sfumato.mas.policy import Policy
-from sfumato.mas.question import Question
-from sfumato.mas.recode import Recode
+from sfumato.mas.preparation import LevelRecode
+from sfumato.mas.question import Analysis, Findings, Question
 from sfumato.mas.registration import (
+    DatasetPlan,
     Registration,
     check_name,
     chosen_in,
@@ -37,13 +35,150 @@ from sfumato.mas.registration import (
     id_in,
     opened_as,
     remove_registered,
-)  # fmt: skip
-from sfumato.mas.secrets import Secret, ledger_key
-from sfumato.mas.shelf import Shelf
-from sfumato.mas.standing import Standing, standing_of
-from sfumato.mas.universe import Spec
-from sfumato.microdata import Microdata
-from sfumato.schema import Schema
+    write_version,
+)
+from sfumato.mas.rule import Stage
+from sfumato.mas.universe import Selection, Spec, Universe
+from sfumato.mas.usage import UsageReport, usage_of
+from sfumato.mas.variable import Variable
+from sfumato.schema.schema import Schema
+from sfumato.utility.estimators import TooManyTerms
+
+# --- dry run
+# What is asked when nothing but the universe is in question.
+
+
+class DryRun(Analysis, abstract=True):
+    """No analysis: whether a universe would pass its rules, for `Vault.check`."""
+
+    def wording(self) -> str:
+        """Return its name."""
+        return self.name
+
+    def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        """Return no variable."""
+        return ()
+
+    def run(self, question: Question) -> Findings:
+        """Find nothing."""
+        return Findings({})
+
+
+# --- answering
+# The way from what was asked to an answer: a question that makes sense, rules, computation, rules again.
+
+
+_LISTED = 20
+"""Of more codes than these the first are explained in an answer; `Dataset.describe` has them all."""
+
+
+def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Analysis) -> Question:
+    """Return a question that makes sense: names and levels that are not there are refused before anything is done."""
+    if not isinstance(analysis, Analysis):
+        raise ParameterError("an analysis is an object such as CrossTab(('sex',)) or OLS('income ~ age').")
+    if not isinstance(policy, Policy):
+        raise ParameterError("a policy is a Policy, such as Policy.named('hardened').")
+    question = Question(dataset, policy, Universe.of(universe), analysis)
+    with contextlib.suppress(TooManyTerms):  # not a mistake: it is refused and logged
+        analysis.variables(dataset.variables)
+    Selection.of(question.universe, dataset.variables)
+    return question
+
+
+def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
+    """Go the way from a question to an answer (MAS.md, "From query to answer"); return it with the sets that it is about."""
+    try:
+        question.analysis.variables(question.dataset.variables)
+    except TooManyTerms:
+        return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter."), ()
+    asked = question.selection.plain.variables
+    if not all(
+        v.known for v in asked
+    ):  # of known ones there may be a cube that was written when the version was frozen
+        question.dataset.cubes.foresee((*asked, *question.analysis.sides(question.dataset.variables)))
+    stages: tuple[Stage, ...] = ("universe", "analysis")
+    for stage in stages:
+        if (refusal := question.refused(stage)) is not None:
+            return refusal, tuple(question.looked.values())
+    found = question.analysis.run(question)
+    if isinstance(found, Refusal):
+        return found, tuple(question.looked.values())
+    dataset, policy = question.dataset.label, question.policy.label
+    citation = question.secret.citation(dataset, policy, question.wording)
+    notes = (*found.notes, *_meanings(question))
+    made = Answer(question.analysis.name, found.tables, notes, dataset, policy, citation, found.facts)
+    return made, (*question.looked.values(), *found.sets)
+
+
+def _meanings(question: Question) -> Iterator[str]:
+    """Yield what the levels in the answer mean, where they are codes: in one order, however the question was written."""
+    used = {v.name: v for v in question.analysis.variables(question.dataset.variables)}
+    for name, variable in sorted(used.items()):
+        told = [f"{a} = {b}" for a, b in zip(variable.levels, variable.words, strict=False) if a != b]
+        if told:
+            yield f"Levels of {name}: {join_names(told, _LISTED)}."
+
+
+# --- shelf
+# Where a vault keeps its policies: one for all data sets, one of its own for any of them, and every earlier version.
+
+
+class PolicyStore:
+    """The policies of a vault. A name and a version stand for one policy in the whole vault, and earlier ones stay."""
+
+    def __init__(self, vault: Path) -> None:
+        self._vault = vault
+        self._read: dict[Path, tuple[tuple[int, int], Policy]] = {}
+
+    def _home(self, dataset: str | None) -> Path:
+        return self._vault if dataset is None else self._vault / "datasets" / dataset
+
+    def current(self, dataset: str | None = None) -> Policy | None:
+        """Return the policy of the vault, or the one that a data set has of its own; None if it has none."""
+        path = self._home(dataset) / "policy.toml"
+        try:
+            facts = path.stat()
+        except OSError:
+            return None
+        mark = (facts.st_mtime_ns, facts.st_size)
+        if path not in self._read or self._read[path][0] != mark:
+            self._read[path] = (mark, Policy.read(path))
+        return self._read[path][1]
+
+    def earlier(self) -> list[Policy]:
+        """Return every policy that ever held for the vault or one of its data sets."""
+        found = [*self._vault.glob("policies/*.toml"), *self._vault.glob("datasets/*/policies/*.toml")]
+        return [Policy.read(path) for path in sorted(found)]
+
+    def put(self, policy: Policy, dataset: str | None = None) -> Policy:
+        """Let a policy hold from now on; its version is raised where it differs from what bore its name before."""
+        chosen = numbered(policy, self.earlier())
+        home = self._home(dataset)
+        number = 1 + max((int(p.stem) for p in home.glob("policies/*.toml") if p.stem.isdigit()), default=0)
+        chosen.write(home / "policies" / f"{number}.toml")
+        chosen.write(home / "policy.toml")
+        return chosen
+
+    def remove(self, dataset: str) -> None:
+        """Let the policy of the vault hold for a data set again."""
+        (self._home(dataset) / "policy.toml").unlink(missing_ok=True)
+
+
+def numbered(policy: Policy, earlier: list[Policy]) -> Policy:
+    """Return a policy with its version: that of an equal one, else one more than any of its name."""
+    same = [old for old in earlier if old.title == policy.title]
+    for old in same:
+        if policy.with_(version=old.version) == old:
+            return old
+    highest = max((old.version for old in same), default=0)
+    return policy.with_(version=max(policy.version, highest + 1))
+
+
+# --- vault
+# The vault: registered data sets, the secret, the policy, and the way from a question to an answer.
+
+# fmt: skip
+
 
 LEDGER = "ledger.sqlite"
 
@@ -57,7 +192,7 @@ class Vault:
     def __init__(self, folder: Path, secret: Draws, policy: Policy, spark: Any = None) -> None:
         self.folder = folder
         self._policy = policy
-        self._shelf = Shelf(folder)
+        self._shelf = PolicyStore(folder)
         self._secret = secret
         self._spark = spark
         self.ledger = Ledger(folder / LEDGER, ledger_key(secret))
@@ -75,7 +210,7 @@ class Vault:
             with contextlib.suppress(OSError):
                 os.chmod(temporary, 0o700)
             secret.write(temporary / "secret.toml")
-            kept = cls(temporary, secret, Shelf(temporary).put(wanted)).policy
+            kept = cls(temporary, secret, PolicyStore(temporary).put(wanted)).policy
         return cls(path, secret, kept, spark)
 
     @classmethod
@@ -132,7 +267,7 @@ class Vault:
         title: str = "",
         identity: str | None = None,
         known: Sequence[str] | None = None,
-        recodes: Sequence[Recode] = (),
+        recodes: Sequence[LevelRecode] = (),
     ) -> Registration:
         """Register a data set: keep a private copy, and show the custodian what has to be decided before it is frozen.
 
@@ -162,7 +297,7 @@ class Vault:
         before = self.dataset(name).variables.values() if self.versions(name) else ()
         chosen = {v.name: v.cutpoints for v in before if v.cutpoints is not None} | chosen_in(folder)
         cutpoints = {variable: cut for variable, cut in chosen.items() if variable in opened.schema}
-        plan = Plan(name, opened, cutpoints, title or said, identity, tuple(recodes))
+        plan = DatasetPlan(name, opened, cutpoints, title or said, identity, tuple(recodes))
         return Registration.make(folder, plan, self._spark)
 
     def registered(self) -> list[str]:
@@ -209,7 +344,7 @@ class Vault:
         *,
         title: str = "",
         identity: str | None = None,
-        recodes: Sequence[Recode] = (),
+        recodes: Sequence[LevelRecode] = (),
         confirm: bool = False,
     ) -> Dataset:
         """Prepare a data set as the next version of its name; from then on it does not change.
@@ -229,7 +364,7 @@ class Vault:
                 raise ParameterError(
                     "what is frozen at once is Microdata. Add a frame or a file first: vault.add(name, data)."
                 )
-            plan = Plan(name, data, cutpoints or {}, title, identity, recodes)
+            plan = DatasetPlan(name, data, cutpoints or {}, title, identity, recodes)
         version = max(self.versions(name), default=0) + 1
         earlier = [self.dataset(name, v) for v in self.versions(name)]
         folder = self.folder / "datasets" / name / str(version)
@@ -359,6 +494,6 @@ class Vault:
         names = self.names() if dataset is None else [self.dataset(dataset).name]
         return alerts_in(entry for entry in self.ledger.entries() if entry.family in names)
 
-    def standing(self, dataset: str) -> Standing:
+    def standing(self, dataset: str) -> UsageReport:
         """Return who asked how much, what was spent, the accumulated loss and the alerts; for the custodian alone."""
-        return standing_of(self, dataset, tuple(self.ledger.entries()))
+        return usage_of(self, dataset, tuple(self.ledger.entries()))

@@ -1,116 +1,68 @@
-"""Masking methods: one method, one file."""
+"""Masking methods, by family."""
 
-from sfumato.masks.add_simulated import AddSimulatedRecords
-from sfumato.masks.aggregate_columns import AggregateColumns
-from sfumato.masks.aggregate_records import AggregateRecords
-from sfumato.masks.bounded_noise import BoundedNoise
-from sfumato.masks.change_rare import ChangeRare
-from sfumato.masks.cluster_microaggregation import ClusterMicroaggregation
-from sfumato.masks.copula_synthesis import CopulaSynthesis
-from sfumato.masks.corrected_noise import CorrectedNoise
-from sfumato.masks.data_swap import DataSwap
-from sfumato.masks.displace import Displace
-from sfumato.masks.gadp import GADP
-from sfumato.masks.gaussian_mechanism import GaussianMechanism
-from sfumato.masks.generalise import Generalise
-from sfumato.masks.gower_microaggregation import GowerMicroaggregation
-from sfumato.masks.identity import Identity
-from sfumato.masks.individual_ranking import IndividualRanking
-from sfumato.masks.kim_transformation import KimTransformation
-from sfumato.masks.laplace_noise import LaplaceNoise
-from sfumato.masks.matrix_mask import MatrixMask
-from sfumato.masks.mdav import MDAV
-from sfumato.masks.merge_rare import MergeRare
-from sfumato.masks.multiplicative_noise import MultiplicativeNoise
-from sfumato.masks.multiply_columns import MultiplyColumns
-from sfumato.masks.multiply_records import MultiplyRecords
-from sfumato.masks.multivariate_top_code import MultivariateTopCode
-from sfumato.masks.noise import IndependentNoise, KimNoise
-from sfumato.masks.normal_synthesis import FullNormalSynthesis, NormalSynthesis
-from sfumato.masks.optimal_univariate import OptimalUnivariate
-from sfumato.masks.outlier_noise import OutlierNoise
-from sfumato.masks.pram import PRAM, published_matrix
-from sfumato.masks.projection_microaggregation import ProjectionMicroaggregation
-from sfumato.masks.pseudonyms import Pseudonyms
-from sfumato.masks.random_aggregation import RandomAggregation
-from sfumato.masks.random_order import RandomOrder
-from sfumato.masks.rank_swap import RankSwap
-from sfumato.masks.recode import Recode
-from sfumato.masks.recode_rare import RecodeRare
-from sfumato.masks.remove_identifiers import RemoveIdentifiers
-from sfumato.masks.robust_microaggregation import RobustMicroaggregation
-from sfumato.masks.romm import ROMM
-from sfumato.masks.round import RandomRound, Round
-from sfumato.masks.sample import Sample
-from sfumato.masks.shuffle import Shuffle
-from sfumato.masks.stratified_sample import StratifiedSample
-from sfumato.masks.structured_noise import StructuredNoise
-from sfumato.masks.suppress_columns import SuppressColumns
-from sfumato.masks.suppress_records import SuppressExtremes, SuppressRecords, SuppressSmallAreas
-from sfumato.masks.suppress_values import SuppressValues
-from sfumato.masks.top_code import BottomCode, TopCode
-from sfumato.masks.truncate import Truncate
-from sfumato.masks.v_mdav import VMDAV
-from sfumato.masks.weighted_sample import WeightedSample
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GADP",
-    "MDAV",
-    "PRAM",
-    "ROMM",
-    "VMDAV",
-    "AddSimulatedRecords",
-    "AggregateColumns",
-    "AggregateRecords",
-    "BottomCode",
-    "BoundedNoise",
-    "ChangeRare",
-    "ClusterMicroaggregation",
-    "CopulaSynthesis",
-    "CorrectedNoise",
-    "DataSwap",
-    "Displace",
-    "FullNormalSynthesis",
-    "GaussianMechanism",
-    "Generalise",
-    "GowerMicroaggregation",
-    "Identity",
-    "IndependentNoise",
-    "IndividualRanking",
-    "KimNoise",
-    "KimTransformation",
-    "LaplaceNoise",
-    "MatrixMask",
-    "MergeRare",
-    "MultiplicativeNoise",
-    "MultiplyColumns",
-    "MultiplyRecords",
-    "MultivariateTopCode",
-    "NormalSynthesis",
-    "OptimalUnivariate",
-    "OutlierNoise",
-    "ProjectionMicroaggregation",
-    "Pseudonyms",
-    "RandomAggregation",
-    "RandomOrder",
-    "RandomRound",
-    "RankSwap",
-    "Recode",
-    "RecodeRare",
-    "RemoveIdentifiers",
-    "RobustMicroaggregation",
-    "Round",
-    "Sample",
-    "Shuffle",
-    "StratifiedSample",
-    "StructuredNoise",
-    "SuppressColumns",
-    "SuppressExtremes",
-    "SuppressRecords",
-    "SuppressSmallAreas",
-    "SuppressValues",
-    "TopCode",
-    "Truncate",
-    "WeightedSample",
-    "published_matrix",
-]
+from sfumato.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+
+if TYPE_CHECKING:
+    from sfumato.masks.add_simulated import AddSimulatedRecords as AddSimulatedRecords
+    from sfumato.masks.aggregation import AggregateColumns as AggregateColumns
+    from sfumato.masks.aggregation import AggregateRecords as AggregateRecords
+    from sfumato.masks.aggregation import RandomAggregation as RandomAggregation
+    from sfumato.masks.coding import BottomCode as BottomCode
+    from sfumato.masks.coding import MultivariateTopCode as MultivariateTopCode
+    from sfumato.masks.coding import TopCode as TopCode
+    from sfumato.masks.coding import Truncate as Truncate
+    from sfumato.masks.copula_synthesis import CopulaSynthesis as CopulaSynthesis
+    from sfumato.masks.corrected_noise import CorrectedNoise as CorrectedNoise
+    from sfumato.masks.corrected_noise import KimTransformation as KimTransformation
+    from sfumato.masks.gadp import GADP as GADP
+    from sfumato.masks.gower_microaggregation import GowerMicroaggregation as GowerMicroaggregation
+    from sfumato.masks.identifiers import Identity as Identity
+    from sfumato.masks.identifiers import Pseudonyms as Pseudonyms
+    from sfumato.masks.identifiers import RandomOrder as RandomOrder
+    from sfumato.masks.identifiers import RemoveIdentifiers as RemoveIdentifiers
+    from sfumato.masks.local_privacy import GaussianMechanism as GaussianMechanism
+    from sfumato.masks.local_privacy import LaplaceNoise as LaplaceNoise
+    from sfumato.masks.matrix_mask import Displace as Displace
+    from sfumato.masks.matrix_mask import MatrixMask as MatrixMask
+    from sfumato.masks.matrix_mask import MultiplyColumns as MultiplyColumns
+    from sfumato.masks.matrix_mask import MultiplyRecords as MultiplyRecords
+    from sfumato.masks.microaggregation import MDAV as MDAV
+    from sfumato.masks.microaggregation import VMDAV as VMDAV
+    from sfumato.masks.microaggregation import ClusterMicroaggregation as ClusterMicroaggregation
+    from sfumato.masks.microaggregation import IndividualRanking as IndividualRanking
+    from sfumato.masks.microaggregation import OptimalUnivariate as OptimalUnivariate
+    from sfumato.masks.microaggregation import ProjectionMicroaggregation as ProjectionMicroaggregation
+    from sfumato.masks.microaggregation import RobustMicroaggregation as RobustMicroaggregation
+    from sfumato.masks.multiplicative_noise import MultiplicativeNoise as MultiplicativeNoise
+    from sfumato.masks.noise import BoundedNoise as BoundedNoise
+    from sfumato.masks.noise import IndependentNoise as IndependentNoise
+    from sfumato.masks.noise import KimNoise as KimNoise
+    from sfumato.masks.noise import StructuredNoise as StructuredNoise
+    from sfumato.masks.normal_synthesis import FullNormalSynthesis as FullNormalSynthesis
+    from sfumato.masks.normal_synthesis import NormalSynthesis as NormalSynthesis
+    from sfumato.masks.outlier_noise import OutlierNoise as OutlierNoise
+    from sfumato.masks.pram import PRAM as PRAM
+    from sfumato.masks.pram import published_matrix as published_matrix
+    from sfumato.masks.rare_categories import ChangeRare as ChangeRare
+    from sfumato.masks.rare_categories import MergeRare as MergeRare
+    from sfumato.masks.rare_categories import RecodeRare as RecodeRare
+    from sfumato.masks.recoding import Generalise as Generalise
+    from sfumato.masks.recoding import Recode as Recode
+    from sfumato.masks.romm import ROMM as ROMM
+    from sfumato.masks.rounding import RandomRound as RandomRound
+    from sfumato.masks.rounding import Round as Round
+    from sfumato.masks.sampling import Sample as Sample
+    from sfumato.masks.sampling import StratifiedSample as StratifiedSample
+    from sfumato.masks.sampling import WeightedSample as WeightedSample
+    from sfumato.masks.shuffle import Shuffle as Shuffle
+    from sfumato.masks.suppression import SuppressColumns as SuppressColumns
+    from sfumato.masks.suppression import SuppressExtremes as SuppressExtremes
+    from sfumato.masks.suppression import SuppressRecords as SuppressRecords
+    from sfumato.masks.suppression import SuppressSmallAreas as SuppressSmallAreas
+    from sfumato.masks.suppression import SuppressValues as SuppressValues
+    from sfumato.masks.swapping import DataSwap as DataSwap
+    from sfumato.masks.swapping import RankSwap as RankSwap

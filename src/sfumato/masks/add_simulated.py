@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, param
-from sfumato.engines import Column, Kind, Rows
-from sfumato.errors import DataError, ParameterError, listing
-from sfumato.households import unit_ids
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import Scope, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Column, Kind
+from sfumato.data.engine import Rows
+from sfumato.data.households import unit_ids
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
-from sfumato.masks.records import Numbers, among, at_key, checked_weights, combined, free_weights, unchanged_numbers
-from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Level, Scale, Schema
+from sfumato.masks.record_choice import among, at_key, checked_weights, combined, free_weights, unchanged_numbers
+from sfumato.schema.attribute import Level, Scale
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
-Ids = NDArray[np.int64]
 ATTEMPTS = 100
 
 
@@ -81,7 +86,7 @@ class AddSimulatedRecords(Mask):
             raise DataError(f"{share:g} simulated records for each of {n:,} real ones make none. Raise the share.")
         return count
 
-    def _simulated(self, real: Batch, ids: Ids, units: Ids, draws: Draws) -> tuple[Batch, dict[str, Ids]]:
+    def _simulated(self, real: Batch, ids: Whole, units: Whole, draws: Draws) -> tuple[Batch, dict[str, Whole]]:
         """Draw the records and their donors; a household that holds a copy of a real record is drawn again."""
         compared = _compared(real.schema)
         known = np.sort(combined(real, compared))
@@ -105,11 +110,11 @@ class AddSimulatedRecords(Mask):
     def _draw(
         self,
         real: Batch,
-        ids: Ids,
-        units: Ids,
-        at: Ids,
+        ids: Whole,
+        units: Whole,
+        at: Whole,
         draws: Draws,
-        donors: dict[str, Ids],
+        donors: dict[str, Whole],
         numbers: dict[str, Numbers],
     ) -> None:
         """Draw a donor for each column of the records in places `at`, and the normal numbers."""
@@ -205,13 +210,13 @@ def _normal_model(real: Batch, names: tuple[str, ...]) -> tuple[Numbers, Numbers
         covariance = np.atleast_2d(np.cov(x, rowvar=False)) if len(x) > 1 else np.full((len(names),) * 2, np.nan)
     if not np.isfinite(covariance).all():
         raise DataError(
-            f"fewer than two records have all of {listing(names)}, or some values are infinite or too large, so there is no "
+            f"fewer than two records have all of {join_names(names)}, or some values are infinite or too large, so there is no "
             "normal distribution to draw from. Use model = 'independent'."
         )
     return x.mean(axis=0), covariance_root(covariance)
 
 
-def _new_units(real: Batch, count: int, draws: Draws) -> tuple[Ids, Ids]:
+def _new_units(real: Batch, count: int, draws: Draws) -> tuple[Whole, Whole]:
     """Return ids below 0 for the simulated records, and for each the id of the first record of its simulated household."""
     ids = min(-1, int(real.ids.min(initial=0)) - 1) - np.arange(count, dtype=np.int64)
     if real.schema.one("household") is None:
@@ -225,7 +230,7 @@ def _new_units(real: Batch, count: int, draws: Draws) -> tuple[Ids, Ids]:
     return ids, units
 
 
-def _made(real: Batch, ids: Ids, donors: dict[str, Ids], numbers: dict[str, Numbers]) -> Batch:
+def _made(real: Batch, ids: Whole, donors: dict[str, Whole], numbers: dict[str, Numbers]) -> Batch:
     """Return the simulated records; normal numbers are kept within bounds, whole where they must be, missing as the donor's."""
     batch = Batch(Rows(ids, {name: real.column(name).take(donors[name]) for name in real.rows.columns}), real.schema)
     for name, values in numbers.items():
@@ -233,7 +238,7 @@ def _made(real: Batch, ids: Ids, donors: dict[str, Ids], numbers: dict[str, Numb
     return batch
 
 
-def _stacked(batch: Batch, made: Batch, donors: dict[str, Ids], units: Ids) -> Batch:
+def _stacked(batch: Batch, made: Batch, donors: dict[str, Whole], units: Whole) -> Batch:
     """Return the real records, then the simulated ones, with new household numbers and weights that add up as before."""
     schema, everyone = batch.schema, np.arange(len(batch))
     columns = {
@@ -256,7 +261,7 @@ def _joined(batch: Batch, made: Batch, name: str) -> Column:
     return Column.from_numbers(numbers, np.concatenate([old.null, new.null]), whole)
 
 
-def _numbered(old: Column, units: Ids) -> Column:
+def _numbered(old: Column, units: Whole) -> Column:
     """Return the household numbers, with the smallest unused whole numbers for the simulated households."""
     _, first, member = np.unique(-units, return_index=True, return_inverse=True)
     room = np.arange(1, len(old) + len(first) + 1)

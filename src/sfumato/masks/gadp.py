@@ -1,19 +1,391 @@
-"""General additive data perturbation: numbers replaced so that their covariances with other columns stay."""
+"""Numbers given other columns: the normal regression behind GADP and synthesis, and GADP itself."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, param
-from sfumato.errors import NotApplicable, listing
-from sfumato.masks.conditional_normal import ConditionalNormal, standard_normals
-from sfumato.microdata import Batch, Microdata
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, check_numbers, numeric_targets
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Kind
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Batch, Microdata, check_numeric
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.kernels.copula import regress
+from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
+from sfumato.schema.attribute import Level, Scale
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
+# --- given columns
+# Given columns as regressors: numbers as they are, categories as indicators, and whether a value is missing.
+
+PIECE = 1 << 16
+"""Rows of regressors that stand in memory at once."""
+LEVELS = 25
+"""Categories of a column with an indicator of their own: the most frequent ones."""
+RARE = 10
+"""A category of fewer records gets no indicator: its records would be matched one by one."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A given column as regressors: a number and whether it is missing, or indicators of categories."""
+
+    name: str
+    levels: tuple[object, ...] | None
+    """Categories with an indicator of their own; None for numbers."""
+    gaps: bool
+    """Whether some values are missing: that is one more regressor."""
+    mean: float = 0.0
+    """What stands for a missing number."""
+    pooled: int = 0
+    """How many rare categories count as one."""
+
+    @property
+    def width(self) -> int:
+        """The number of regressors."""
+        return (1 if self.levels is None else len(self.levels)) + self.gaps
+
+    def read(self, batch: Batch) -> NDArray[Any]:
+        """Return the numbers (NaN missing), or the place of each category among the indicators (-1: the reference)."""
+        if self.levels is None:
+            return batch.numbers(self.name)
+        codes, values = batch.column(self.name).codes
+        place = {v: i for i, v in enumerate(self.levels)}
+        table = np.array([place.get(v, -1) for v in values] + [-1], np.int64)
+        return np.where(batch.missing(self.name), len(self.levels) if self.gaps else -1, table[codes])
+
+    def matrix(self, read: NDArray[Any]) -> Numbers:
+        """Return the regressors of what was read, shape (n, width)."""
+        if self.levels is not None:
+            return np.asarray(read[:, None] == np.arange(self.width), np.float64)
+        gap = np.isnan(read)
+        columns = [np.where(gap, self.mean, read)] + [gap.astype(np.float64)] * self.gaps
+        return np.column_stack(columns)
+
+    def times(self, read: NDArray[Any], weights: Numbers) -> Numbers:
+        """Return the regressors times weights (width, p), shape (n, p), without writing out indicators."""
+        if self.levels is not None:
+            return np.asarray(np.vstack([weights, np.zeros((1, weights.shape[1]))])[read])
+        return self.matrix(read) @ weights
+
+
+def learn_given(data: Microdata, names: Sequence[str]) -> tuple[Given, ...]:
+    """Learn in one pass how to write columns as regressors."""
+    if not names:
+        return ()
+    counts: dict[str, Counter[object]] = {name: Counter() for name in names}
+    sums = {name: np.zeros(2) for name in names}
+    gaps = dict.fromkeys(names, False)
+    numeric = {name: is_number(data, name) for name in names}
+    for rows in data.engine.batches(list(names)):
+        batch = Batch(rows, data.schema)
+        for name in names:
+            missing = np.isnan(batch.numbers(name)) if numeric[name] else batch.missing(name)
+            gaps[name] |= bool(missing.any())
+            if numeric[name]:
+                with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge: refused below
+                    sums[name] += [batch.numbers(name)[~missing].sum(), (~missing).sum()]
+                continue
+            codes, values = batch.column(name).codes
+            found = np.bincount(codes[~missing], minlength=len(values))
+            counts[name].update({values[i]: int(found[i]) for i in np.flatnonzero(found)})
+    made = []
+    for name in names:
+        total, known = sums[name]
+        if not np.isfinite(total):
+            raise DataError(
+                f"given column '{name}' holds infinite or huge values. Set them to missing, or leave it out."
+            )
+        levels, pooled = (None, 0) if numeric[name] else _levels(counts[name])
+        made.append(Given(name, levels, gaps[name], total / max(known, 1), pooled))
+    return tuple(made)
+
+
+def is_number(data: Microdata, name: str) -> bool:
+    """Whether a column counts as a number: what the schema calls unordered is a category, whatever holds it."""
+    kind, attribute = data.kind(name), data.schema[name]
+    if kind in (Kind.DATE, Kind.OTHER):
+        raise DataError(f"column '{name}' holds {kind}, where numbers or categories are needed. Leave it out.")
+    if attribute.scale is not Scale.ORDERED or (kind is Kind.CATEGORY and not attribute.values):
+        return False
+    check_numeric(data, name)
+    return True
+
+
+def _levels(counts: Counter[object]) -> tuple[tuple[object, ...], int]:
+    """Return the categories that get an indicator, and how many are pooled; without a pool the commonest is the reference."""
+    ranked = sorted(counts, key=lambda v: (-counts[v], str(v)))
+    kept = [v for v in ranked[:LEVELS] if counts[v] >= RARE]
+    pooled = len(ranked) - len(kept)
+    return tuple(kept if pooled else kept[1:]), pooled
+
+
+def pooled_guarantee(given: Sequence[Given], step: str) -> tuple[Guarantee, ...]:
+    """Say which given columns have categories that are too rare for a relation of their own."""
+    return tuple(
+        Guarantee(
+            step,
+            f"{g.name}: {g.pooled:,} of its categories count as one, so relations with each of them are not kept",
+            f"counted: fewer than {RARE} records each, or beyond the {LEVELS} most frequent",
+        )
+        for g in given
+        if g.pooled
+    )
+
+
+def describes_household(schema: Schema, name: str) -> bool:
+    """Whether a column has one value per household."""
+    return schema[name].level is Level.HOUSEHOLD and schema.one("household") is not None
+
+
+class MaskGiven(Mask, abstract=True):
+    """A mask of numbers that takes other columns as given: they are released as they are, and relations with them are kept."""
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
+    )
+    given: tuple[str, ...] | None = param(
+        default=None,
+        doc="columns that are released as they are, and whose relations with the masked ones are kept; all keys if none",
+        columns="many",
+        holds="anything",
+    )
+
+    def validate(self) -> None:
+        """Refuse a column that is both masked and given."""
+        super().validate()
+        self._check_apart(self.columns or ())
+
+    def _check_apart(self, masked: Sequence[str]) -> None:
+        if both := [c for c in masked if c in (self.given or ())]:
+            raise ParameterError(
+                f"{self.name} cannot mask {join_names(both)} and take it as given, too. Name it in one of the two."
+            )
+
+    def given_names(self, masked: Sequence[str], schema: Schema) -> tuple[str, ...]:
+        """Return the given columns: those named, or every key that is not masked."""
+        if self.given is not None:
+            self._check_apart(masked)
+            return self.given
+        return tuple(n for n in schema.names(role="key") if n not in (masked or self.columns or ()))
+
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        """Return the masked columns and the given ones."""
+        return tuple(dict.fromkeys([*super().touches(schema), *self.given_names((), schema)]))
+
+
+# --- conditional normal
+# Numbers given other columns: the normal regression behind GADP and normal synthesis.
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Normal regression of some columns on others: X = x̄ + (Z - z̄)β + e, e ~ N(0, Σ)."""
+
+    targets: tuple[str, ...]
+    given: tuple[Given, ...]
+    earlier: tuple[str, ...]
+    """Household columns that were masked before, and are regressors too."""
+    count: int
+    z_mean: Numbers
+    x_mean: Numbers
+    beta: Numbers
+    """Shape (q, p)."""
+    residual: Numbers
+    """Σ (p, p), divisor n - 1."""
+    half: Numbers
+    """H (q, r) with HH' = ((Z - z̄)'(Z - z̄))⁺."""
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the residuals."""
+        return self.count - 1 - int(self.half.shape[1])
+
+    def predict(self, batch: Batch, earlier: Sequence[Numbers]) -> Numbers:
+        """Return E(X | Z) of each record, shape (n, p); a missing household value counts as its mean."""
+        out = np.tile(self.x_mean - self.z_mean @ self.beta, (len(batch), 1))
+        at = 0
+        for g in self.given:
+            out += g.times(g.read(batch), self.beta[at : at + g.width])
+            at += g.width
+        for values in earlier:
+            out += np.where(np.isnan(values), self.z_mean[at], values)[:, None] * self.beta[at]
+            at += 1
+        return out
+
+    @property
+    def root(self) -> Numbers:
+        """A triangular root of the residual covariance, shape (p, p)."""
+        return covariance_root(self.residual)
+
+    def drawn(self, draws: Draws, proper: bool) -> Regression:
+        """Return the regression with parameters drawn from their posterior, or as they are estimated.
+
+        Under the prior |Σ|^(-(p+1)/2), Σ ~ inverse Wishart(ν, E'E) with ν the degrees of freedom of the residuals E, the
+        coefficients are normal about the estimates with covariance Σ ⊗ (Z'Z)⁻¹, and the mean with Σ/n.
+        """
+        products = self.residual * (self.count - 1)
+        if not proper:
+            return replace(self, residual=products / self.freedom)
+        from scipy.special import gammaincinv
+
+        p, rank, label = len(self.targets), self.half.shape[1], "/".join(self.targets)
+        z = draws.normals(np.arange(p * (p + rank + 1)), f"posterior normals {label}").reshape(-1, p)
+        u = draws.uniforms(np.arange(p), f"posterior chi-square {label}")
+        # Bartlett (1933): a Wishart matrix is AA', A triangular, its squared diagonal chi-square
+        a = np.tril(z[:p], -1) + np.diag(np.sqrt(2 * gammaincinv((self.freedom - np.arange(p)) / 2, u)))
+        root = covariance_root(products) @ np.linalg.inv(a).T
+        return replace(
+            self,
+            residual=root @ root.T,
+            x_mean=self.x_mean + root @ z[p] / np.sqrt(self.count),
+            beta=self.beta + self.half @ z[p + 1 :] @ root.T,
+        )
+
+
+def standard_normals(batch: Batch, names: Sequence[str], draws: Draws) -> Numbers:
+    """Return a draw for each record (household, where the column describes it) and column, shape (n, p)."""
+    return np.column_stack([draws.normals(batch.units(name), name) for name in names])
+
+
+def learn_regressions(
+    data: Microdata, names: tuple[str, ...], given: tuple[Given, ...], why: str
+) -> tuple[Regression, ...]:
+    """Learn the regressions: of household columns on given household columns, then of the others on all of these.
+
+    A household's value must not hang on one of its members, hence the two. Moments are over the records that have all
+    the columns. `why` says in an error what they are for.
+    """
+    homes = tuple(n for n in names if describes_household(data.schema, n))
+    people = tuple(n for n in names if n not in homes)
+    every = (*homes, *people)
+    mean, products, count = _moments(data, given, every)
+    q = sum(g.width for g in given)
+    variance = np.diag(products) / max(count - 1, 1)
+    check_spread(every, count, mean[q:], variance[q:], why)
+    if not np.isfinite(variance).all():
+        raise DataError("a given column holds infinite or huge values. Set them to missing, or leave it out of given=.")
+    starts = np.cumsum([0, *(g.width for g in given)])
+    made = []
+    for targets, earlier, used in (
+        (homes, (), [g for g in given if describes_household(data.schema, g.name)]),
+        (people, homes, list(given)),
+    ):
+        if not targets:
+            continue
+        z = [k for i, g in enumerate(given) if g in used for k in range(starts[i], starts[i + 1])]
+        x = [q + every.index(n) for n in targets]
+        # what is masked before may determine a column, what is released as it is may not
+        _check_determined(targets, regress(products[np.ix_([*z, *x], [*z, *x])], len(z))[1], np.diag(products)[x])
+        z += [q + every.index(n) for n in earlier]
+        beta, residual, half = regress(products[np.ix_([*z, *x], [*z, *x])], len(z))
+        model = Regression(
+            targets, tuple(used), earlier, count, mean[z], mean[x], beta, residual / max(count - 1, 1), half
+        )
+        check_freedom(model, why)
+        made.append(model)
+    return tuple(made)
+
+
+def _moments(data: Microdata, given: tuple[Given, ...], names: tuple[str, ...]) -> tuple[Numbers, Numbers, int]:
+    """Return mean, centred cross-products and number of the records that have all the names."""
+    schema = data.schema
+    columns = list(dict.fromkeys([*(g.name for g in given), *names]))
+
+    def pieces(rows: Rows) -> Iterator[Numbers]:
+        batch = Batch(rows, schema)
+        reads, x = [g.read(batch) for g in given], [batch.numbers(n) for n in names]
+        for start in range(0, max(len(batch), 1), PIECE):
+            part = slice(start, start + PIECE)
+            yield np.column_stack(
+                [*(g.matrix(r[part]) for g, r in zip(given, reads, strict=True)), *(c[part] for c in x)]
+            )
+
+    sums = data.engine.reduce(lambda rows: sum(map(first_pass, pieces(rows))), columns)  # type: ignore[arg-type, return-value]
+    count, mean = int(sums[0]), sums[1:] / max(sums[0], 1)
+    products = data.engine.reduce(
+        lambda rows: sum(centred_products(p, mean) for p in pieces(rows)),  # type: ignore[arg-type, return-value]
+        columns,
+    )
+    return mean, products, count
+
+
+def check_spread(names: tuple[str, ...], count: int, mean: Numbers, variance: Numbers, why: str) -> None:
+    """Refuse columns without enough answers, without a variance, or with values that have none."""
+    if count < 3:
+        raise DataError(
+            f"{join_names(names)}: fewer than three records have an answer in {'all of them' if len(names) > 1 else 'it'}, too "
+            f"few {why}. Mask columns with more answers, or in separate steps."
+        )
+    if wild := [n for n, v in zip(names, variance, strict=True) if not np.isfinite(v)]:
+        raise DataError(
+            f"{join_names(wild)}: some values are infinite or too large to square. Set them to missing, or leave the column out."
+        )
+    if still := [n for n, c in zip(names, is_constant(mean, variance), strict=True) if c]:
+        raise DataError(
+            f"{join_names(still)} is constant, so there is no distribution to draw from. Leave it out of columns=."
+        )
+
+
+def check_freedom(model: Regression, why: str) -> None:
+    """Refuse more regressors than records."""
+    if model.freedom < len(model.targets):
+        raise DataError(
+            f"{model.count:,} records with answers in {join_names(model.targets)} are too few {why} given "
+            f"{len(model.beta):,} regressors. Give fewer columns (given=...), or coarser ones."
+        )
+
+
+def _check_determined(names: tuple[str, ...], residual: Numbers, variance: Numbers) -> None:
+    """Refuse columns that the given ones determine."""
+    if fixed := [n for n, r, v in zip(names, np.diag(residual), variance, strict=True) if r < 1e-9 * v]:
+        raise DataError(
+            f"{join_names(fixed)} can be computed from the given columns, so masked values would be the values themselves. "
+            "Leave the columns that determine it out of given=."
+        )
+
+
+class ConditionalNormal(MaskGiven, abstract=True):
+    """Numbers that are released as draws given other columns, under a normal regression."""
+
+    models: Any = learned("columns", "given", default=None)
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the regression of the columns on the given ones."""
+        names = numeric_targets(self.columns, data)
+        given = learn_given(data, self.given_names(names, data.schema))
+        return self.learn(models=learn_regressions(data, names, given, "to learn how they depend on other columns"))
+
+    def changes(self, schema: Schema) -> tuple[str, ...]:
+        """Return the masked columns."""
+        return super().changes(schema) if self.models is None else self.masked
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """The masked columns, once fitted."""
+        return tuple(n for model in self.models for n in model.targets)
+
+    def said(self, schema: Schema, step: str) -> tuple[Guarantee, ...]:
+        """Say what bounds and whole numbers do, and which categories are too rare to count."""
+        kept = [n for n in self.masked if schema[n].integer or schema[n].bounds != (None, None)]
+        says = f"{join_names(kept)}: values are whole where the schema says so, and moved to its bounds where a draw passes them"
+        bounded = (Guarantee(step, says, "by construction; moments are kept up to this"),) if kept else ()
+        return (*bounded, *pooled_guarantee(self.models[-1].given, step))
+
+
+# --- gadp
+# General additive data perturbation: numbers replaced so that their covariances with other columns stay.
 
 
 class GADP(ConditionalNormal):
@@ -87,11 +459,9 @@ class GADP(ConditionalNormal):
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Say what the released values depend on."""
         given = [g.name for g in self.models[-1].given]
-        says = f"{listing(self.masked)}: means and covariances with each other and with {listing(given)} are kept on average"
+        says = f"{join_names(self.masked)}: means and covariances with each other and with {join_names(given)} are kept on average"
         first = Guarantee(step, says, "by construction: drawn from the regression learned from the data")
         if self.similarity:
             return (first, *self.said(before.schema, step))
-        says = (
-            f"{listing(self.masked)}: released values depend on a record's given columns alone, not on its own values"
-        )
+        says = f"{join_names(self.masked)}: released values depend on a record's given columns alone, not on its own values"
         return (first, Guarantee(step, says, "by construction: similarity = 0"), *self.said(before.schema, step))

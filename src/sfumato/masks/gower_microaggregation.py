@@ -8,13 +8,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, learned, param
-from sfumato.engines import Kind
-from sfumato.errors import DataError, ParameterError, listing
-from sfumato.kernels.groups import centres
-from sfumato.masks.microaggregation import Labels, Microaggregation, Numbers
-from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Attribute, Schema
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import learned, param
+from sfumato.data.columns import Kind
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.kernels.classes import centres
+from sfumato.masks.microaggregation import Microaggregation
+from sfumato.schema.attribute import Attribute
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
 _GROUPED = (Kind.NUMBER, Kind.BOOLEAN, Kind.CATEGORY)
 
@@ -57,9 +60,9 @@ class GowerMicroaggregation(Microaggregation):
             weights = dict.fromkeys(names, given)
         else:
             if absent := [n for n in names if n not in given]:
-                raise ParameterError(f"importance gives no weight for {listing(absent)}.")
+                raise ParameterError(f"importance gives no weight for {join_names(absent)}.")
             if extra := [n for n in given if n not in names]:
-                raise ParameterError(f"importance names columns that are not aggregated: {listing(extra)}.")
+                raise ParameterError(f"importance names columns that are not aggregated: {join_names(extra)}.")
             weights = dict(given)
         if not any(weights.values()):
             raise ParameterError("importance is zero for every column; at least one must count in the distance.")
@@ -118,7 +121,7 @@ class GowerMicroaggregation(Microaggregation):
             codes = np.array([numbers[v] for v in places])[np.clip(np.searchsorted(places, codes), 0, len(places) - 1)]
         return batch.with_codes(name, np.where(gone, np.where(batch.missing(name), old, -1), codes).astype(np.int64))
 
-    def centres(self, x: Numbers, labels: Labels, names: tuple[str, ...], schema: Schema) -> Numbers:
+    def centres(self, x: Numbers, labels: Whole, names: tuple[str, ...], schema: Schema) -> Numbers:
         """Return means, medians or modes of numbers, lower medians of ordered categories, modes of the others."""
         out = np.empty((int(labels.max(initial=-1)) + 1, len(names)))
         for j, name in enumerate(names):
@@ -127,19 +130,19 @@ class GowerMicroaggregation(Microaggregation):
             out[:, j] = centres(x[:, [j]], labels, how)[:, 0]
         return out
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Labels:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return MDAV's groups by Gower's distance; x holds numbers in units of their range, and codes of categories."""
         weights = self._weights(self.names)
         weight = np.array([weights[n] for n in names])
         plain = np.array([self.sorts[n] == "plain" for n in names])
         return self._grouped(x[:, ~plain] * weight[~plain], x[:, plain].astype(np.int64), weight[plain])
 
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the groups of records that have numbers alone, all of weight one."""
         return self._grouped(x, np.zeros((len(x), 0), np.int64), np.zeros(0))
 
-    def _grouped(self, x: Numbers, codes: Labels, weight: Numbers) -> Labels:
-        from sfumato.kernels.gower import gower_mdav, gower_pieces
+    def _grouped(self, x: Numbers, codes: Whole, weight: Numbers) -> Whole:
+        from sfumato.kernels.microaggregation import gower_mdav, gower_pieces
 
         labels, used = np.empty(len(x), np.int64), 0
         for rows in gower_pieces(x, codes, weight, max(self.block, 2 * self.k)):

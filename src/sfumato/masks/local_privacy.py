@@ -1,25 +1,29 @@
-"""Differential privacy of single values: noise scaled to a stated sensitivity, on a grid, learning nothing from the data."""
+"""Differential privacy of single values: the Laplace and the Gaussian mechanism on a grid."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
-from sfumato.engines import Rows
-from sfumato.errors import DataError, listing
-from sfumato.masks.bounded_noise import bounds_of, check_range
-from sfumato.masks.noise_level import check_by_column
-from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Schema
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, check_numbers, numeric_targets
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, join_names
+from sfumato.masks.noise import bounds_of, check_by_column, check_range
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
+# --- local privacy
+# Differential privacy of single values: noise scaled to a stated sensitivity, on a grid, learning nothing from the data.
+
 STEPS = 1024
 """Steps of the grid in one noise scale, at least."""
 LARGEST = 2.0**51
@@ -170,9 +174,9 @@ class LocalPrivacy(Mask, abstract=True):
             how = f"by construction: {self.distribution} of scale {scale:.6g} on a grid of {grid:.6g}, and nothing learned"
             said.append(Guarantee(step, says, how))
         if len(self.names) > 1:
-            says = f"{listing(self.names)}: all columns of a record together have {self.total(len(self.names))}"
+            says = f"{join_names(self.names)}: all columns of a record together have {self.total(len(self.names))}"
             said.append(Guarantee(step, says, "sum over the columns (sequential composition)"))
-        says = f"{listing(self.names)}: whether a value is missing is not hidden, nor is anything in columns that are not masked"
+        says = f"{join_names(self.names)}: whether a value is missing is not hidden, nor is anything in columns that are not masked"
         return (*said, Guarantee(step, says, "missing values stay where they are"))
 
     distribution: ClassVar[str]
@@ -181,3 +185,100 @@ class LocalPrivacy(Mask, abstract=True):
 def of_column(setting: float | Mapping[str, float], name: str) -> float:
     """Return a setting that may be given by column."""
     return setting[name] if isinstance(setting, Mapping) else setting
+
+
+# --- laplace noise
+# The Laplace mechanism on single values.
+
+
+class LaplaceNoise(LocalPrivacy):
+    """Laplace noise of scale sensitivity/ε on each value: ε-differential privacy of the value (Dwork et al. 2006).
+
+    The noise has variance 2 (sensitivity/ε)². State the sensitivity; nothing is learned from the data. To hide any difference,
+    give the column's range (`low`, `high`, or bounds in the schema) and its width as sensitivity.
+    """
+
+    distribution: ClassVar[str] = "Laplace noise"
+
+    def scale(self, epsilon: float, sensitivity: float) -> float:
+        """Return sensitivity/ε."""
+        return sensitivity / epsilon
+
+    def quantile(self, u: Numbers) -> Numbers:
+        """Return the quantile function: log 2u below the median, -log 2(1-u) above."""
+        tail = np.minimum(u, 1 - u)
+        return np.asarray(np.where(u < 0.5, 1.0, -1.0) * np.log(2 * tail))
+
+    @property
+    def variance(self) -> float:
+        """Return the variance of the noise of scale 1."""
+        return 2.0
+
+
+# --- gaussian mechanism
+# The Gaussian mechanism on single values, with the smallest noise that (ε, δ) allows.
+
+
+class GaussianMechanism(LocalPrivacy):
+    """Normal noise on each value: (ε, δ)-differential privacy of the value, calibrated exactly (Balle and Wang 2018).
+
+    σ is the smallest for which the condition of their theorem 8 holds; the classical √(2 log(1.25/δ)) sensitivity/ε is larger,
+    and holds for ε < 1 only. State the sensitivity; nothing is learned from the data.
+    """
+
+    distribution: ClassVar[str] = "normal noise"
+
+    delta: float = param(
+        default=1e-6, doc="δ: probability that ε may be exceeded with", low=1e-30, high=0.5, scale="log"
+    )
+
+    def scale(self, epsilon: float, sensitivity: float) -> float:
+        """Return σ."""
+        return sensitivity * analytic_sigma(epsilon, self.delta)
+
+    def quantile(self, u: Numbers) -> Numbers:
+        """Return the normal quantile function."""
+        from sfumato.kernels.keyed_numbers import normals_from
+
+        return normals_from(u)
+
+    @property
+    def variance(self) -> float:
+        """Return the variance of the noise of scale 1."""
+        return 1.0
+
+    def promise(self, epsilon: str) -> str:
+        """Return the kind of privacy, in words."""
+        return f"({epsilon}, {self.delta:g})-differential privacy"
+
+    def total(self, count: int) -> str:
+        """Return what the parameters add up to over columns."""
+        return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g} and δ = {count * self.delta:g}"
+
+
+def privacy_loss(sigma: float, epsilon: float) -> float:
+    """Return the smallest δ for which normal noise of standard deviation σ on sensitivity 1 is (ε, δ)-private.
+
+    Balle and Wang (2018), theorem 8: Φ(1/2σ - εσ) - e^ε Φ(-1/2σ - εσ).
+    """
+    from scipy.special import log_ndtr
+
+    first, second = log_ndtr(0.5 / sigma - epsilon * sigma), epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
+    return float(-np.exp(first) * np.expm1(second - first))
+
+
+@cache
+def analytic_sigma(epsilon: float, delta: float) -> float:
+    """Return the smallest σ with privacy_loss(σ, ε) <= δ, for sensitivity 1."""
+    from scipy.optimize import brentq
+
+    def excess(log_sigma: float) -> float:
+        loss = privacy_loss(float(np.exp(log_sigma)), epsilon)
+        return float(np.log(max(loss, 1e-300)) - np.log(delta))
+
+    low, high = -1.0, 1.0
+    while excess(low) < 0:
+        low -= 1
+    while excess(high) > 0:
+        high += 1
+    return float(np.exp(brentq(excess, low, high, xtol=1e-13))) * (1 + 1e-12)

@@ -1,24 +1,36 @@
-"""Matrix masks, given as matrices: M = AXB + C (matrix-masking paper, section IV)."""
+"""Matrix masks M = AXB + C: given as matrices, random factors of records and of attributes, fixed displacement (section IV)."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, param
-from sfumato.engines import Column, Rows
-from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, listing
-from sfumato.masks.aggregate_columns import with_followers
-from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Attribute, Level, Role, Scale, Schema
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import Scope, learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Column
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, join_names
+from sfumato.masks.aggregation import with_followers
+from sfumato.masks.noise import check_by_column
+from sfumato.schema.attribute import Attribute, Level, Role, Scale
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Numbers = NDArray[np.float64]
+# --- matrix mask
+# Matrix masks, given as matrices: M = AXB + C (matrix-masking paper, section IV).
+
 _TRIPLETS = ("shape", "rows", "columns", "values")
 
 
@@ -104,7 +116,7 @@ class MatrixMask(Mask):
         other = [a for a in schema if a.name not in self.columns]
         if clash := [a.name for a in other if a.name in self.out and self.A is None]:
             raise SchemaError(
-                f"M would have the columns {listing(clash)}, which the data have already. Choose other names with released=."
+                f"M would have the columns {join_names(clash)}, which the data have already. Choose other names with released=."
             )
         made = {name: self._attribute(j, name, schema) for j, name in enumerate(self.out)}
         if self.A is not None:
@@ -154,7 +166,7 @@ class MatrixMask(Mask):
         self._check(x, A)
         m = form.apply(x)
         if np.isinf(m).any():
-            raise DataError(f"{listing(self.columns)}: some values are too large to be transformed.")
+            raise DataError(f"{join_names(self.columns)}: some values are too large to be transformed.")
         made = {name: Column.from_numbers(m[:, j], np.isnan(m[:, j])) for j, name in enumerate(self.out)}
         after = self.schema_after(batch.schema)
         if A is not None:
@@ -165,14 +177,14 @@ class MatrixMask(Mask):
     def _check(self, x: Numbers, A: csr_array | None) -> None:
         """Refuse infinite values, and missing ones that would spread to other records."""
         if wild := [n for n, column in zip(self.columns, x.T, strict=True) if np.isinf(column).any()]:
-            raise DataError(f"{listing(wild)}: some values are infinite. Set them to missing.")
+            raise DataError(f"{join_names(wild)}: some values are infinite. Set them to missing.")
         if A is None:
             return
         several = abs(A[np.diff(A.indptr) > 1])
         spread = several @ np.isnan(x).astype(np.float64) > 0
         if gaps := [n for n, column in zip(self.columns, spread.T, strict=True) if column.any()]:
             raise DataError(
-                f"{listing(gaps)}: A combines records of which some have no value there, so that their gaps would spread. Leave "
+                f"{join_names(gaps)}: A combines records of which some have no value there, so that their gaps would spread. Leave "
                 "those records or columns out, or fill the gaps first."
             )
 
@@ -191,7 +203,7 @@ class MatrixMask(Mask):
         if not count or not open_:
             says = "whoever knows A, B and C can compute no single value of X from them"
         else:
-            which = f"{listing(open_)} of {count:,} of the {len(before):,} records"
+            which = f"{join_names(open_)} of {count:,} of the {len(before):,} records"
             says = f"whoever knows A, B and C can compute {which} exactly: keep them secret"
         return (
             *said,
@@ -276,3 +288,207 @@ def _words(matrix: Any) -> str:
         return f"of {r:,} × {n:,}"
     dense = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
     return f"of {r:,} × {n:,} (rank {np.linalg.matrix_rank(dense)})"
+
+
+# --- multiply records
+# Multiplication of records by random noise: M = AX with A diagonal and random (matrix-masking paper, section IV).
+
+
+class RandomFactors(Mask, abstract=True):
+    """Values times random factors that are positive (lognormal) and have mean 1: signs and zeros stay."""
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
+    )
+    factor_variance: float = param(
+        default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log", usual=(0.001, 0.5)
+    )
+    names: Any = learned("columns", default=None)
+
+    @abstractmethod
+    def factors(self, batch: Batch, draws: Draws) -> list[Any]:
+        """Return for each column its factor, or its factors record by record."""
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn which columns there are, and refuse what cannot be multiplied."""
+        names = numeric_targets(self.columns, data)
+        check_values(data, names)
+        return self.learn(names=names)
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Multiply the values by their factors."""
+        check_numbers(batch, self.names)
+        out = batch
+        for name, factor in zip(self.names, self.factors(batch, draws), strict=True):
+            out = out.replace(name, partial(_times, batch, name, factor))
+        return out
+
+    def unit_mean(self, normals: Numbers) -> Numbers:
+        """Return lognormal factors of mean 1 and variance v from standard normals: exp(sz - s²/2) with s² = ln(1 + v)."""
+        s2 = np.log1p(self.factor_variance)
+        return np.asarray(np.exp(np.sqrt(s2) * normals - s2 / 2))
+
+    def check_signs(self, before: Microdata, after: Microdata) -> None:
+        """Refuse a release in which a value has the other sign, or grew past all numbers."""
+        for name in self.names:
+            y = after.numbers(name)
+            if (np.sign(before.numbers(name)) * np.sign(y) < 0).any():
+                raise DataError(f"column '{name}' has values whose sign changed; nothing is released.")
+            if np.isinf(y).any():
+                raise DataError(f"some values of '{name}' are too large to be multiplied; nothing is released.")
+
+
+def _times(batch: Batch, name: str, factor: Any) -> Numbers:
+    with np.errstate(over="ignore"):  # what grows past all numbers is refused at the end
+        return np.asarray(batch.numbers(name) * factor)
+
+
+class MultiplyRecords(RandomFactors):
+    """All chosen numbers of a record are multiplied by one random factor, its own.
+
+    The factor is positive (lognormal) with mean 1: totals stay the same on average, signs and zeros stay,
+    and so do the ratios between the columns of a record. Where one of the columns describes the household, all its members
+    share one factor, so that the household keeps one value and A stays one matrix.
+    """
+
+    def factors(self, batch: Batch, draws: Draws) -> list[Numbers]:
+        """Return the diagonal of A, shape (n,), for every column."""
+        return [self._diagonal(batch, draws)] * len(self.names)
+
+    def _diagonal(self, batch: Batch, draws: Draws) -> Numbers:
+        shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
+        return self.unit_mean(draws.normals(batch.units([*shared, *self.names][0]), "factor"))
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return A, the diagonal matrix of the factors."""
+        from scipy.sparse import diags_array
+
+        ready = self if self.is_fitted else self.fit(data, draws)
+        factors = ready._diagonal(data.batch(), draws)
+        return MatrixForm(ready.names, ready.names, A=diags_array(factors).tocsr(), random=("A",))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that no value changed its sign, and say what factors do not hide."""
+        self.check_signs(before, after)
+        factor = f"a positive factor of its own, with mean 1 and variance {self.factor_variance:g}"
+        says = f"{join_names(self.names)}: each record is multiplied by {factor}; zeros and signs stay as they are"
+        said = [Guarantee(step, says, "no released value has the other sign")]
+        if len(self.names) > 1:
+            says = (
+                f"the ratios between {join_names(self.names)} are not masked: whoever knows one value knows the others"
+            )
+            said.append(Guarantee(step, says, "by construction, apart from rounding and bounds of the schema"))
+        return tuple(said)
+
+
+# --- multiply columns
+# Multiplication of attributes by random noise: M = XB with B diagonal and random (matrix-masking paper, section IV).
+
+
+class MultiplyColumns(RandomFactors):
+    """Each chosen column is multiplied by one random factor, the same for all records.
+
+    The factor is positive (lognormal) with mean 1. It protects against nobody who knows a single true value:
+    that value gives the factor, and the factor the whole column. Order and correlations are kept.
+    """
+
+    preserves_order: ClassVar[bool] = True
+
+    def factors(self, batch: Batch, draws: Draws) -> list[float]:
+        """Return the diagonal of B: the file as a whole draws, not its records."""
+        return [float(factor) for factor in self._diagonal(draws)]
+
+    def _diagonal(self, draws: Draws) -> Numbers:
+        file = np.zeros(1, np.int64)
+        return self.unit_mean(np.concatenate([draws.normals(file, name) for name in self.names]))
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return B, the diagonal matrix of the factors."""
+        ready = self if self.is_fitted else self.fit(data, draws)
+        return MatrixForm(ready.names, ready.names, B=np.diag(ready._diagonal(draws)), random=("B",))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that no value changed its sign, and say how little a common factor hides."""
+        self.check_signs(before, after)
+        factor = f"a secret positive factor of its own, with mean 1 and variance {self.factor_variance:g}"
+        says = (
+            f"{join_names(self.names)}: each column is multiplied by {factor}; order, zeros and signs stay as they are"
+        )
+        known = "one true value that somebody knows gives away the factor, and with it the whole column"
+        return (
+            Guarantee(step, says, "no released value has the other sign"),
+            Guarantee(step, f"{join_names(self.names)}: {known}", "by construction: all records share the factor"),
+        )
+
+
+# --- displace
+# Deterministic displacement: M = X + C with C fixed (matrix-masking paper, section IV).
+
+
+class Displace(Mask):
+    """A specified quantity is added to every value of a column.
+
+    It limits disclosure only while the quantity is secret, as the paper says, and one true value that somebody knows gives it
+    away. Differences between records, order, variances and correlations are kept.
+    """
+
+    preserves_order: ClassVar[bool] = True
+
+    amount: float | Mapping[str, float] = param(
+        doc="what is added, in the column's unit; may differ by column",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        published=False,
+    )
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to displace; all confidential numbers if none", columns="many"
+    )
+    amounts: Any = learned("columns", "amount", default=None)
+
+    def validate(self) -> None:
+        """Check that an amount is given for each column, where amounts are given by column."""
+        super().validate()
+        if self.columns is not None:
+            check_by_column("amount", "amount", self.amount, self.columns)
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn which columns there are, and what each is displaced by."""
+        by_column = isinstance(self.amount, Mapping)
+        named = tuple(self.amount) if isinstance(self.amount, Mapping) and self.columns is None else self.columns
+        names = numeric_targets(named, data)
+        check_values(data, names)
+        return self.learn(amounts={n: self.amount[n] if by_column else self.amount for n in names})  # type: ignore[index]
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Add the amounts."""
+        check_numbers(batch, self.amounts)
+        out = batch
+        for name, amount in self.amounts.items():
+            out = out.replace(name, lambda name=name, amount=amount: batch.numbers(name) + amount)  # type: ignore[misc]
+        return out
+
+    def touches(self, schema: Any) -> tuple[str, ...]:
+        """Return the columns that are displaced."""
+        if self.columns is None and isinstance(self.amount, Mapping):
+            return tuple(self.amount)
+        return super().touches(schema)
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return C: one row, the same for every record."""
+        amounts = (self if self.is_fitted else self.fit(data, draws)).amounts
+        return MatrixForm(tuple(amounts), tuple(amounts), C=np.array([list(amounts.values())]))
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Say what a fixed displacement does not hide, and what the schema's bounds do to it."""
+        names = join_names(self.amounts)
+        says = (
+            f"{names}: a secret amount, the same for all records, is added to the values of each column; differences "
+            "between records are released as they are"
+        )
+        how = "by construction; whoever knows one true value knows the amount, and with it the whole column"
+        said = [Guarantee(step, says, how)]
+        if kept := [n for n in self.amounts if before.schema[n].integer or before.schema[n].bounds != (None, None)]:
+            says = "values are whole where the schema says so, and moved to its bounds where the amount passes them"
+            said.append(Guarantee(step, f"{join_names(kept)}: {says}", "by construction"))
+        return tuple(said)

@@ -10,18 +10,22 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, check_numbers, numeric_targets
 from sfumato.contract.matrix import MatrixForm
-from sfumato.engines import Kind
-from sfumato.errors import DataError, NotApplicable, ParameterError, listing
-from sfumato.kernels.classes import classes, number_codes
-from sfumato.kernels.groups import centres
-from sfumato.kernels.moments import is_constant
-from sfumato.microdata import Batch, Microdata, by_level
-from sfumato.schema import Attribute, Level, Schema
+from sfumato.contract.parameters import Scope, learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Kind
+from sfumato.data.microdata import Batch, Microdata, by_level
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, unknown_name
+from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
+from sfumato.kernels.moments import is_constant, principal_axes
+from sfumato.schema.attribute import Attribute, Level
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Labels = NDArray[np.int64]
+# --- microaggregation
+# Microaggregation: records are put into groups of at least k, and each group is released as one value.
 
 
 class Microaggregation(Mask, abstract=True):
@@ -61,7 +65,7 @@ class Microaggregation(Mask, abstract=True):
     spread: Any = learned("columns", default=None)
 
     @abstractmethod
-    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Labels:
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the group of each record, numbered from 0, each of at least k.
 
         x is standardised, shape (n, p), n >= k, without NaN; records come in the order of their ids, shape (n,).
@@ -74,7 +78,7 @@ class Microaggregation(Mask, abstract=True):
 
     def _check_apart(self, names: tuple[str, ...]) -> None:
         if both := [n for n in self.within or () if n in names]:
-            raise ParameterError(f"within of {self.name} names columns that are aggregated: {listing(both)}.")
+            raise ParameterError(f"within of {self.name} names columns that are aggregated: {join_names(both)}.")
 
     @property
     def keeps_missing(self) -> bool:  # type: ignore[override]
@@ -152,11 +156,11 @@ class Microaggregation(Mask, abstract=True):
         attribute = batch.schema[name]
         return batch.replace(name, lambda: _clear_of_codes(values, attribute))
 
-    def centres(self, x: Numbers, labels: Labels, names: tuple[str, ...], schema: Schema) -> Numbers:
+    def centres(self, x: Numbers, labels: Whole, names: tuple[str, ...], schema: Schema) -> Numbers:
         """Return what each group is released as, shape (g, p)."""
         return centres(x, labels, self.aggregate)
 
-    def grouped(self, batch: Batch, names: tuple[str, ...], draws: Draws) -> tuple[Labels, Labels, Numbers, Labels]:
+    def grouped(self, batch: Batch, names: tuple[str, ...], draws: Draws) -> tuple[Whole, Whole, Numbers, Whole]:
         """Return one row per unit, the unit of each record, the units' numbers, and their groups: -1 for no group."""
         first, member = units(batch, names)
         x = np.column_stack([self.read(batch, name)[first] for name in names])
@@ -168,7 +172,7 @@ class Microaggregation(Mask, abstract=True):
             if self.rare == "refuse" or (lonely | unknown).all():
                 raise DataError(
                     f"{count:,} {whose} have fewer than k = {self.k} {whose} in their stratum with the same columns answered "
-                    f"among {listing(names)}. Lower k, use coarser strata or fewer columns"
+                    f"among {join_names(names)}. Lower k, use coarser strata or fewer columns"
                     + (", or set rare = 'suppress'." if self.rare == "refuse" else ".")
                 )
         labels = np.full(len(first), -1, np.int64)
@@ -177,7 +181,7 @@ class Microaggregation(Mask, abstract=True):
         labels[rows] = self.labels(x[rows], names, block[rows], batch.ids[first[rows]], draws)
         return first, member, x, labels
 
-    def labels(self, x: Numbers, names: tuple[str, ...], block: Labels, ids: NDArray[np.int64], draws: Draws) -> Labels:
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the group of each unit, numbered from 0; units come by block (n,), and by id within a block."""
         labels = np.empty(len(x), np.int64)
         centre, scale = np.array([self.spread[n] for n in names]).T
@@ -197,11 +201,11 @@ class Microaggregation(Mask, abstract=True):
             used += int(found.max()) + 1
         return labels
 
-    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Labels:
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return `groups`, for methods that must know which columns these are."""
         return self.groups(x, ids, draws)
 
-    def _blocks(self, batch: Batch, x: Numbers, first: Labels) -> tuple[Labels, Labels]:
+    def _blocks(self, batch: Batch, x: Numbers, first: Whole) -> tuple[Whole, Whole]:
         """Return the block of each unit, by stratum and by which columns have answers, and the sizes of the blocks."""
         codes = [batch.column(name).codes[0][first] for name in self.within or ()]
         return classes([*codes, *np.isnan(x).astype(np.int64).T], len(first))
@@ -212,7 +216,7 @@ class Microaggregation(Mask, abstract=True):
         """Verify on the released values that each combination is shared by at least k records or households."""
         said, suppressed = list[Guarantee](), 0
         beside = [*(self.within or ()), *filter(None, [after.schema.one("household")])]
-        where = f" of one stratum ({listing(self.within)})" if self.within else ""
+        where = f" of one stratum ({join_names(self.within)})" if self.within else ""
         for names in self.together(self.names, after.schema):
             batch, old = (d.batch(list(dict.fromkeys([*names, *beside]))) for d in (after, before))
             first, _ = units(batch, names)
@@ -225,9 +229,9 @@ class Microaggregation(Mask, abstract=True):
             what, whose = "combination" if len(names) > 1 else "value", _whose(names[0], after.schema)
             if known.any() and smallest < self.k:
                 raise DataError(
-                    f"some released values of {listing(names)} are shared by fewer than {self.k} {whose}; nothing is released."
+                    f"some released values of {join_names(names)} are shared by fewer than {self.k} {whose}; nothing is released."
                 )
-            says = f"{listing(names)}: every released {what} is shared by at least {self.k} {whose}{where}"
+            says = f"{join_names(names)}: every released {what} is shared by at least {self.k} {whose}{where}"
             how = f"released values counted; the smallest group has {smallest if known.any() else 0:,}"
             said.append(Guarantee(step, says, how))
         if suppressed:
@@ -249,7 +253,7 @@ class Microaggregation(Mask, abstract=True):
             if any(data.kind(n) is not Kind.NUMBER for n in mask.names)
             else "it aggregates columns over different groups (attribute-specific aggregation over records)"
             if len(sets) > 1
-            else f"the means of {listing(whole)} are rounded to whole numbers"
+            else f"the means of {join_names(whole)} are rounded to whole numbers"
             if whole
             else "some values are missing"
             if any(batch.missing(n).any() for n in names)
@@ -265,7 +269,7 @@ class Microaggregation(Mask, abstract=True):
         return form
 
 
-def units(batch: Batch, names: tuple[str, ...]) -> tuple[Labels, Labels]:
+def units(batch: Batch, names: tuple[str, ...]) -> tuple[Whole, Whole]:
     """Return the row of each unit that the columns describe (a household's lowest id), and the unit of each record."""
     first, member = batch.members(names)
     if len(first) < len(member):
@@ -275,7 +279,7 @@ def units(batch: Batch, names: tuple[str, ...]) -> tuple[Labels, Labels]:
     return first, member
 
 
-def _averaging(first: Labels, member: Labels, x: Numbers, labels: Labels) -> Any:
+def _averaging(first: Whole, member: Whole, x: Numbers, labels: Whole) -> Any:
     """Return A, shape (n, n): each record's row spreads 1 over the units of its group."""
     from scipy.sparse import csr_array
 
@@ -307,3 +311,274 @@ def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:
             new = np.where(np.isin(new, codes), step, new)
         new = np.minimum(new, top)
     return new
+
+
+# --- mdav
+# MDAV: maximum distance to average vector, the microaggregation that most people mean by the word.
+
+
+class MDAV(Microaggregation):
+    """Groups of k records that are close in all columns at once, taken from the outside in; the last has up to 2k - 1.
+
+    While 3k or more records are left: the record farthest from their mean with its k - 1 nearest, then the record farthest from
+    that one with its k - 1 nearest; of what is left at the end, one or two groups. Distances are Euclidean on standardised
+    columns, and ties go to the lower record number. Domingo-Ferrer and Torra (2005), section 3; Hundepool et al. (2003).
+
+    With `within`, or where answers are missing, each stratum or pattern of answers is a file of its own: groups differ from those
+    of the whole file, and lose more, since close records on either side of the border no longer meet.
+    """
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return groups of k, from the outside in."""
+        from sfumato.kernels.microaggregation import mdav
+
+        return mdav(x, self.k)
+
+
+# --- v mdav
+# V-MDAV: MDAV with groups of variable size, which follow clusters in the data.
+
+
+class VMDAV(Microaggregation):
+    """Groups of k records, taken from the outside in, that take in further records which are close to them: up to 2k - 1.
+
+    While k or more records are left: the record farthest from the mean of all with its k - 1 nearest. The free record closest to
+    the group joins it if its distance to the group is below gamma times its distance to the next free record. Fewer than k at the
+    end go to the group with the closest mean. Solanas and Martínez-Ballesté (2006), who advise gamma = 0.2 for scattered data and
+    1.1 for data in clusters. Distances, ties and strata as in MDAV.
+    """
+
+    gamma: float = param(
+        default=0.2,
+        doc="how readily a group takes in a further record: 0 never, 0.2 for scattered data, 1.1 for clusters",
+        low=0,
+        high=10,
+    )
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return groups of k to 2k - 1, from the outside in, and what is left over with the closest."""
+        from sfumato.kernels.microaggregation import v_mdav
+
+        return v_mdav(x, self.k, self.gamma)
+
+
+# --- individual ranking
+# Individual ranking: each column is sorted and averaged on its own, k values at a time.
+
+
+class UnivariateMicroaggregation(Microaggregation, abstract=True):
+    """Each column is grouped on its own, in the order of its values, so a record has other companions in every column.
+
+    Groups hold neighbours in the order, so the order is kept, unless strata are aggregated apart.
+    """
+
+    @property
+    def preserves_order(self) -> bool:  # type: ignore[override]
+        """Whether one order goes through all records."""
+        return not self.within
+
+    def together(self, names: tuple[str, ...], schema: Schema) -> list[tuple[str, ...]]:
+        """Return each column by itself."""
+        return [(name,) for name in names]
+
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return the group of each unit; they are sorted here, as standard units may be too coarse to tell values apart."""
+        order = np.lexsort([x[:, 0], block])
+        labels = np.empty(len(x), np.int64)
+        labels[order] = super().labels(x[order], names, block[order], ids[order], draws)
+        return labels
+
+
+class IndividualRanking(UnivariateMicroaggregation):
+    """The values of a column are sorted and taken k at a time; the middle group has up to 2k - 1 (Defays and Nanopoulos 1993).
+
+    The larger group stands where values lie closest: at the upper end, of money, it would lose most of what is lost. Equal
+    values are taken in the order of the records. It keeps most of the information and, as a snooper sees nearly the original
+    value, protects least: a value is hidden only between its neighbours.
+    """
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return runs of k along the sorted values."""
+        return consecutive(np.argsort(x[:, 0], kind="stable"), self.k)
+
+    def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return the runs of all blocks at once: a file may have a hundred thousand strata."""
+        return consecutive_within(np.lexsort([x[:, 0], block]), block, self.k)
+
+
+# --- optimal univariate
+# Optimal univariate microaggregation: each column cut into groups of at least k with the least loss possible.
+
+
+class OptimalUnivariate(UnivariateMicroaggregation):
+    """Each column on its own, in groups of at least k with the least sum of squares about the means (Hansen, Mukherjee 2003).
+
+    Group sizes run from k to 2k - 1: a gap between the values is not bridged where that can be helped. Never loses more than
+    individual ranking. The optimum is that of means; medians and modes are released for the same groups.
+    """
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return the groups on the shortest path through the values, which come sorted."""
+        from sfumato.kernels.microaggregation import optimal_groups
+
+        return optimal_groups(x[:, 0], self.k)
+
+
+# --- projection microaggregation
+# Projection microaggregation: records are sorted along one line, and taken k at a time.
+
+
+_LINES = ("pca", "zscores")
+
+
+class ProjectionMicroaggregation(Microaggregation):
+    """Records are sorted by their first principal component, sum of z-scores, or one column, and taken k at a time.
+
+    Defays and Nanopoulos (1993); Mateo-Sanz and Domingo-Ferrer (1998). As fast as sorting; the groups are tight along the line
+    and loose across it, so it suits columns that go together. The component is that of each stratum.
+    """
+
+    by: str = param(
+        default="pca",
+        doc="what to sort by: 'pca' (first principal component), 'zscores' (their sum), or a masked column",
+        of_data="nothing",
+    )
+
+    def validate(self) -> None:
+        """Refuse a column to sort by that is not masked."""
+        super().validate()
+        if not isinstance(self.by, str) or not self.by:
+            raise ParameterError(f"by of {self.name} must be 'pca', 'zscores' or the name of a masked column.")
+        if self.columns is not None:
+            self._check_by(self.columns)
+
+    def _check_by(self, names: tuple[str, ...]) -> None:
+        if self.by not in (*_LINES, *names):
+            raise ParameterError(unknown_name("by", self.by, (*_LINES, *names), "what records can be sorted by"))
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the scale of each column."""
+        fitted = super().fit(data, draws)
+        self._check_by(fitted.names)
+        return fitted
+
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Sort by the column where these records have it (else, and of another level, by the component)."""
+        if self.by in names and self.by not in _LINES:
+            return consecutive(np.argsort(x[:, names.index(self.by)], kind="stable"), self.k)
+        return self.groups(x, ids, draws)
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return runs of k along the line."""
+        score = x.sum(axis=1) if self.by == "zscores" else first_component(x)
+        return consecutive(np.argsort(score, kind="stable"), self.k)
+
+
+def first_component(x: Numbers) -> Numbers:
+    """Return the first principal component of x (n, p), shape (n,); its sign is fixed."""
+    if x.shape[1] == 1:
+        return x[:, 0]
+    centred = x - x.mean(axis=0)
+    _, axes = principal_axes(centred.T @ centred)
+    return np.asarray(centred @ axes[:, 0])
+
+
+# --- cluster microaggregation
+# Cluster microaggregation: clusters first, then groups of k within each cluster.
+
+
+class ClusterMicroaggregation(Microaggregation):
+    """Records are clustered by k-means, and grouped within their cluster by MDAV or along its first principal component.
+
+    For data that fall apart into kinds (Templ, Meindl and Kowarik 2015): a component then fits its own cluster, and MDAV has
+    less to search. A cluster of fewer than k records joins the nearest one. No random start: the same data give the same groups.
+    """
+
+    clusters: int = param(
+        default=10,
+        doc="number of clusters, at most one for every k records",
+        low=1,
+        high=1e4,
+        integer=True,
+        scale="log",
+    )
+    grouping: Literal["mdav", "projection"] = param(
+        default="mdav", doc="how groups are formed within a cluster", choices=("mdav", "projection")
+    )
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return the groups of all clusters."""
+        from sfumato.kernels.microaggregation import k_means, merge_small
+
+        cluster = merge_small(x, k_means(x, min(self.clusters, len(x) // self.k)), self.k)
+        labels = np.empty(len(x), np.int64)
+        used = 0
+        for rows in np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1]):
+            found = self._within(x[rows])
+            labels[rows] = found + used
+            used += int(found.max()) + 1
+        return labels
+
+    def _within(self, x: Numbers) -> Whole:
+        if self.grouping == "mdav":
+            from sfumato.kernels.microaggregation import mdav
+
+            return mdav(x, self.k)
+        return consecutive(np.argsort(first_component(x), kind="stable"), self.k)
+
+
+# --- robust microaggregation
+# Robust microaggregation: groups by Mahalanobis distances that outliers have not bent.
+
+
+class RobustMicroaggregation(Microaggregation):
+    """MDAV groups in robust Mahalanobis distance (Templ and Meindl 2008), so that outliers do not set the scale for the rest.
+
+    The scatter is learned once from all complete records (orthogonalised Gnanadesikan-Kettenring; Maronna and Zamar 2002);
+    directions without scatter do not count. With grouping = "projection" the records are sorted along the first robust
+    principal component instead.
+    """
+
+    grouping: Literal["mdav", "projection"] = param(
+        default="mdav", doc="how groups are formed in the robust metric", choices=("mdav", "projection")
+    )
+    scatter: Any = learned("columns", default=None)
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn location and scatter of each set of columns, in standard units."""
+        from sfumato.kernels.moments import robust_location_scatter
+
+        fitted = super().fit(data, draws)
+        scatter = {}
+        household = filter(None, [data.schema.one("household")])
+        for names in self.together(fitted.names, data.schema):
+            batch = data.batch(list(dict.fromkeys([*names, *household])))
+            first, _ = units(batch, names)
+            first = first[np.argsort(batch.ids[first], kind="stable")]  # sums hang on the order of their terms
+            centre, scale = np.array([fitted.spread[n] for n in names]).T
+            x = (np.column_stack([batch.numbers(n)[first] for n in names]) - centre) / scale
+            if (count := int((~np.isnan(x).any(axis=1)).sum())) <= len(names):
+                raise DataError(
+                    f"only {count:,} records have all of {join_names(names)}, too few to find their scatter. Name fewer columns."
+                )
+            scatter[names] = robust_location_scatter(x)
+        return fitted.learn(scatter=scatter)
+
+    def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return the groups of the whitened records; x has the answered columns of one set."""
+        from sfumato.kernels.moments import principal_axes, whitened
+
+        whole = next(s for s in self.scatter if set(names) <= set(s))
+        at = [whole.index(n) for n in names]
+        centre, scatter = self.scatter[whole]
+        centre, scatter = centre[at], scatter[np.ix_(at, at)]
+        if self.grouping == "mdav":
+            return self.groups(whitened(x, centre, scatter), ids, draws)
+        _, axes = principal_axes(scatter)
+        return consecutive(np.argsort((x - centre) @ axes[:, 0], kind="stable"), self.k)
+
+    def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
+        """Return MDAV's groups of whitened records."""
+        from sfumato.kernels.microaggregation import mdav
+
+        return mdav(x, self.k) if x.shape[1] else consecutive(np.arange(len(x)), self.k)

@@ -6,15 +6,17 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, check_numbers, learned, param
-from sfumato.errors import DataError, ParameterError, listing
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import check_numbers
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
-from sfumato.masks.noise_level import NoiseLevel, check_spread, derived, spread_of
-from sfumato.microdata import Batch, Microdata
+from sfumato.masks.noise import NoiseLevel, check_spread, derived, spread_of
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 WIDEST = 1 / 3
 """Variance of the uniform distribution on (0, 2): no normal factor truncated to (0, 2) varies more."""
 
@@ -104,7 +106,7 @@ class MultiplicativeNoise(NoiseLevel):
                 says = f"{name}: {zeros:,} values are zero and stay zero, so they are released as they are"
                 said.append(Guarantee(step, says, "zeros counted in the original"))
         right = "unbiased means" if self.centre == "mean" else "unbiased medians"
-        says = f"{listing(self.names)}: no value changes its sign, and factors have {self.centre} 1 ({right})"
+        says = f"{join_names(self.names)}: no value changes its sign, and factors have {self.centre} 1 ({right})"
         return (Guarantee(step, says, "signs compared on all records; the factors by construction"), *said)
 
 

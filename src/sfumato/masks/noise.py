@@ -1,23 +1,166 @@
-"""Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance."""
+"""Additive noise: one meaning of the noise level, correlated and independent noise, a covariance of your own, bounds."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned
-from sfumato.errors import listing
-from sfumato.kernels.moments import covariance_root
-from sfumato.masks.noise_level import NoiseLevel, check_spread, needed
-from sfumato.microdata import Batch, Microdata
-from sfumato.schema import Schema
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Column
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Batch, Microdata
+from sfumato.errors import DataError, ParameterError, join_names, plural
+from sfumato.kernels.moments import Moments, covariance_root, is_constant
+from sfumato.schema.attribute import Level
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
+# --- noise level
+# What all noise methods share: one meaning of the noise level, the variance it is a share of, and kept moments.
+
+
+class NoiseLevel(Mask, abstract=True):
+    """A mask whose noise has variance λ² times the variance of the column, in every method the same λ²."""
+
+    columns: tuple[str, ...] | None = param(
+        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
+    )
+    lambda2: float | Mapping[str, float] = param(
+        default=0.15,
+        doc="λ²: noise variance divided by the variance of the column",
+        low=0,
+        high=1e6,
+        scale="log",
+        per_column=True,
+        usual=(0.01, 2),
+    )
+
+    def validate(self) -> None:
+        """Check that a level is given for each column, where levels are given by column."""
+        super().validate()
+        if self.columns is not None:
+            check_by_column("lambda2", "level", self.lambda2, self.columns)
+
+    def targets(self, data: Microdata) -> tuple[str, ...]:
+        """Return the columns to mask, those of households first; each has a level."""
+        names = numeric_targets(self.columns, data)
+        check_by_column("lambda2", "level", self.lambda2, names)
+        # household columns first: a triangular root then gives them noise that hangs on household draws alone
+        return tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
+
+    def _level(self, names: tuple[str, ...]) -> Numbers:
+        """Return λ per column, shape (k,)."""
+        if isinstance(self.lambda2, Mapping):
+            if absent := [n for n in names if n not in self.lambda2]:
+                raise ParameterError(f"lambda2 gives no level for {join_names(absent)}.")
+            return np.sqrt([self.lambda2[n] for n in names])
+        return np.full(len(names), np.sqrt(self.lambda2))
+
+
+def check_by_column(field: str, noun: str, setting: object, columns: tuple[str, ...]) -> None:
+    """Refuse a setting by column that leaves out a masked column, or names one that is not masked."""
+    if not isinstance(setting, Mapping):
+        return
+    if absent := [c for c in columns if c not in setting]:
+        raise ParameterError(f"{field} gives no {noun} for {join_names(absent)}.")
+    if extra := [c for c in setting if c not in columns]:
+        raise ParameterError(f"{field} names columns that are not masked: {join_names(extra)}.")
+
+
+def spread_of(data: Microdata, names: Iterable[str]) -> tuple[Numbers, Numbers]:
+    """Return the mean and the variance of each column over its own answers, shape (k,) each; refuse what has no spread."""
+    found = [data.moments((name,)) for name in names]
+    for moments in found:
+        check_spread(moments, data)
+    return np.array([m.mean[0] for m in found]), np.array([m.covariance[0, 0] for m in found])
+
+
+def check_spread(moments: Moments, data: Microdata) -> None:
+    """Refuse columns that have no variance to scale the noise by."""
+    if moments.count < 2:
+        empty = [name for name in moments.names if data.moments((name,)).count < 2]
+        where = "all of them" if not empty and len(moments.names) > 1 else "an answer there"
+        raise DataError(
+            f"{join_names(empty or moments.names)}: fewer than two records have {where}, so there is no variance to scale "
+            "the noise by. Mask columns with more answers, or in separate steps."
+        )
+    variance = np.diag(moments.covariance)
+    if wild := [n for n, v in zip(moments.names, variance, strict=True) if not np.isfinite(v)]:
+        raise DataError(
+            f"{join_names(wild)}: some values are infinite or too large to square, so there is no variance to scale the "
+            "noise by. Set them to missing, or leave the column out of columns=."
+        )
+    constant = is_constant(moments.mean, variance)
+    if still := [n for n, c in zip(moments.names, constant, strict=True) if c]:
+        raise DataError(
+            f"{join_names(still)} is constant, so noise in proportion to its variance would be no noise at all. "
+            "Leave it out of columns=, or release it as it is."
+        )
+
+
+def derived(data: Microdata, names: tuple[str, ...], function: Callable[[Batch], list[Numbers]]) -> Microdata:
+    """Return data with these columns only, holding what `function` makes of each piece, where the data live."""
+    schema = data.schema.keep(lambda a: a.name in names)
+    plain = Schema(tuple(a.with_(missing=(), integer=False, bounds=(None, None), level=Level.PERSON) for a in schema))
+    return data.transform(partial(_derived, names, function), plain)
+
+
+def _derived(names: tuple[str, ...], function: Callable[[Batch], list[Numbers]], batch: Batch) -> Batch:
+    made = dict(zip(names, function(batch), strict=True))
+    return Batch(
+        Rows(batch.ids, {n: Column.from_numbers(made[n]) for n in batch.rows.columns if n in made}), batch.schema
+    )
+
+
+def needed(data: Microdata, names: tuple[str, ...]) -> Batch:
+    """Bring the columns into memory, with the household number that their draws may hang on."""
+    household = data.schema.one("household")
+    return data.batch(list(dict.fromkeys([*names, *([household] if household else [])])))
+
+
+def moments_kept(step: str, before: Moments, after: Moments, over: str, schema: Schema, refit: bool) -> Guarantee:
+    """Verify that means and covariances are those of the original; up to whole numbers and bounds, where there are any.
+
+    `refit`: the mask was fitted to certain records and draws, and keeps moments only roughly with others; else that is refused.
+    """
+    what = f"{join_names(before.names)}: mean and {'covariance' if len(before.names) > 1 else 'variance'} over {over}"
+    mean, covariance = apart(before, after)
+    how = f"compared on the released data: means within {mean:.1g} standard deviations, covariances within {covariance:.1g}"
+    if any(schema[n].integer or schema[n].bounds != (None, None) for n in before.names):
+        says = "are those of the original, up to values made whole or moved to the bounds of the schema"
+        return Guarantee(step, f"{what} {says}", how)
+    scale = np.sqrt(np.diag(before.covariance))
+    offset = float(np.max(np.abs(before.mean) / np.where(scale > 0, scale, 1), initial=0))
+    if max(mean, covariance) <= 1e-8 + 1e-12 * offset:
+        return Guarantee(step, f"{what} are exactly those of the original", how)
+    if not refit:
+        raise DataError(f"{what} are not those of the original; nothing is released.")
+    says = (
+        "are near those of the original but not equal, since the mask was fitted to other records or with another seed"
+    )
+    return Guarantee(step, f"{what} {says}", how)
+
+
+def apart(one: Moments, two: Moments) -> tuple[float, float]:
+    """Return how far means are apart, in standard deviations, and covariances, in products of them; the largest of each."""
+    scale = np.sqrt(np.diag(one.covariance))
+    scale = np.where(scale > 0, scale, 1.0)
+    means = np.abs(two.mean - one.mean) / scale
+    products = np.abs(two.covariance - one.covariance) / np.outer(scale, scale)
+    return float(means.max(initial=0)), float(products.max(initial=0))
+
+
+# --- noise
+# Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance.
 
 
 class AdditiveNoise(NoiseLevel, abstract=True):
@@ -75,9 +218,9 @@ class AdditiveNoise(NoiseLevel, abstract=True):
         if kept:
             says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
             how = "by construction; analytic curves do not include this, empirical ones do"
-            said.append(Guarantee(step, f"{listing(kept)}: {says}", how))
+            said.append(Guarantee(step, f"{join_names(kept)}: {says}", how))
         if (np.diag(self.root) == 0).any():
-            says = f"{listing(self.names)}: the columns are linearly dependent, and their noise is too, so sums still add up"
+            says = f"{join_names(self.names)}: the columns are linearly dependent, and their noise is too, so sums still add up"
             said.append(
                 Guarantee(step, says, "the covariance is singular; its root has rank below the number of columns")
             )
@@ -106,7 +249,7 @@ def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
-    from sfumato.kernels.linear import add_scaled  # numba takes a third of a second to load
+    from sfumato.kernels.column_pairs import add_scaled  # numba takes a third of a second to load
 
     return add_scaled(batch.numbers(name), level, unit)
 
@@ -144,3 +287,226 @@ class IndependentNoise(AdditiveNoise):
     def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Return the columns one by one: each has the variance of all its own answers."""
         return [(name,) for name in names]
+
+
+# --- structured noise
+# Normal noise with a covariance matrix of your own: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
+
+
+class StructuredNoise(Mask):
+    """Additive normal noise whose covariance matrix is given, in the units of the columns.
+
+    Noise need not lie the same in all directions: a covariance of rank one moves a record along one line only, and every
+    combination of columns that is constant along it is released exactly. `best_mask` finds the covariance that hides a target
+    and leaves most of the rest.
+    """
+
+    columns: tuple[str, ...] = param(doc="columns that get noise, in the order of the covariance", columns="many")
+    covariance: Any = param(
+        doc="variances and covariances of the noise: rows of numbers, a row for each column",
+        of_data="nothing",  # of the noise: analysts need it, and it is no record's value
+    )
+    order: Any = learned("columns", default=None)
+    root: Any = learned("columns", "covariance", default=None)
+
+    def validate(self) -> None:
+        """Turn the covariance into plain numbers, and check that it is one."""
+        super().validate()
+        object.__setattr__(self, "covariance", _plain(self.covariance, len(self.columns)))
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Put household columns first, so that their noise hangs on household draws alone, and take the triangular root."""
+        names = numeric_targets(self.columns, data)
+        check_values(data, names)
+        order = tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
+        at = [names.index(n) for n in order]
+        return self.learn(order=order, root=covariance_root(np.array(self.covariance)[np.ix_(at, at)]))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Add the noise of each record: the root times its standard normal draws."""
+        check_numbers(batch, self.order)
+        out = batch
+        for name, noise in zip(self.order, rooted_noise(batch, self.order, self.root, draws), strict=True):
+            out = out.replace(name, partial(_sum, batch, name, noise))
+        return out
+
+    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return M = X + C: a random displacement, zero where a value is missing."""
+        fitted = self if self.is_fitted else self.fit(data, draws)
+        batch = needed(data, fitted.order)
+        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in fitted.order])
+        noise = np.where(gaps, 0.0, np.column_stack(rooted_noise(batch, fitted.order, fitted.root, draws)))
+        return MatrixForm(fitted.order, fitted.order, C=noise, random=("C",))
+
+    def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
+        """Return the covariance of the noise on these columns as it is drawn, zero for those not masked."""
+        root = covariance_root(np.array(self.covariance))
+        place = np.array([[float(n == c) for c in self.columns] for n in names])
+        return np.asarray(place @ (root @ root.T) @ place.T)
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Say how many combinations of columns are released exactly, and what bounds and rounding do to the noise."""
+        names = join_names(self.columns)
+        drawn = int((np.diag(self.root) > 0).sum())
+        exact = len(self.columns) - drawn
+        says = f"{names}: normal noise with the stated covariance is added" + (
+            f"; {plural(exact, 'combination')} of these columns {'has' if exact == 1 else 'have'} none and may be computed exactly"
+            if exact
+            else ""
+        )
+        said = [Guarantee(step, says, f"by construction; the rank of the covariance is {drawn} of {len(self.columns)}")]
+        if kept := [n for n in self.columns if before.schema[n].integer or before.schema[n].bounds != (None, None)]:
+            says = "values are whole where the schema says so, and moved to its bounds where noise passes them"
+            said.append(Guarantee(step, f"{join_names(kept)}: {says}", "by construction"))
+        return tuple(said)
+
+
+def _sum(batch: Batch, name: str, noise: Numbers) -> Numbers:
+    with np.errstate(over="ignore"):
+        return np.asarray(batch.numbers(name) + noise)
+
+
+def _plain(given: Any, size: int) -> tuple[tuple[float, ...], ...]:
+    """Return a covariance matrix as rows of numbers; refuse what is none."""
+    try:
+        matrix = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        matrix = np.empty(())
+    matrix = matrix.reshape(1, 1) if matrix.ndim == 0 and matrix.size and size == 1 else matrix
+    if matrix.shape != (size, size) or not np.isfinite(matrix).all():
+        raise ParameterError(
+            f"covariance of structured_noise must be a matrix of {size} × {size} finite numbers: a row for each column."
+        )
+    variance = np.diag(matrix)
+    sd = np.sqrt(np.maximum(variance, 0.0))
+    unit = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
+    scaled = matrix * np.outer(unit, unit)
+    lone = (matrix[sd == 0] != 0).any()
+    if (variance < 0).any() or lone or np.abs(scaled - scaled.T).max() > 1e-9 or np.linalg.eigvalsh(scaled)[0] < -1e-9:
+        raise ParameterError(
+            "covariance of structured_noise must be symmetric and positive semi-definite, as the variances and covariances of "
+            "random numbers are."
+        )
+    return tuple(map(tuple, ((matrix + matrix.T) / 2).tolist()))
+
+
+# --- bounded noise
+# Noise restricted to bounds: drawn given that the result lies inside, so that nothing is heaped on the bounds.
+
+
+class BoundedNoise(NoiseLevel):
+    """Independent normal noise of level λ², conditioned on the masked value lying in [low, high] (truncated normal).
+
+    Bounds are given here or in the schema; a column without any gets ordinary noise. Masked values are drawn from the normal
+    distribution about the value, truncated to the bounds: they do not pile up there, as clipped noise does. Near a bound they are
+    drawn to the inside, so the mean of values near it is biased inwards and the noise there is smaller than λ² says. A value that
+    lies outside the bounds is first moved to the nearer one.
+    """
+
+    no_matrix: ClassVar[str] = "the noise of a value depends on how far the value is from its bounds"
+
+    low: float | Mapping[str, float] | None = param(
+        default=None,
+        doc="lowest value; that of the schema if none",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        of_data="numbers",
+    )
+    high: float | Mapping[str, float] | None = param(
+        default=None,
+        doc="highest value; that of the schema if none",
+        low=-1e300,
+        high=1e300,
+        per_column=True,
+        of_data="numbers",
+    )
+    names: Any = learned("columns", default=None)
+    scale: Any = learned("columns", default=None)
+
+    def validate(self) -> None:
+        """Refuse bounds that leave no room."""
+        super().validate()
+        check_range(self.low, self.high, self.columns)
+
+    def fit(self, data: Microdata, draws: Draws) -> Self:
+        """Learn the standard deviation of each column; at least one column must have a bound."""
+        names = self.targets(data)
+        for field, setting in (("low", self.low), ("high", self.high)):
+            check_by_column(field, "bound", setting, names)
+        if all(bounds_of(self.low, self.high, data.schema, n) == (-math.inf, math.inf) for n in names):
+            raise ParameterError(
+                f"{join_names(names)}: no bounds are given, here (low=, high=) or in the schema. For noise without bounds use "
+                "independent_noise."
+            )
+        return self.learn(names=names, scale=np.sqrt(spread_of(data, names)[1]))
+
+    def transform(self, batch: Batch, draws: Draws) -> Batch:
+        """Draw each value from the truncated normal distribution about it."""
+        check_numbers(batch, self.names)
+        out = batch
+        for name, level, scale in zip(self.names, self._level(self.names), self.scale, strict=True):
+            low, high = bounds_of(self.low, self.high, batch.schema, name)
+            out = out.replace(name, partial(_drawn, batch, draws, name, level * scale, low, high))
+        return out
+
+    def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
+        """Verify that all released values are inside, and count those that were not before."""
+        said, bounded = [], []
+        for name in self.names:
+            low, high = bounds_of(self.low, self.high, before.schema, name)
+            if (low, high) == (-math.inf, math.inf):
+                continue
+            bounded.append(name)
+            y, x = after.numbers(name), before.numbers(name)
+            if ((y < low) | (y > high)).any():
+                raise DataError(f"some released values of '{name}' lie outside its bounds; nothing is released.")
+            if outside := int(((x < low) | (x > high)).sum()):
+                says = (
+                    f"{name}: {outside:,} values lay outside the bounds and were moved to them before noise was drawn"
+                )
+                said.append(Guarantee(step, says, "original values counted"))
+        says = f"{join_names(bounded)}: every released value is within bounds; noise near them points inwards, which biases means"
+        return (Guarantee(step, says, "all released values checked"), *said)
+
+
+def bounds_of(low: Any, high: Any, schema: Schema, name: str) -> tuple[float, float]:
+    """Return the bounds of a column: those given, else the schema's, else infinite; whole for a column of whole numbers."""
+    attribute = schema[name]
+    given = [setting.get(name) if isinstance(setting, Mapping) else setting for setting in (low, high)]
+    found = [theirs if ours is None else ours for ours, theirs in zip(given, attribute.bounds, strict=True)]
+    bottom = -math.inf if found[0] is None else float(found[0])
+    top = math.inf if found[1] is None else float(found[1])
+    if attribute.integer:
+        bottom = math.ceil(bottom) if math.isfinite(bottom) else bottom
+        top = math.floor(top) if math.isfinite(top) else top
+    if bottom > top:
+        raise ParameterError(f"the bounds of '{name}' leave no room: the lowest value is above the highest.")
+    return bottom, top
+
+
+def check_range(low: Any, high: Any, columns: tuple[str, ...] | None) -> None:
+    """Refuse bounds by column that are not given for the masked columns, and a lowest value above the highest."""
+    if columns is not None:
+        check_by_column("low", "bound", low, columns)
+        check_by_column("high", "bound", high, columns)
+    given = [setting for setting in (low, high) if isinstance(setting, Mapping)]
+    names = {name for setting in given for name in setting} or {""}
+    for name in names:
+        bottom, top = (s.get(name) if isinstance(s, Mapping) else s for s in (low, high))
+        if bottom is not None and top is not None and bottom >= top:
+            raise ParameterError("low must be below high: the lowest and the highest value that may be released.")
+
+
+def _drawn(batch: Batch, draws: Draws, name: str, sigma: float, low: float, high: float) -> Numbers:
+    """Return x + σε given low <= x + σε <= high, by the inverse distribution function at one uniform number per unit."""
+    from scipy.special import ndtr, ndtri
+
+    x = np.clip(batch.numbers(name), low, high)
+    if sigma == 0:
+        return x
+    # a whole number stands for all that is rounded to it, so the end ones are as wide as the others
+    margin = 0.5 if batch.schema[name].integer else 0.0
+    below, above = ndtr((low - margin - x) / sigma), ndtr((high + margin - x) / sigma)
+    drawn = x + sigma * ndtri(below + draws.uniforms(batch.units(name), name) * (above - below))
+    return np.clip(np.round(drawn) if margin else drawn, low, high)

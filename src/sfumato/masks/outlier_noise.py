@@ -9,16 +9,17 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
-from sfumato.errors import DataError, listing
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import check_numbers
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.microdata import Batch, Microdata, by_level
+from sfumato.errors import DataError, join_names
 from sfumato.kernels.classes import classes
-from sfumato.kernels.moments import covariance_root
-from sfumato.kernels.robust import MAD
-from sfumato.masks.noise_level import NoiseLevel, check_spread, needed, spread_of
-from sfumato.microdata import Batch, Microdata, by_level
-
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from sfumato.kernels.moments import MAD, covariance_root
+from sfumato.masks.noise import NoiseLevel, check_spread, needed, spread_of
+from sfumato.typing import Flags, Numbers
 
 
 class Part(NamedTuple):
@@ -81,7 +82,7 @@ class OutlierNoise(NoiseLevel):
         return Part((name,), np.sqrt([[variance]]), (float(low), float(high)), None, None)
 
     def _jointly(self, data: Microdata, names: tuple[str, ...]) -> Part:
-        from sfumato.kernels.robust import robust_location_scatter
+        from sfumato.kernels.moments import robust_location_scatter
 
         moments = data.moments(names)
         check_spread(moments, data)
@@ -158,7 +159,9 @@ class OutlierNoise(NoiseLevel):
                 got = f"none of {of:,} records is an outlier, so none got noise"
             said.append(
                 Guarantee(
-                    step, f"{listing(part.names)}: {got}; the others are released as they are", "all records compared"
+                    step,
+                    f"{join_names(part.names)}: {got}; the others are released as they are",
+                    "all records compared",
                 )
             )
         return tuple(said)
@@ -169,7 +172,7 @@ def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tup
 
     Directions in which the columns do not vary (columns that add up) count nothing.
     """
-    from sfumato.kernels.robust import whitened
+    from sfumato.kernels.moments import whitened
 
     squared, rank = np.zeros(len(x[0])), np.zeros(len(x[0]), np.int64)
     label, sizes = classes([np.isnan(column).astype(np.int64) for column in x], len(x[0]))

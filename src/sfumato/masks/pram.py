@@ -8,13 +8,105 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, categorical_targets, learned, param
-from sfumato.engines import Column
-from sfumato.errors import DataError, ParameterError, listing
-from sfumato.masks.pram_cells import UNSEEN, Coder, count_cells
-from sfumato.masks.pram_matrix import Cell, Counts, Index, Transition, generated, given, read_matrix
-from sfumato.microdata import Batch, Microdata, by_level
-from sfumato.schema import Level, Schema
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import Mask, categorical_targets
+from sfumato.contract.parameters import learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.columns import Column
+from sfumato.data.microdata import Batch, Microdata, by_level
+from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.kernels.classes import classes
+from sfumato.masks.pram_matrix import CategoryCounts, Cell, Transition, generated, given, read_matrix
+from sfumato.schema.attribute import Level
+from sfumato.schema.schema import Schema
+from sfumato.typing import Whole
+
+# --- pram cells
+# Cells: combinations of categories as whole numbers, counted in one file and looked up in any other.
+
+UNSEEN = -2
+"""The cell of a record that has a combination which the counted file did not have."""
+_ROOM = 2**62
+
+
+class Coder:
+    """Cells of some columns as whole numbers: learned from one file, looked up in any other."""
+
+    def __init__(self, columns: tuple[str, ...], values: list[list[Any]], cells: Any) -> None:
+        self.columns, self.values, self.cells = columns, values, cells
+        self.sizes = [len(v) + 1 for v in values]
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], cells: tuple[Cell, ...]) -> Coder:
+        """Learn the cells, which are numbered in their order."""
+        values = [sorted({c[i] for c in cells if c[i] is not None}) for i in range(len(columns))]
+        places = [{v: k for k, v in enumerate(some)} for some in values]
+        table = np.array([[-1 if v is None else p[v] for v, p in zip(c, places, strict=True)] for c in cells], np.int64)
+        if np.prod([len(v) + 1.0 for v in values]) > _ROOM:
+            raise DataError(
+                f"{join_names(columns)} have too many combinations to be randomised together. Recode some first."
+            )
+        return cls(columns, values, table.reshape(len(cells), len(columns)))
+
+    def _packed(self, codes: list[Whole] | NDArray[Any], n: int) -> Whole:
+        packed = np.zeros(n, np.int64)
+        for column, size in zip(codes, self.sizes, strict=True):
+            packed = packed * size + (column + 1)
+        return packed
+
+    def index(self, batch: Batch) -> tuple[Whole, list[Whole]]:
+        """Return the cell of each record (-2 where it is new), and each column's codes: past the last value for a new one."""
+        own: list[Whole] = []
+        for name, values in zip(self.columns, self.values, strict=True):
+            codes, here = batch.column(name).codes
+            place = {v: k for k, v in enumerate(values)}
+            own.append(np.array([place.get(v, len(values) + i) for i, v in enumerate(here)] + [-1], np.int64)[codes])
+        if len(self.columns) == 1:
+            cells = np.full(self.sizes[0] + 1, UNSEEN)
+            cells[self.cells[:, 0] + 1] = np.arange(len(self.cells))
+            return cells[np.minimum(own[0], self.sizes[0] - 1) + 1], own
+        new = np.any([codes >= len(v) for codes, v in zip(own, self.values, strict=True)], axis=0)
+        if not self.columns:
+            return np.zeros(len(batch), np.int64), own
+        known = self._packed(self.cells.T, len(self.cells))
+        packed = self._packed([np.where(new, -1, codes) for codes in own], len(batch))
+        order = np.argsort(known)
+        at = order[np.minimum(np.searchsorted(known[order], packed), len(known) - 1)]
+        return np.where(new | (known[at] != packed), UNSEEN, at), own
+
+    def columns_of(self, batch: Batch, cells: Whole, own: list[Whole]) -> dict[str, Column]:
+        """Return the columns of each record's cell; a record without a cell keeps its own values."""
+        out = {}
+        for i, name in enumerate(self.columns):
+            old = batch.column(name)
+            codes = np.where(cells >= 0, self.cells[np.maximum(cells, 0), i], own[i])
+            out[name] = Column.from_codes(codes, [*self.values[i], *old.codes[1]], old)
+        return out
+
+
+def count_cells(
+    data: Microdata, variables: list[tuple[str, ...]], within: tuple[str, ...]
+) -> list[dict[tuple[Cell, Cell], int]]:
+    """Count the cells of each variable by stratum, in one pass over the data, wherever they live."""
+    tables: list[dict[tuple[Cell, Cell], int]] = [{} for _ in variables]
+    needed = list(dict.fromkeys([*within, *(n for v in variables for n in v)]))
+    for rows in data.engine.batches(needed):
+        coded = {name: rows.columns[name].codes for name in needed}
+        for table, variable in zip(tables, variables, strict=True):
+            names = (*within, *variable)
+            label, sizes = classes([coded[n][0] for n in names], len(rows))
+            one = np.zeros(len(sizes), np.int64)
+            one[label] = np.arange(len(rows))
+            picked = [[None if c < 0 else coded[n][1][c] for c in coded[n][0][one].tolist()] for n in names]
+            for cell, size in zip(zip(*picked, strict=True), sizes.tolist(), strict=True):
+                key = cell[: len(within)], cell[len(within) :]
+                table[key] = table.get(key, 0) + size
+    return tables
+
+
+# --- pram
+# PRAM, the post-randomisation method: categories change at random, with chances that are known.
+
 
 _PD = 0.8
 _STAYS = -1
@@ -75,7 +167,7 @@ class PRAM(Mask):
             if not isinstance(getattr(self, field), bool | None):
                 raise ParameterError(f"{field} of {self.name} must be yes or no (True or False).")
         if both := [c for c in self.columns or () if c in (self.within or ())]:
-            raise ParameterError(f"{listing(both)}: a column cannot be randomised and be a stratum at once.")
+            raise ParameterError(f"{join_names(both)}: a column cannot be randomised and be a stratum at once.")
         if self.pd == 1 or (isinstance(self.pd, Mapping) and 1 in self.pd.values()):
             raise ParameterError("pd = 1 would leave every category as it is. Choose a smaller one, such as 0.8.")
         if self.joint and (self.matrix is not None or isinstance(self.pd, Mapping)):
@@ -91,16 +183,16 @@ class PRAM(Mask):
     def _read(self) -> dict[str, dict[str, dict[str, float]]]:
         labels = self.categories or {}
         if extra := [c for c in labels if c not in (self.matrix or {})]:
-            raise ParameterError(f"categories are given for columns that have no matrix: {listing(extra)}.")
+            raise ParameterError(f"categories are given for columns that have no matrix: {join_names(extra)}.")
         return {str(c): read_matrix(str(c), m, labels.get(c)) for c, m in (self.matrix or {}).items()}
 
     def _check_named(self, columns: tuple[str, ...]) -> None:
         levels = self.pd if isinstance(self.pd, Mapping) else {}
         for what, setting in (("pd", levels), ("matrix", self.matrix or {})):
             if extra := [c for c in setting if c not in columns]:
-                raise ParameterError(f"{what} names columns that are not randomised: {listing(extra)}.")
+                raise ParameterError(f"{what} names columns that are not randomised: {join_names(extra)}.")
         if levels and (absent := [c for c in columns if c not in levels and c not in (self.matrix or {})]):
-            raise ParameterError(f"pd gives no smallest diagonal for {listing(absent)}.")
+            raise ParameterError(f"pd gives no smallest diagonal for {join_names(absent)}.")
 
     # -- learning
 
@@ -114,13 +206,15 @@ class PRAM(Mask):
         self._check_levels(names, data.schema)
         variables: list[tuple[str, ...]] = [names] if self.joint else [(n,) for n in names]
         tables = count_cells(data, variables, within)
-        counts = [Counts.of(self._known(v, table, data.schema)) for v, table in zip(variables, tables, strict=True)]
+        counts = [
+            CategoryCounts.of(self._known(v, table, data.schema)) for v, table in zip(variables, tables, strict=True)
+        ]
         transitions = {
             " by ".join(v): self._transition(v, c, data.schema) for v, c in zip(variables, counts, strict=True)
         }
         if still := [label for label, move in transitions.items() if move.diagonal().min() >= 1]:
             raise DataError(
-                f"no category of {listing(still)} can change: each stays with a chance of 1. Give a matrix that moves some, "
+                f"no category of {join_names(still)} can change: each stays with a chance of 1. Give a matrix that moves some, "
                 "or use coarser strata."
             )
         strata = sorted({s for table in tables for s, _ in table}, key=lambda cell: [(v is not None, v) for v in cell])
@@ -130,12 +224,12 @@ class PRAM(Mask):
     def _check_levels(self, names: tuple[str, ...], schema: Schema) -> None:
         if self.joint and len(by_level(schema, names)) > 1:
             raise DataError(
-                f"some of {listing(names)} describe households and some persons; these cannot change together."
+                f"some of {join_names(names)} describe households and some persons; these cannot change together."
             )
         persons = [w for w in self.within or () if schema[w].level is not Level.HOUSEHOLD]
         if persons and any(schema[n].level is Level.HOUSEHOLD for n in names):
             raise DataError(
-                f"{listing(persons)} describes persons, but some of {listing(names)} describe households, whose members must "
+                f"{join_names(persons)} describes persons, but some of {join_names(names)} describe households, whose members must "
                 "stay alike. Use strata of households for these."
             )
 
@@ -143,12 +237,12 @@ class PRAM(Mask):
         """Return the counts without the records that have nothing but missing values."""
         kept = {(s, c): n for (s, c), n in table.items() if not all(_gaps(variable, c, schema))}
         if not kept:
-            raise DataError(f"{listing(variable)} has no values at all, so there is nothing to randomise.")
+            raise DataError(f"{join_names(variable)} has no values at all, so there is nothing to randomise.")
         if len({c for _, c in kept}) < 2:
-            raise DataError(f"{listing(variable)} has one category only, so there is nothing it could become.")
+            raise DataError(f"{join_names(variable)} has one category only, so there is nothing it could become.")
         return kept
 
-    def _transition(self, variable: tuple[str, ...], counts: Counts, schema: Schema) -> Transition:
+    def _transition(self, variable: tuple[str, ...], counts: CategoryCounts, schema: Schema) -> Transition:
         name = variable[0]
         pd = self.pd.get(name) if isinstance(self.pd, Mapping) else self.pd
         if rows := (self.matrix or {}).get(name):
@@ -189,7 +283,7 @@ class PRAM(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw a new category for each record from its row of the matrix."""
-        from sfumato.kernels.pram import moved
+        from sfumato.kernels.swapping import moved
 
         codes, strata_coder, strata = self.codes
         stratum, _ = strata_coder.index(batch)
@@ -207,7 +301,7 @@ class PRAM(Mask):
             columns |= coder.columns_of(batch, new, own)
         return batch.with_columns(columns)
 
-    def _check_seen(self, variable: tuple[str, ...], cell: Index, at: Index, move: Transition) -> None:
+    def _check_seen(self, variable: tuple[str, ...], cell: Whole, at: Whole, move: Transition) -> None:
         """Refuse what the fitted data did not have: nothing is known of its chances."""
         new = (cell == UNSEEN) | ((at == UNSEEN) & (cell != _STAYS))
         if self.within and move.width < len(move.categories):  # a category may be new in one stratum only
@@ -217,7 +311,7 @@ class PRAM(Mask):
             new |= (key >= 0) & (known[np.minimum(np.searchsorted(known, key), len(known) - 1)] != key)
         if many := int(new.sum()):
             raise DataError(
-                f"{many:,} records have a category of {listing(variable)}, or a stratum, that was not in the data the matrix was "
+                f"{many:,} records have a category of {join_names(variable)}, or a stratum, that was not in the data the matrix was "
                 "made from. Recode them, or fit the mask on data that have it."
             )
 
@@ -279,6 +373,6 @@ def published_matrix(mask: PRAM, column: str) -> Microdata:
     if mask.transitions is None:
         raise ParameterError("the mask has not been fitted, so there is no matrix yet: mask.fit(data, draws).")
     if column not in mask.transitions:
-        raise ParameterError(f"there is no matrix of '{column}'. There are: {listing(mask.transitions)}.")
+        raise ParameterError(f"there is no matrix of '{column}'. There are: {join_names(mask.transitions)}.")
     move: Transition = mask.transitions[column]
     return move.published()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.engines import Column, LocalEngine, Rows
-from sfumato.errors import DataError, ParameterError, listing
-from sfumato.microdata import Microdata
-from sfumato.schema import Attribute, Role, Scale, Schema
+from sfumato.data.columns import Column
+from sfumato.data.engine import LocalEngine, Rows
+from sfumato.data.microdata import Microdata
+from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.schema.attribute import Attribute, Role, Scale
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Index = NDArray[np.int64]
 Cell = tuple[Any, ...]
 """One value per column; None is missing."""
 
@@ -38,15 +38,15 @@ class Transition:
     columns: tuple[str, ...]
     categories: tuple[Cell, ...]
     strata: tuple[Cell, ...]
-    seen: Index
+    seen: Whole
     """Stratum and category of each combination that the data have, shape (m, 2), sorted."""
     counts: Numbers
     """How many records have it, shape (m,)."""
-    row_of: Index
+    row_of: Whole
     width: int
     stay: Numbers
-    begins: Index
-    members: Index
+    begins: Whole
+    members: Whole
     chances: Numbers
 
     @property
@@ -58,9 +58,9 @@ class Transition:
         out[self.begins[1:][np.diff(self.begins) > 0] - 1] = 1.0
         return out
 
-    def rows(self, strata: Index, cells: Index) -> Index:
+    def rows(self, strata: Whole, cells: Whole) -> Whole:
         """Return the row of each stratum and category."""
-        rows: Index = strata * self.width + self.row_of[cells]
+        rows: Whole = strata * self.width + self.row_of[cells]
         return rows
 
     def diagonal(self) -> Numbers:
@@ -171,7 +171,7 @@ def read_matrix(column: str, given: Any, categories: Sequence[Any] | None) -> di
     for label, row in rows.items():
         where = f"row '{label}' of the matrix of '{column}'"
         if strange := [to for to in row if to not in rows]:
-            raise ParameterError(f"{where} leads to categories that have no row of their own: {listing(strange)}.")
+            raise ParameterError(f"{where} leads to categories that have no row of their own: {join_names(strange)}.")
         chances = list(row.values())
         if not all(isinstance(c, float | int) and not isinstance(c, bool) and 0 <= c <= 1 for c in chances):
             raise ParameterError(f"{where} must hold chances between 0 and 1.")
@@ -201,7 +201,7 @@ def _labelled(column: str, given: Any, categories: Sequence[Any] | None) -> dict
 
 
 def generated(
-    columns: tuple[str, ...], counts: Counts, patterns: Sequence[int], invariant: bool, pd: float, alpha: float
+    columns: tuple[str, ...], counts: CategoryCounts, patterns: Sequence[int], invariant: bool, pd: float, alpha: float
 ) -> Transition:
     """Return the transition (1 - c) I + c 1 s' of each stratum: s the observed shares, or equal ones if not invariant.
 
@@ -226,7 +226,7 @@ def generated(
 
 def given(
     column: str,
-    counts: Counts,
+    counts: CategoryCounts,
     rows: Mapping[str, Mapping[str, float]],
     invariant: bool,
     pd: float | None,
@@ -242,7 +242,7 @@ def given(
     kinds = {type(v) for v in values}
     if strange := [label for label, v in named.items() if type(v) not in kinds]:
         raise DataError(
-            f"the matrix of '{column}' has rows for what it cannot hold: {listing(strange)}. Leave them out."
+            f"the matrix of '{column}' has rows for what it cannot hold: {join_names(strange)}. Leave them out."
         )
     if len(set(named.values())) < len(named):
         raise DataError(f"the matrix of '{column}' has two rows for one category.")
@@ -283,16 +283,16 @@ def _category(label: str, values: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class CategoryCounts:
     """How many records have each stratum and category: what transitions are made from."""
 
     strata: tuple[Cell, ...]
     cells: tuple[Cell, ...]
-    seen: Index
+    seen: Whole
     number: Numbers
 
     @classmethod
-    def of(cls, table: Mapping[tuple[Cell, Cell], int]) -> Counts:
+    def of(cls, table: Mapping[tuple[Cell, Cell], int]) -> CategoryCounts:
         """Number the strata and the categories in order, missing ones first."""
         strata, cells = ({pair[i] for pair in table} for i in (0, 1))
         ordered = [sorted(some, key=lambda cell: [(v is not None, v) for v in cell]) for some in (strata, cells)]

@@ -6,21 +6,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, MatrixForm, Scope, check_numbers, learned, param
-from sfumato.errors import DataError, NotApplicable, ParameterError, listing
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import check_numbers
+from sfumato.contract.matrix import MatrixForm
+from sfumato.contract.parameters import Scope, learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.microdata import Batch, Microdata, by_level
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import Moments
-from sfumato.masks.noise_level import NoiseLevel, moments_kept, needed, spread_of
-from sfumato.microdata import Batch, Microdata, by_level
-from sfumato.schema import Level
+from sfumato.masks.noise import NoiseLevel, moments_kept, needed, spread_of
+from sfumato.schema.attribute import Level
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 FEWEST = 5
 """Records in the smallest block: among three there are only two rotations of the kind used here."""
 AT_ONCE = 1 << 21
@@ -78,7 +80,7 @@ class ROMM(NoiseLevel):
 
     def _turned(
         self, batch: Batch, names: tuple[str, ...], draws: Draws
-    ) -> tuple[Numbers, tuple[Numbers, Numbers], Places]:
+    ) -> tuple[Numbers, tuple[Numbers, Numbers], Whole]:
         """Return X of the units, its part that T moves and that part turned by J, shape (n, p) each; and records' units."""
         first, member = batch.members(names)
         x = np.column_stack([batch.numbers(name)[first] for name in names])
@@ -92,8 +94,8 @@ class ROMM(NoiseLevel):
         return x, (kept, across), member
 
     def _planes(
-        self, x: Numbers, names: tuple[str, ...], units: Places, draws: Draws
-    ) -> Iterator[tuple[Places, Numbers, Numbers]]:
+        self, x: Numbers, names: tuple[str, ...], units: Whole, draws: Draws
+    ) -> Iterator[tuple[Whole, Numbers, Numbers]]:
         """Yield rows of blocks, shape (b, m), with orthonormal pairs of vectors that J turns into each other, (b, m, h) each."""
         order = np.argsort(draws.uniforms(units, "order"), kind="stable")
         label, sizes = classes([np.isnan(column).astype(np.int64)[order] for column in x.T], len(x))
@@ -103,7 +105,7 @@ class ROMM(NoiseLevel):
                 continue
             if size < FEWEST:
                 raise DataError(
-                    f"{size:,} records have the same answers missing among {listing(names)}: too few to mix with each other. "
+                    f"{size:,} records have the same answers missing among {join_names(names)}: too few to mix with each other. "
                     f"At least {FEWEST} are needed. Mask the columns in separate steps, or leave these records out."
                 )
             for blocks in _blocks(rows, self.block | 1):
@@ -149,7 +151,7 @@ class ROMM(NoiseLevel):
         return tuple(said)
 
 
-def _blocks(rows: Places, size: int) -> Iterator[Places]:
+def _blocks(rows: Whole, size: int) -> Iterator[Whole]:
     """Yield the rows in blocks of one size, as many at a time as memory allows; the last block takes what is left over."""
     whole = max(len(rows) // size - 1, 0)
     many = max(AT_ONCE // size**2, 1)
@@ -158,7 +160,7 @@ def _blocks(rows: Places, size: int) -> Iterator[Places]:
     yield rows[whole * size :].reshape(1, -1)
 
 
-def _pairs(units: Places, draws: Draws) -> tuple[Numbers, Numbers]:
+def _pairs(units: Whole, draws: Draws) -> tuple[Numbers, Numbers]:
     """Return h random orthonormal pairs per block, orthogonal to the vector of ones, shape (b, m, h) each, h = (m - 1) // 2.
 
     The columns of Q after the first, which is that of ones, are uniformly distributed (Stewart 1980). In a block of even size,

@@ -9,8 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Scope, check_numbers, learned, numeric_targets, param
-from sfumato.errors import DataError, listing
+from sfumato.contract.draws import Draws
+from sfumato.contract.mask import check_numbers, numeric_targets
+from sfumato.contract.parameters import Scope, learned, param
+from sfumato.contract.release import Guarantee
+from sfumato.data.microdata import Batch, Microdata, by_level
+from sfumato.errors import DataError, join_names
 from sfumato.kernels.copula import (
     latent_from_spearman,
     midranks,
@@ -20,12 +24,9 @@ from sfumato.kernels.copula import (
     repaired,
 )
 from sfumato.kernels.moments import covariance_root
-from sfumato.masks.given_columns import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
-from sfumato.microdata import Batch, Microdata, by_level
-from sfumato.schema import Schema
-
-Numbers = NDArray[np.float64]
-Rows = NDArray[np.int64]
+from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers, Whole
 
 
 class Shuffle(MaskGiven):
@@ -99,9 +100,9 @@ class Shuffle(MaskGiven):
         names: Sequence[str],
         homes: Sequence[str],
         given: Sequence[Given],
-        first: Rows,
+        first: Whole,
         draws: Draws,
-    ) -> list[Rows]:
+    ) -> list[Whole]:
         """Return for each column the unit whose value each unit gets, shape (u,) each; `out` has the shuffled `homes`."""
         ranks = [midranks(batch.numbers(n)[first]) for n in names]
         scores = [normal_scores(r) for r in ranks]
@@ -113,7 +114,7 @@ class Shuffle(MaskGiven):
         left = _conditional(given, reads[: len(given)], ranks, scores)[1] if extra else residual
         if fixed := [n for n, v in zip(names, np.diag(left), strict=True) if v < 1e-9]:
             raise DataError(
-                f"the ranks of {listing(fixed)} can be computed from the given columns, so shuffled values would be the values "
+                f"the ranks of {join_names(fixed)} can be computed from the given columns, so shuffled values would be the values "
                 "themselves. Leave the columns that determine it out of given=."
             )
         z = np.column_stack([draws.normals(batch.units(n)[first], n) for n in names])
@@ -133,15 +134,15 @@ class Shuffle(MaskGiven):
             x, y = (batch.numbers(name)[units] for batch in batches)
             if not np.array_equal(np.sort(x), np.sort(y), equal_nan=True) or (np.isnan(x) != np.isnan(y)).any():
                 raise DataError(f"the values of '{name}' are not those of the original; nothing is released.")
-        says = f"{listing(self.names)}: each column has exactly the values it had, missing ones where they were"
+        says = f"{join_names(self.names)}: each column has exactly the values it had, missing ones where they were"
         said = [Guarantee(step, says, "sorted values of every column compared")]
         if not self.similarity:
-            says = f"{listing(self.names)}: which value a record gets depends on its given columns alone, not on its own value"
+            says = f"{join_names(self.names)}: which value a record gets depends on its given columns alone, not on its own value"
             said.append(Guarantee(step, says, "by construction: similarity = 0"))
         return (*said, *pooled_guarantee(self.regressors, step))
 
 
-def _read(given: Given, batch: Batch, rows: Rows) -> NDArray[Any]:
+def _read(given: Given, batch: Batch, rows: Whole) -> NDArray[Any]:
     """Return a given column's normal scores, or the places of its categories."""
     read = given.read(batch)[rows]
     return normal_scores(midranks(read)) if given.levels is None else read
@@ -209,7 +210,7 @@ def _spread(given: Given, read: NDArray[Any]) -> Numbers:
     return np.asarray(np.sqrt(share * (1 - share)))
 
 
-def _dealt(x: Numbers, y: Numbers) -> Rows:
+def _dealt(x: Numbers, y: Numbers) -> Whole:
     """Return for each unit the unit whose value it gets: the i-th smallest x goes to the i-th smallest y."""
     source = np.arange(len(x))
     known = np.flatnonzero(~np.isnan(x))

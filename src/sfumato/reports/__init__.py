@@ -13,21 +13,19 @@ parameter of the recipe must not be told, or the recipe is not known, it tells u
 its limit: a shift of all values is read off the means.
 """
 
-from sfumato.reports.board import BoardReport, board_report
-from sfumato.reports.checks import Check, Checked
-from sfumato.reports.policy_report import policy_report
-from sfumato.reports.report import Report
-from sfumato.reports.sections import data_section, recipe_section
-from sfumato.reports.table_report import table_report
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BoardReport",
-    "Check",
-    "Checked",
-    "Report",
-    "board_report",
-    "data_section",
-    "policy_report",
-    "recipe_section",
-    "table_report",
-]
+from sfumato.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+
+if TYPE_CHECKING:
+    from sfumato.reports.board import BoardReport as BoardReport
+    from sfumato.reports.board import board_report as board_report
+    from sfumato.reports.checks import Check as Check
+    from sfumato.reports.checks import Checked as Checked
+    from sfumato.reports.report import Report as Report
+    from sfumato.reports.sections import data_section as data_section
+    from sfumato.reports.sections import recipe_section as recipe_section
+    from sfumato.reports.subject_reports import policy_report as policy_report
+    from sfumato.reports.subject_reports import table_report as table_report

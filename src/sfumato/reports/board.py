@@ -6,15 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.contract import Release, Section, Side, Snooper
-from sfumato.decision import SearchResult
-from sfumato.decision.best_recipe.scenarios import scenarios_of
+from sfumato.contract.release import Release
+from sfumato.contract.score import Section, Side
+from sfumato.contract.snooper import Snooper
+from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
-from sfumato.microdata import Microdata
-from sfumato.reports.board_sections import asked_section, checks_section, snoopers_section, subgroups_section
+from sfumato.maps.judge import scenarios_of
+from sfumato.maps.search_result import SearchResult
+from sfumato.reports.board_sections import (
+    asked_section,
+    checks_section,
+    not_examined_section,
+    snoopers_section,
+    subgroups_section,
+)
 from sfumato.reports.checks import Check, Checked, Progress, run_checks
-from sfumato.reports.found import Found
-from sfumato.reports.not_examined import not_examined_section
 from sfumato.reports.public_sections import (
     public_asked,
     public_checks,
@@ -28,10 +34,16 @@ from sfumato.reports.public_sections import (
     withheld,
 )
 from sfumato.reports.report import Report, Version
-from sfumato.reports.search_sections import choice_section, frontier_section, tried_section
-from sfumato.reports.sections import data_section, recipe_section
-from sfumato.reports.table_report import table_sections
-from sfumato.tables import PublishedTable
+from sfumato.reports.sections import (
+    SearchFindings,
+    choice_section,
+    data_section,
+    frontier_section,
+    recipe_section,
+    tried_section,
+)
+from sfumato.reports.subject_reports import table_sections
+from sfumato.tables.published import PublishedTable
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class BoardReport(Report):
 
 
 def board_report(
-    found: SearchResult | Found | Mapping[str, Any] | None = None,
+    found: SearchResult | SearchFindings | Mapping[str, Any] | None = None,
     release: Release | None = None,
     *,
     title: str,
@@ -104,7 +116,7 @@ def board_report(
     """
     if found is None and release is None:
         raise ParameterError("a report is about a search, a release or both: give found=... or release=...")
-    view = found if found is None or isinstance(found, Found) else Found.of(found)
+    view = found if found is None or isinstance(found, SearchFindings) else SearchFindings.of(found)
     search = None if view is None else view.search
     if snooper is None and search is not None:
         scenarios = dict(search.scenarios)
@@ -149,7 +161,7 @@ def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check
 
 
 def _confidential(
-    found: Found | None,
+    found: SearchFindings | None,
     release: Release | None,
     data: Microdata | None,
     asked: str,
@@ -173,7 +185,7 @@ def _confidential(
 
 
 def _publishable(
-    found: Found | None,
+    found: SearchFindings | None,
     release: Release | None,
     asked: str,
     checked: Sequence[Checked],

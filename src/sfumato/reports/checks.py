@@ -1,17 +1,98 @@
-"""Measures of one release, each held against its limit: as a whole, and subgroup by subgroup."""
+"""Measures of one release, each held against its limit; and which sorts of risk were examined."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.contract import Measure, Release, Score, Side, Snooper, subgroups
-from sfumato.contract.score import number
-from sfumato.decision.best_recipe.scenarios import Against
+from sfumato.contract.measure import Combination, Measure
+from sfumato.contract.release import Release, subgroups
+from sfumato.contract.score import Score, Side, number
+from sfumato.contract.snooper import Snooper
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
-from sfumato.rumap.rumap import titles
+from sfumato.maps.judge import Against
+from sfumato.maps.rumap import titles
+
+# --- examined
+# Which sorts of risk were examined, and which were not: worked out from what was run.
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A sort of disclosure: what it is called, the question, and the measures that answer it."""
+
+    name: str
+    question: str
+    measures: tuple[str, ...]
+
+
+SORTS = (
+    Sort(
+        "finding a person in the file",
+        "Whose record could be found by what somebody knows of a person?",
+        ("k_anonymity", "reidentification", "any_identified", "suda", "unsafe_combinations", "distinction", "separation",
+         "global_risk", "replicated_uniques", "singling_out"),
+    ),
+    Sort(
+        "finding a person in the population",
+        "If the file is a sample, how sure can somebody be that a record found is the right person's?",
+        ("individual_risk", "match_risk", "log_linear_risk", "population_uniques", "k_map"),
+    ),
+    Sort(
+        "linking records",
+        "How many released records could be linked to a file that somebody else has?",
+        ("distance_linkage", "probabilistic_linkage", "rank_linkage", "linkability"),
+    ),
+    Sort(
+        "learning a value from those who look alike",
+        "What is learned of a person because all who look like him have the same value?",
+        ("l_diversity", "t_closeness", "beta_likeness", "delta_disclosure", "alpha_k"),
+    ),
+    Sort(
+        "guessing a value",
+        "How well can a person's value be worked out or predicted from the release?",
+        ("attribute_risk", "coded_value_risk", "interval_disclosure", "prediction_risk", "cap", "tcap", "weap", "disco",
+         "rapid", "inference"),
+    ),
+    Sort(
+        "telling who is in the file",
+        "Could somebody tell that a person took part at all?",
+        ("membership", "delta_presence", "dcr", "nndr", "ims"),
+    ),
+)  # fmt: skip
+"""Every risk measure of sfumato is in one of them."""
+LEARNED = ("learning a value from those who look alike", "guessing a value")
+"""The sorts that are about single columns."""
+
+
+def parts_of(measure: Measure) -> Iterator[Measure]:
+    """Yield a measure, or those that it is made of."""
+    if isinstance(measure, Against):
+        yield from parts_of(measure.measure)
+    elif isinstance(measure, Combination):
+        for part in measure.parts:
+            yield from parts_of(part)
+    else:
+        yield measure
+
+
+def sort_of(measure: Measure) -> Sort | None:
+    """Return the sort of risk that a measure is about; None for a utility, and for a measure that is not of the house."""
+    return next((s for s in SORTS if any(part.name in s.measures for part in parts_of(measure))), None)
+
+
+def sorts_of(measures: Iterable[Measure]) -> tuple[tuple[Sort, ...], tuple[Sort, ...]]:
+    """Return the sorts of risk that some measure is about, and the others."""
+    names = {part.name for m in measures if m.side is Side.RISK for part in parts_of(m)}
+    looked = tuple(s for s in SORTS if names & {*s.measures})
+    return looked, tuple(s for s in SORTS if s not in looked)
+
+
+# --- checks
+# Measures of one release, each held against its limit: as a whole, and subgroup by subgroup.
+
 
 FEWEST = 10
 """Subgroups with fewer original records are neither shown nor named."""
@@ -58,7 +139,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
+class Subgroups:
     """The subgroups of one column, the worst first; and how many are too small to be shown, or have no value."""
 
     shown: tuple[Group, ...]
@@ -76,7 +157,7 @@ class Checked:
     check: Check
     score: Score | None
     refused: str = ""
-    by: Mapping[str, Groups] = field(default_factory=dict)
+    by: Mapping[str, Subgroups] = field(default_factory=dict)
 
     @property
     def measure(self) -> Measure:
@@ -195,7 +276,7 @@ def _groups(
     column: str,
     parts: Sequence[tuple[str, Release]],
     small: int,
-) -> Groups:
+) -> Subgroups:
     within = measure.in_groups(whole, release, column)
     values = [
         Group(name, len(part.original), measure.score_alone(part, snooper) if within is None else within[name])
@@ -203,4 +284,4 @@ def _groups(
     ]
     shown = [g for g in values if not math.isnan(g.value)]
     worst = sorted(shown, key=lambda g: g.value, reverse=measure.side is Side.RISK)
-    return Groups(tuple(worst), small, len(values) - len(shown), alone=within is None)
+    return Subgroups(tuple(worst), small, len(values) - len(shown), alone=within is None)

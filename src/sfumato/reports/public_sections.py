@@ -15,18 +15,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.charts.words import counted, first_line, spoken
-from sfumato.contract import Recipe, Release, Section, Snooper, Table
-from sfumato.contract.score import digits
-from sfumato.engines import Kind
-from sfumato.microdata import Microdata
-from sfumato.reports.board_sections import paragraphs
-from sfumato.reports.checks import FEWEST, Checked
-from sfumato.reports.examined import SORTS, sort_of
-from sfumato.reports.found import Found, secret_steps
-from sfumato.reports.not_examined import CANNOT_SEE
-from sfumato.reports.sections import parameter_tables, step_table
-from sfumato.rumap.choice import named
+from sfumato.charts.theme import counted, first_line, spoken
+from sfumato.contract.mask import Recipe
+from sfumato.contract.release import Release
+from sfumato.contract.score import Section, TextTable, digits
+from sfumato.contract.snooper import Snooper
+from sfumato.data.columns import Kind
+from sfumato.data.microdata import Microdata
+from sfumato.maps.choice import named
+from sfumato.reports.board_sections import CANNOT_SEE, paragraphs
+from sfumato.reports.checks import FEWEST, SORTS, Checked, sort_of
+from sfumato.reports.sections import SearchFindings, parameter_tables, secret_steps, step_table
 
 _OWN = "another sort of risk"
 _GIVES_AWAY = "How much analysts keep is not told in numbers: that would give away a parameter that must not be known."
@@ -56,7 +55,7 @@ def _float(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def public_asked(asked: str, found: Found | None, checked: Sequence[Checked]) -> Section:
+def public_asked(asked: str, found: SearchFindings | None, checked: Sequence[Checked]) -> Section:
     """Return what was asked, and whether the release holds to it."""
     sentences = paragraphs(asked)
     held = [c for c in checked if c.check.limit is not None]
@@ -88,7 +87,7 @@ def public_data(data: Microdata) -> Section:
         rows.append((a.name, meaning or "–", a.scale.value, holds))
     sentence = f"The released file has {counted(len(data), 'record')} and {counted(len(rows), 'column')}."
     heads = ("column", "meaning", "scale", "holds")
-    return Section("The data", (sentence,), (Table(heads, tuple(rows), "The columns of the released file."),))
+    return Section("The data", (sentence,), (TextTable(heads, tuple(rows), "The columns of the released file."),))
 
 
 def public_snoopers(scenarios: Mapping[str, Snooper], count: int, released: bool) -> Section:
@@ -129,21 +128,23 @@ def public_recipe(release: Release) -> Section:
         sentences.append("Guarantees that count records are for the review board alone.")
     tables = [step_table(recipe, release), *_told(recipe)]
     if plain:
-        tables.append(Table(("step", "guarantee", "how it was verified"), tuple(plain), "What the masks guarantee."))
+        tables.append(
+            TextTable(("step", "guarantee", "how it was verified"), tuple(plain), "What the masks guarantee.")
+        )
     return Section("How the release was made", tuple(sentences), tuple(tables))
 
 
-def _told(recipe: Recipe) -> list[Table]:
+def _told(recipe: Recipe) -> list[TextTable]:
     """Return the parameters that may be published, without the column that says so."""
     made = []
     for table in parameter_tables(recipe):
         rows = tuple(row[:4] for row in table.rows if row[4] == "yes")
         if rows:
-            made.append(Table(table.heads[:4], rows, "The parameters that analysts may know."))
+            made.append(TextTable(table.heads[:4], rows, "The parameters that analysts may know."))
     return made
 
 
-def public_search(found: Found) -> Section:
+def public_search(found: SearchFindings) -> Section:
     """Return which recipes were tried and which was chosen, with the utility that it keeps; no risk, no other setting."""
     sentences = [f"These recipes were tried: {spoken(found.families)}."]
     content = []
@@ -155,7 +156,9 @@ def public_search(found: Found) -> Section:
         if found.secret:
             sentences.append(_GIVES_AWAY)
         else:
-            content.append(Table(("utility", "value"), rows, "What analysts keep, on average over releases made so."))
+            content.append(
+                TextTable(("utility", "value"), rows, "What analysts keep, on average over releases made so.")
+            )
     else:
         sentences.append("None of them was safe enough.")
     return Section("Methods tried", tuple(sentences), tuple(content))
@@ -176,7 +179,7 @@ def public_checks(checked: Sequence[Checked], secret: str) -> Section:
     content = []
     if rows:
         sorts = ("sort of risk", "the question", "within the limits")
-        content.append(Table(sorts, tuple(rows), "The risks that were examined."))
+        content.append(TextTable(sorts, tuple(rows), "The risks that were examined."))
     useful = [c for c in checked if not c.risk and c.score is not None]
     if useful:
         heads: tuple[str, ...] = ("utility", "what it is", "value", "asked for")
@@ -185,7 +188,7 @@ def public_checks(checked: Sequence[Checked], secret: str) -> Section:
         ]
         if secret:  # a limit that is passed, or failed, would bound the value
             heads, body = (*heads[:2], "result"), [(*row[:2], c.result) for row, c in zip(body, useful, strict=True)]
-        content.append(Table(heads, tuple(body), "What analysts keep; higher is more useful."))
+        content.append(TextTable(heads, tuple(body), "What analysts keep; higher is more useful."))
     sentences = ["How large each risk is, and what the limits are, is for the review board alone."]
     sentences += [secret] if secret and useful else []
     return Section("Pass or fail", tuple(sentences), tuple(content))
@@ -219,7 +222,7 @@ def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
     sentence = (
         f"Each measure was also taken in subgroups. Those of fewer than {FEWEST} records are left out, and so is risk."
     )
-    content = (Table(heads, tuple(rows), "Utility in subgroups."),) if rows else ()
+    content = (TextTable(heads, tuple(rows), "Utility in subgroups."),) if rows else ()
     return Section("Subgroups", (sentence,), content)
 
 
@@ -228,7 +231,9 @@ def public_limits() -> Section:
     return Section("What was not examined", CANNOT_SEE)
 
 
-def public_facts(found: Found | None, checked: Sequence[Checked], by: Sequence[str], secret: str) -> dict[str, Any]:
+def public_facts(
+    found: SearchFindings | None, checked: Sequence[Checked], by: Sequence[str], secret: str
+) -> dict[str, Any]:
     """Return the numbers behind the publishable version: no more than its sections show."""
     risks = [{"sort": name, "within_limits": held} for name, _, held in _by_sort(checked)]
     utilities = [

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
-from sfumato.charts.render import to_svg
-from sfumato.contract import Figure, Section, Table
-from sfumato.contract.score import number
-from sfumato.errors import DataError
+from sfumato.charts.theme import to_svg
+from sfumato.contract.score import Figure, Section, TextTable, number
+from sfumato.errors import DataError, MissingExtra, missing_extra
 from sfumato.files import write_bytes, write_text
-from sfumato.reports.pdf import to_pdf
 from sfumato.version import VERSION
+
+# --- pdf
+# A page as PDF, by WeasyPrint (an extra); nothing is fetched.
+
+
+def load_weasyprint() -> ModuleType:
+    """Return WeasyPrint, or say in a sentence how to get it."""
+    try:
+        import weasyprint
+        import weasyprint.urls
+    except ImportError:
+        raise missing_extra("weasyprint", "pdf", "a PDF report") from None
+    except OSError:  # the package is there, but not what it stands on
+        raise MissingExtra(
+            "a PDF report needs the system library Pango, which WeasyPrint did not find. On Debian: "
+            "apt install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0; or write the report as .html and print it."
+        ) from None
+    made: ModuleType = weasyprint
+    return made
+
+
+def to_pdf(html: str) -> bytes:
+    """Return a page as PDF, tagged for screen readers; a page that points outside itself is refused."""
+    weasyprint = load_weasyprint()
+    nothing = weasyprint.urls.URLFetcher(allowed_protocols=(), fail_on_errors=True)
+    remarks = logging.getLogger("weasyprint")
+    before = remarks.level
+    remarks.setLevel(logging.ERROR)  # it remarks on styles that are for screens
+    try:
+        return bytes(weasyprint.HTML(string=html, url_fetcher=nothing).write_pdf(pdf_variant="pdf/ua-1"))
+    except weasyprint.urls.FatalURLFetchingError:
+        raise DataError("the report points outside the page; a report must stand on its own.") from None
+    finally:
+        remarks.setLevel(before)
+
+
+# --- report
+# A report: sections set in type, as one HTML page that needs nothing else, as PDF, and as data.
+
 
 _NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")
 
@@ -36,8 +75,8 @@ class Report:
 
     Examples
     --------
-    >>> from sfumato.contract import Table
-    >>> table = Table(("column", "missing"), (("salary", "2 %"),), "What is missing.")
+    >>> from sfumato.contract import TextTable
+    >>> table = TextTable(("column", "missing"), (("salary", "2 %"),), "What is missing.")
     >>> page = Report("Teachers 2004", [Section("The data", ("There are 5,000 records.",), (table,))]).html()
     >>> "<script" in page, "There are 5,000 records." in page
     (False, True)
@@ -103,7 +142,7 @@ class Report:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
-def _part(part: Table | Figure) -> dict[str, Any]:
+def _part(part: TextTable | Figure) -> dict[str, Any]:
     if isinstance(part, Figure):
         return {"kind": "figure", "caption": part.caption}
     rows = [[_plain(value) for value in row] for row in part.rows]
@@ -128,7 +167,7 @@ def _set(sections: Sequence[Section]) -> list[dict[str, Any]]:
     for section in sections:
         items: list[dict[str, Any]] = []
         for part in section.content:
-            if isinstance(part, Table):
+            if isinstance(part, TextTable):
                 tables += 1
                 items.append({"table": part, "number": tables, "numeric": _numeric(part)})
             else:
@@ -207,6 +246,6 @@ def _broken(word: str) -> list[str]:
     return pieces
 
 
-def _numeric(table: Table) -> list[bool]:
+def _numeric(table: TextTable) -> list[bool]:
     """Return which columns hold numbers, to be set flush right."""
     return [all(_NUMBER.match(cell(row[k])) for row in table.rows if k < len(row)) for k in range(len(table.heads))]

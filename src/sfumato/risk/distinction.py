@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.classes import Classes, Missing
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.errors import NotApplicable, some
-from sfumato.risk.key_sets import SetCounts, check_sets, named, set_counts, sets_of
-from sfumato.risk.keys import RULES, missing_rule, of_original, released_classes
-from sfumato.schema import Schema
+from sfumato.attacks.attacker_file import RULES, missing_rule
+from sfumato.contract.measure import DirectMeasure
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Classes, Missing
+from sfumato.errors import NotApplicable, plural
+from sfumato.risk.keys import SetCounts, check_sets, named, of_original, released_classes, set_counts, sets_of
+from sfumato.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +72,7 @@ class Distinction(DirectMeasure):
         about = "" if np.array_equal(whole.sizes, whole.matches) else "about "
         return self.result(
             value,
-            f"{_takes(found)} {about}{some(round(value * n), 'distinct combination')} in {some(n)}",
+            f"{_takes(found)} {about}{plural(round(value * n), 'distinct combination')} in {plural(n)}",
             details={"distinct combinations": value * n, "records left out": float(found.records - n)},
             groups={
                 named(found.names, places): distinction(counts) for places, counts in _listed(found, self.max_size)
@@ -109,7 +113,7 @@ class Separation(DirectMeasure):
         alike = pairs_alike(whole)
         return self.result(
             separation(whole),
-            f"{alike:,.0f} of {some(n * (n - 1) // 2, 'pair')} of records {'is' if alike == 1 else 'are'} alike on "
+            f"{alike:,.0f} of {plural(n * (n - 1) // 2, 'pair')} of records {'is' if alike == 1 else 'are'} alike on "
             f"{', '.join(found.names)}, and the others differ",
             details={"pairs alike": alike, "records left out": float(found.records - n)},
             groups={named(found.names, places): separation(counts) for places, counts in _listed(found, self.max_size)},

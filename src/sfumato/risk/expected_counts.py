@@ -1,4 +1,4 @@
-"""Expected counts of a file's classes under a log-linear model, fitted by maximum likelihood to the counts of all cells."""
+"""Expected counts of a file's classes under a log-linear model, fitted by maximum likelihood in parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,211 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.classes import Classes
+from sfumato.data.classes import Classes
 from sfumato.errors import NotApplicable
-from sfumato.risk.blocks import Block, blocks_of
-from sfumato.risk.whole_table import Dense, Listed
+from sfumato.kernels.classes import classes, find_rows
+from sfumato.typing import Codes, Numbers
 
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int32]
+# --- blocks
+# Parts of a log-linear model that can be fitted apart: keys that hang together by more than one key between them.
+
+Margin = tuple[int, ...]
+CYCLES, TOLERANCE = 200, 0.01
+"""Rounds of proportional fitting, and how far the margins may be off when it stops, in standard errors of a count."""
+
+
+def blocks_of(margins: Sequence[Margin], keys: int) -> list[Margin]:
+    """Return the blocks of the graph whose edges join keys of one margin: what removing a single key does not take apart.
+
+    Two blocks share one key at most, and given that key the rest of them is independent under the model.
+
+    >>> blocks_of([(0, 1), (1, 2), (0, 2), (2, 3)], 5)
+    [(0, 1, 2), (2, 3), (4,)]
+    """
+    edges = {pair for margin in margins for pair in combinations(margin, 2)}
+
+    def split(part: frozenset[int]) -> list[frozenset[int]]:
+        whole = _connected(part, edges)
+        if len(whole) > 1:
+            return [block for piece in whole for block in split(piece)]
+        for key in sorted(part):
+            pieces = _connected(part - {key}, edges)
+            if len(pieces) > 1:
+                return [block for piece in pieces for block in split(piece | {key})]
+        return [part]
+
+    return sorted(tuple(sorted(block)) for block in split(frozenset(range(keys))))
+
+
+def _connected(part: frozenset[int], edges: set[tuple[int, int]]) -> list[frozenset[int]]:
+    """Return the connected components of a part of the graph."""
+    left, found = set(part), []
+    while left:
+        reached, new = set(), {min(left)}
+        while new:
+            reached |= new
+            new = {b for a in new for b in part if (min(a, b), max(a, b)) in edges} - reached
+        found.append(frozenset(reached))
+        left -= reached
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The fitted table of one block's keys, which are some of the file's."""
+
+    keys: Margin
+    levels: tuple[int, ...]
+    """Of these keys."""
+    cells: Codes
+    """Cells that the model allows, in lexical order, shape (k, keys)."""
+    fitted: Numbers
+    """Expected counts, shape (k,)."""
+    places: NDArray[np.int32]
+    """Where in the margins each cell is counted, shape (margins, k)."""
+    size: int
+    """Cells of all margins together."""
+
+    @classmethod
+    def fit(
+        cls, codes: Codes, sizes: Numbers, levels: Sequence[int], keys: Margin, margins: Sequence[Margin], most: int
+    ) -> Block:
+        """Fit counts of cells by all keys, shapes (c, all keys) and (c,); refuse more than `most` cells times margins."""
+        from sfumato.kernels import loglinear
+
+        own = [tuple(keys.index(key) for key in margin) for margin in margins]
+        mine, few = np.ascontiguousarray(codes[:, keys]), tuple(levels[key] for key in keys)
+        limit = most // len(own)
+        cells = loglinear.feasible_cells(few, mine, own, limit)
+        if cells is None:
+            raise NotApplicable(
+                f"with these interactions the keys have more than {limit:,} cells to fit. Use fewer keys, coarser ones, or "
+                "interactions='main'."
+            )
+        shape = loglinear.layout(few, own)
+        places, size = loglinear.places_of(cells, *shape), int(shape[2][-1])
+        targets = loglinear.gather(loglinear.places_of(mine, *shape), sizes, size)
+        fitted, worst = loglinear.proportional_fit(places, targets, shape[2], TOLERANCE, CYCLES)
+        if worst > 30 * TOLERANCE:
+            raise NotApplicable("the log-linear model did not settle. Use fewer interactions, or coarser keys.")
+        return cls(keys, few, cells, fitted, places, size)
+
+    def at(self, codes: Codes) -> Numbers:
+        """Return the expected counts of this block's keys in cells by all keys, shape (c, all keys) to (c,)."""
+        return self.fitted[find_cells(self.cells, codes[:, self.keys], self.levels)]
+
+    def dense(self) -> Numbers:
+        """Return the fitted table with an axis for each of its keys; 0 in cells that the model does not allow."""
+        table = np.zeros(math.prod(self.levels))
+        table[np.ravel_multi_index(tuple(self.cells.T), self.levels)] = self.fitted
+        return table.reshape(self.levels)
+
+    def gathered(self, codes: Codes, amounts: Numbers) -> Numbers:
+        """Return amounts of cells by all keys added up by this block's cells, shape (k,)."""
+        place = find_cells(self.cells, codes[:, self.keys], self.levels)
+        return np.bincount(place, amounts, len(self.cells)).astype(np.float64)
+
+    def variance(self, slopes: Numbers) -> float:
+        """Return the variance of Σ slopes × log(expected count), slopes of shape (k,)."""
+        from sfumato.kernels import loglinear
+
+        return loglinear.fitted_variance(self.places, self.fitted, slopes, self.size)
+
+
+def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.int64]:
+    """Return the rows of `every`, cells in lexical order, that hold the cells asked for; shapes (k, keys), (c, keys) to (c,)."""
+    if math.prod(levels) >= 2**62:
+        return find_rows(list(every.T), list(asked.T))
+    here, wanted = (np.ravel_multi_index(tuple(codes.T), tuple(levels)) for codes in (every, asked))
+    return np.asarray(np.searchsorted(here, wanted), np.int64)
+
+
+# --- whole table
+# The expected counts of all cells of a table: by an axis per key where that is small enough, else as a list of cells.
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """Expected counts with an axis per key; 0 in cells that the model does not allow."""
+
+    fitted: Numbers
+
+    def counts(self, codes: Codes, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Return observed and expected counts of all cells that the model allows; given are those that occur."""
+        observed = np.zeros(self.fitted.shape)
+        observed[tuple(codes.T)] = sizes
+        allowed = self.fitted > 0
+        return observed[allowed], self.fitted[allowed]
+
+    def sums(self, keys: Margin, codes: Codes) -> Numbers:
+        """Return the sums over all cells that agree with some codes of these keys, shape (r, keys) to (r,)."""
+        return np.asarray(self.fitted.sum(axis=self._others(keys)).reshape(-1)[self._places(keys, codes)], np.float64)
+
+    def shared(self, keys: Margin, codes: Codes, amounts: Numbers) -> Numbers:
+        """Return amounts of some codes of these keys shared out among the cells that agree, by their expected counts."""
+        shape = [self.fitted.shape[key] for key in keys]
+        each = _quotient(amounts, self.sums(keys, codes))
+        share = np.bincount(self._places(keys, codes), each, math.prod(shape)).reshape(shape)
+        return np.expand_dims(share, self._others(keys)) * self.fitted
+
+    def onto(self, block: Block, amounts: Numbers) -> Numbers:
+        """Return amounts of all cells added up by the cells of a block, shape (k,)."""
+        return np.asarray(amounts.sum(axis=self._others(block.keys))[tuple(block.cells.T)], np.float64)
+
+    def _places(self, keys: Margin, codes: Codes) -> NDArray[np.int64]:
+        """Return where codes of these keys stand in the table of them alone, shape (r,)."""
+        if not keys:
+            return np.zeros(len(codes), np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(codes.T), [self.fitted.shape[key] for key in keys]), np.int64)
+
+    def _others(self, keys: Margin) -> Margin:
+        return tuple(key for key in range(self.fitted.ndim) if key not in keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The same of cells in lexical order, shape (k, keys)."""
+
+    cells: Codes
+    fitted: Numbers
+    levels: tuple[int, ...]
+
+    def counts(self, codes: Codes, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Return observed and expected counts of all cells."""
+        observed = np.zeros(len(self.cells))
+        observed[find_cells(self.cells, codes, self.levels)] = sizes
+        return observed, self.fitted
+
+    def sums(self, keys: Margin, codes: Codes) -> Numbers:
+        """Return the sums over all cells that agree with some codes of these keys."""
+        here, asked, size = self._places(keys, codes)
+        return np.asarray(np.bincount(here, self.fitted, size)[asked], np.float64)
+
+    def shared(self, keys: Margin, codes: Codes, amounts: Numbers) -> Numbers:
+        """Return amounts of some codes of these keys shared out among the cells that agree, by their expected counts."""
+        here, asked, size = self._places(keys, codes)
+        share = _quotient(amounts, self.sums(keys, codes))
+        return np.bincount(asked, share, size)[here] * self.fitted
+
+    def onto(self, block: Block, amounts: Numbers) -> Numbers:
+        """Return amounts of all cells added up by the cells of a block."""
+        return block.gathered(self.cells, amounts)
+
+    def _places(self, keys: Margin, codes: Codes) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return which combination of these keys each cell and each asked for has, and how many there are."""
+        both = np.vstack([self.cells[:, keys], codes])
+        place, sizes = classes(list(both.T), len(both))
+        return place[: len(self.cells)], place[len(self.cells) :], len(sizes)
+
+
+def _quotient(amounts: Numbers, sums: Numbers) -> Numbers:
+    return np.divide(amounts, sums, out=np.zeros(len(amounts)), where=sums > 0)
+
+
+# --- expected counts
+# Expected counts of a file's classes under a log-linear model, fitted by maximum likelihood to the counts of all cells.
+
+
 CELLS, PLACES = 10_000_000, 30_000_000
 """More cells than this are not gone through, nor more cells times margins fitted."""
 AXES = 32
@@ -27,7 +225,7 @@ AXES = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ClassTable:
     """The classes of a file as cells of a table: codes from 0 without gaps, shape (c, keys); -1 is missing, matching anything."""
 
     codes: Codes
@@ -50,7 +248,7 @@ class Table:
         return float(self.sizes.sum()) / self.counted
 
 
-def table_of(found: Classes) -> Table:
+def table_of(found: Classes) -> ClassTable:
     """Return a file's classes as cells; under "value" missing is one more level of a key."""
     columns, levels = [], []
     for codes in found.codes:
@@ -60,7 +258,7 @@ def table_of(found: Classes) -> Table:
         column[raised >= 0] = place
         columns.append(column)
         levels.append(max(len(known), 1))
-    made = Table(np.column_stack(columns), found.sizes, tuple(levels))
+    made = ClassTable(np.column_stack(columns), found.sizes, tuple(levels))
     if not made.complete.any():
         raise NotApplicable(
             "every record has a missing key, so no log-linear model can be fitted. Leave out the key that is missing."
@@ -68,7 +266,7 @@ def table_of(found: Classes) -> Table:
     return made
 
 
-class Model(Protocol):
+class FittedCounts(Protocol):
     """A fitted model."""
 
     def expected(self) -> Numbers:
@@ -87,7 +285,7 @@ class Model(Protocol):
 class MainEffects:
     """Independent keys: the expected count is n·Π(share of the key's value)."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ClassTable) -> None:
         self.table = table
         full = table.codes[table.complete]
         sizes = table.sizes[table.complete].astype(np.float64)
@@ -138,7 +336,9 @@ class Interactions:
     (Lauritzen 1996, proposition 4.14).
     """
 
-    def __init__(self, table: Table, margins: Sequence[tuple[int, ...]], budget: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, table: ClassTable, margins: Sequence[tuple[int, ...]], budget: tuple[int, int] | None = None
+    ) -> None:
         self.table, self.margins = table, margins
         self.limit, places = budget or (CELLS, PLACES)
         self.full = np.ascontiguousarray(table.codes[table.complete])
@@ -242,12 +442,12 @@ class Interactions:
             yield mine, keys, self.table.codes[np.ix_(mine, keys)]
 
 
-def _repeats(fitted: Numbers, table: Table) -> bool:
+def _repeats(fitted: Numbers, table: ClassTable) -> bool:
     counts = table.sizes[table.complete]
     return bool((np.abs(fitted - counts) <= 1e-6 * counts).all())
 
 
-def associated(table: Table) -> list[tuple[int, int]]:
+def associated(table: ClassTable) -> list[tuple[int, int]]:
     """Return the pairs of keys that go together, the strongest first: G² of independence above its degrees of freedom."""
     full = table.codes[table.complete].astype(np.int64)
     sizes, n = table.sizes[table.complete].astype(np.float64), table.counted

@@ -1,24 +1,188 @@
-"""Individual risk: the probability that a record of a sample is identified (Benedetti and Franconi 1998)."""
+"""How likely a record is identified by its keys: counted or estimated, by record, by attacker, and for anybody at all."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.classes import Missing
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.contract.score import digits
-from sfumato.errors import NotApplicable, out_of, some
-from sfumato.households import unit_ids
-from sfumato.risk.class_risks import ClassRisks, check_weighted, expected_in_population, lognormal_interval
-from sfumato.risk.fraction import fraction_parameter
-from sfumato.risk.keys import RULES, missing_rule, of_original
-from sfumato.schema import Schema
+from sfumato.attacks.attacker_file import RULES, missing_rule
+from sfumato.contract.measure import DirectMeasure
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side, digits
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Classes, Missing
+from sfumato.data.households import unit_ids
+from sfumato.errors import NotApplicable, ParameterError, count_of, plural
+from sfumato.risk.keys import nothing_in_common, of_original, population_classes, released_classes
+from sfumato.risk.population_uniques import fraction_parameter
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
+# --- class risks
+# How likely a record is identified by its keys: 1 / (how many look the same), counted or estimated, for each class.
+
+_FEW = 0.05
+"""If no larger share of the records than this has weights that are too small, those are taken for 1."""
+_Z = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRisks:
+    """The probability that a record of each class is identified; c classes of n records."""
+
+    classes: Classes
+    risk: Numbers
+    """Probability, shape (c,)."""
+    variance: Numbers
+    """Variance of the true 1/F about an estimate of it, shape (c,); 0 where F was counted."""
+    most: Numbers
+    """The largest that it can be, 1/f, shape (c,)."""
+    source: str
+    """Where the numbers come from, for the Score's variant."""
+    capped: int = 0
+    """Records whose survey weights add up to fewer persons than records match, so that the risk is the largest, 1/f."""
+
+    @property
+    def records(self) -> int:
+        """How many records have a risk."""
+        return int(self.classes.sizes.sum())
+
+    @property
+    def expected(self) -> float:
+        """How many records are expected to be identified."""
+        return float(self.classes.sizes @ self.risk)
+
+    @property
+    def mean(self) -> float:
+        """The mean risk of a record."""
+        return self.expected / self.records
+
+    @property
+    def largest(self) -> float:
+        """The largest risk of any record."""
+        return float(self.risk.max())
+
+    def above(self, threshold: float) -> int:
+        """Return how many records have a risk above a threshold; one that differs by rounding only is not above."""
+        return int(self.classes.sizes[self.risk > threshold * (1 + 1e-12)].sum())
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval for the true mean of 1/F; None where F was counted.
+
+        The classes' F are taken as independent.
+        """
+        if not self.variance.any():
+            return None
+        sizes = self.classes.sizes.astype(np.float64)
+        top = float(sizes @ self.most) / self.records
+        return lognormal_interval(self.mean, float(sizes**2 @ self.variance) / self.records**2, top)
+
+    def times(self, probability: float) -> ClassRisks:
+        """Return the risks of a snooper who finds the right class with some probability only."""
+        if probability == 1:
+            return self
+        risk, variance, most = probability * self.risk, probability**2 * self.variance, probability * self.most
+        return ClassRisks(self.classes, risk, variance, most, self.source, self.capped)
+
+
+def in_release(outcome: Release, snooper: Snooper, missing: Missing) -> ClassRisks:
+    """Return 1/f for each class: whoever knows that the person is in the release picks one of the f that match."""
+    found = released_classes(outcome, snooper, missing)
+    risk = 1 / found.matches
+    return _counted(found, risk, risk, "f counted in the release", snooper)
+
+
+def in_population(outcome: Release, snooper: Snooper, missing: Missing, fraction: float | None = None) -> ClassRisks:
+    """Return 1/F for each class: counted in the snooper's population table, or expected from a sample where he has none."""
+    if snooper.population is None:
+        return expected_in_population(outcome, snooper, missing, fraction)
+    found = released_classes(outcome, snooper, missing)
+    people = population_classes(snooper.population, found, snooper)
+    counts = found.counts_in(people)
+    lacking = int(found.sizes[counts < found.sizes * (1 - 1e-9)].sum())
+    if lacking and (name := nothing_in_common(found, people)):
+        raise NotApplicable(
+            f"no value of key '{name}' in the release is in the population table. Code it there as it is released: recoded in "
+            "the same way, with the same labels, numbers as numbers and text as text."
+        )
+    if lacking:
+        raise NotApplicable(
+            f"the population table has fewer persons than the release for the keys of {lacking:,} of "
+            f"{plural(int(found.sizes.sum()))}, so it is no table of their population. Recode its keys as the release's, "
+            "or leave keys that were changed at random out of the snooper's keys."
+        )
+    return _counted(found, 1 / counts, 1 / found.sizes, "F counted in the population table", snooper)
+
+
+def _counted(found: Classes, risk: Numbers, most: Numbers, source: str, snooper: Snooper) -> ClassRisks:
+    return ClassRisks(found, risk, np.zeros(len(found)), most, source).times(snooper.match_probability)
+
+
+def expected_in_population(
+    outcome: Release, snooper: Snooper, missing: Missing, fraction: float | None = None
+) -> ClassRisks:
+    """Return E[1/F | f] for each class of a sample (Benedetti and Franconi 1998; Franconi and Polettini 2004).
+
+    F is the number of trials up to the f-th success with probability p: p is `fraction` where it is given, else f over the sum
+    of the survey weights of the f records, so that F is expected to be that sum. F is at least f: where the weights add up to
+    less, as calibrated ones may here and there, p is 1. Where they often do, they are not counts of persons, and refused.
+    """
+    if fraction is None:
+        check_weighted(outcome)
+    found = released_classes(outcome, snooper, missing, weighted=fraction is None)
+    f, below = found.matches, 0
+    if fraction is None:
+        p = f / found.matched_weights
+        below = int(found.sizes[p > 1 + 1e-9].sum())
+        if below > _FEW * found.sizes.sum():
+            raise NotApplicable(
+                f"for {below:,} of {plural(int(found.sizes.sum()))} the survey weights of the matching records add up to "
+                "fewer persons than records. A weight must say how many persons of the population a record stands for, 1 or "
+                "more on average; scale the weights up, or give the share of the population that is in the file (fraction)."
+            )
+        source = "F expected from the survey weights under a negative binomial model"
+    else:
+        p = np.full(len(found), fraction)
+        source = f"F expected from a sampling fraction of {fraction:g} under a negative binomial model"
+    from sfumato.kernels.uniques import reciprocal_moments
+
+    mean, square = reciprocal_moments(f, np.minimum(p, 1))
+    # a variance that is 0 comes out as a rounding error of either sign
+    variance = np.where(p < 1, np.maximum(square - mean**2, 0), 0.0)
+    return ClassRisks(found, mean, variance, 1 / f, source, below).times(snooper.match_probability)
+
+
+def check_weighted(outcome: Release) -> None:
+    """Refuse a release without survey weights, where the sampling fraction was not given either."""
+    if outcome.masked.schema.one("weight") is None:
+        raise NotApplicable(
+            "how many persons of the population look the same is estimated from survey weights, and the released file has "
+            "none. Give a column the role 'weight', or the share of the population that is in the file (fraction)."
+        )
+
+
+def lognormal_interval(mean: float, variance: float, top: float) -> tuple[float, float]:
+    """Return a 95 % interval for a positive number with this mean and variance that is at most `top`.
+
+    The quantiles of the log-normal distribution with these moments: sums of 1/F are skewed to the right.
+    """
+    s = math.sqrt(math.log1p(variance / mean**2)) if mean > 0 else 0.0
+    low, high = (mean * math.exp(-s * s / 2 + z * s) for z in (-_Z, _Z))
+    return min(low, mean), min(max(high, mean), max(top, mean))
+
+
+# --- individual risk
+# Individual risk: the probability that a record of a sample is identified (Benedetti and Franconi 1998).
+
+
 MANY = 0.1
 """Share of records that are unique beyond which the risk is understated by a lot."""
 
@@ -81,7 +245,7 @@ class IndividualRisk(DirectMeasure):
         above, found = risks.above(self.threshold), risks.classes
         return self.result(
             risks.mean,
-            f"{out_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be identified; the largest risk of "
+            f"{count_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be identified; the largest risk of "
             f"any record is {digits(risks.largest)}, and {above:,} {_have(above)} a risk above {self.threshold:g}"
             f"{_warning(risks)}",
             interval=risks.interval,
@@ -102,7 +266,7 @@ class IndividualRisk(DirectMeasure):
         above = int((risk > self.threshold * (1 + 1e-12)).sum())
         return self.result(
             expected / count,
-            f"somebody is expected to be identified in {digits(expected)} of {some(count, 'household')}; the largest risk of "
+            f"somebody is expected to be identified in {digits(expected)} of {plural(count, 'household')}; the largest risk of "
             f"any household is {digits(float(risk.max()))}, and {above:,} {_have(above)} a risk above {self.threshold:g}"
             f"{_warning(risks)}",
             interval=lognormal_interval(expected / count, variance / count**2, 1.0) if variance > 0 else None,
@@ -161,3 +325,185 @@ def _spread(outcome: Release, home: NDArray[np.int64], risk: Numbers) -> Callabl
         return outcome.per_original(spread if right is None else spread[right])
 
     return find
+
+
+# --- reidentification
+# Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).
+
+
+class Reidentification(DirectMeasure):
+    """How often a snooper who picks one of those who look the same is right.
+
+    A prosecutor goes for one person and knows that he or she is in the release: 1/f for a record that f records match. A
+    journalist goes for any record, not knowing who is in the release: 1/F, where F persons of the population match. A marketer
+    matches the whole release with his file of the population; what counts is the share of records he gets right. Per record: the
+    probability.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    attacker: Literal["prosecutor", "journalist", "marketer"] = param(
+        default="prosecutor",
+        doc="who attacks: he knows who is in the release (prosecutor), does not (journalist), or goes for all (marketer)",
+        choices=("prosecutor", "journalist", "marketer"),
+    )
+    summary: Literal["mean", "largest", "share at risk"] = param(
+        default="mean",
+        doc="the mean risk of the records, the largest, or the share of records above the threshold",
+        choices=("mean", "largest", "share at risk"),
+    )
+    threshold: float = param(default=0.2, doc="risk above which a record is at risk", low=0, high=1)
+    fraction: float | None = fraction_parameter()
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Refuse a summary that a marketer has no use for."""
+        if self.attacker == "marketer" and self.summary != "mean":
+            raise ParameterError(
+                "a marketer goes for all records at once, so only the mean says how well he does; use summary='mean', "
+                "or another attacker."
+            )
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        if self.attacker == "marketer":
+            return "marketer risk"
+        part = f"share above {self.threshold:g}" if self.summary == "share at risk" else self.summary
+        return f"{self.attacker} risk, {part}"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys; a score also says where the counts come from."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the summary in words."""
+        if self.attacker == "marketer":
+            return f"a marketer gets {digits(100 * value)} % of the records right"
+        if self.summary == "mean":
+            return f"a {self.attacker} is right for {digits(100 * value)} % of the records"
+        if self.summary == "largest":
+            return f"for the record at most risk a {self.attacker} is right with probability {digits(value)}"
+        return f"for {digits(100 * value)} % of the records a {self.attacker} is right with probability above {self.threshold:g}"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the mean, the largest, or the share above the threshold of some records' probabilities."""
+        at_risk = (values > self.threshold * (1 + 1e-12)).mean()
+        return float({"mean": values.mean(), "largest": values.max(), "share at risk": at_risk}[self.summary])
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Count those who look the same."""
+        risks = self._risks(outcome, snooper)
+        found, n, above = risks.classes, risks.records, risks.above(self.threshold)
+        value = {"mean": risks.mean, "largest": risks.largest, "share at risk": above / n}[self.summary]
+        details = {
+            "mean risk": risks.mean,
+            "largest risk": risks.largest,
+            "expected number identified": risks.expected,
+            "records above the threshold": float(above),
+            "records at the largest risk": float(found.sizes[risks.risk >= risks.largest * (1 - 1e-12)].sum()),
+            "classes": float(len(found)),
+            "records left out": float(found.records - n),
+        }
+        if self.attacker == "journalist" and snooper.population is not None and (found.matches == found.sizes).all():
+            # a person of the population who looks like somebody in the release, instead of a record (El Emam's jRc has both)
+            with np.errstate(divide="ignore"):
+                details["mean risk of the persons who match"] = float(len(found) / (1 / risks.risk).sum())
+        score = self.result(
+            value,
+            self._said(risks, above),
+            interval=risks.interval if self.summary == "mean" else None,
+            details=details,
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risks.risk),
+        )
+        return replace(score, variant=f"{risks.source}; {RULES[self.missing]}")
+
+    def _risks(self, outcome: Release, snooper: Snooper) -> ClassRisks:
+        if self.attacker == "prosecutor":
+            return in_release(outcome, snooper, self.missing)
+        if self.attacker == "journalist":
+            return in_population(outcome, snooper, self.missing, self.fraction)
+        unknown = snooper.population is None and self.fraction is None and outcome.masked.schema.one("weight") is None
+        if unknown:  # all he can have is a file of the released persons
+            risks = in_release(outcome, snooper, self.missing)
+        else:
+            risks = in_population(outcome, snooper, self.missing, self.fraction)
+        return risks.times(snooper.coverage)
+
+    def _said(self, risks: ClassRisks, above: int) -> str:
+        n = risks.records
+        if self.attacker == "marketer":
+            return f"a marketer is expected to get {digits(risks.expected)} of {plural(n)} right"
+        return (
+            f"a {self.attacker} is right for {digits(100 * risks.mean)} % of {plural(n)}, with probability "
+            f"{digits(risks.largest)} for the one at most risk, and with probability above {self.threshold:g} for {above:,}"
+        )
+
+
+# --- any identified
+# The probability that anybody is identified, and how many are expected to be.
+
+
+class AnyIdentified(DirectMeasure):
+    """The probability that at least one record is identified when a snooper goes for all of them, 1 - Π(1 - r).
+
+    r is the risk of a record: 1/f for a prosecutor, who knows who is in the release; 1/F for a journalist, counted in the
+    snooper's population table, or expected as in `IndividualRisk` where he has none. Records count as identified
+    independently of each other. Per record: r.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    attacker: Literal["prosecutor", "journalist"] = param(
+        default="journalist",
+        doc="whether he knows who is in the release (prosecutor: 1/f) or not (journalist: 1/F)",
+        choices=("prosecutor", "journalist"),
+    )
+    fraction: float | None = fraction_parameter()
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"chance that a {self.attacker} identifies anybody"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys; a score also says where the risks of the records come from."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the probability in words."""
+        return f"the chance that anybody is identified is {digits(100 * value)} %"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Put the risks of all records together."""
+        if self.attacker == "prosecutor":
+            risks = in_release(outcome, snooper, self.missing)
+        else:
+            risks = in_population(outcome, snooper, self.missing, self.fraction)
+        found = risks.classes
+        with np.errstate(divide="ignore"):
+            safe = np.log1p(-risks.risk)  # minus infinity where a record is identified for sure
+        nobody = float(found.sizes @ safe)
+        value = -float(np.expm1(nobody))
+        details = {
+            "expected number identified": risks.expected,
+            "largest risk": risks.largest,
+            "records": float(risks.records),
+            "records left out": float(found.records - risks.records),
+        }
+        if risks.interval is not None:
+            low, high = risks.interval
+            details["expected number, low"], details["expected number, high"] = (
+                low * risks.records,
+                high * risks.records,
+            )
+        chance = f"{digits(100 * value)} %" if nobody > np.log(0.001) else "more than 99.9 %"
+        score = self.result(
+            value,
+            f"the chance that anybody is identified is {chance}; "
+            f"{count_of(digits(risks.expected), risks.records, ('is', 'are'))} expected to be",
+            details=details,
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risks.risk),
+        )
+        return replace(score, variant=f"{risks.source}; {RULES[self.missing]}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
-from sfumato.engines import Kind
-from sfumato.errors import DataError, NotApplicable, out_of
-from sfumato.microdata import check_numeric
-from sfumato.schema import Schema
-
-Numbers = NDArray[np.float64]
-Near = NDArray[np.bool_]
+from sfumato.contract.measure import DirectMeasure, Need
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper, wilson
+from sfumato.data.columns import Kind
+from sfumato.data.microdata import check_numeric
+from sfumato.errors import DataError, NotApplicable, count_of
+from sfumato.schema.schema import Schema
+from sfumato.typing import Flags, Numbers
 
 
 class IntervalDisclosure(DirectMeasure):
@@ -119,7 +120,7 @@ class IntervalDisclosure(DirectMeasure):
             each = np.where(counted > 0, hits / counted, np.nan)
         return self.result(
             right / total,
-            f"{out_of(right, total, ('is', 'are'), noun)} released within the interval around the true {ones}",
+            f"{count_of(right, total, ('is', 'are'), noun)} released within the interval around the true {ones}",
             interval=wilson(right, total),
             details={"compared": float(total), "inside": float(right), **details},
             find_records=lambda: outcome.per_original(each),
@@ -145,7 +146,7 @@ class IntervalDisclosure(DirectMeasure):
         unit, distance = _outlying(x)
         return distance[:, None] * unit
 
-    def _in_rank(self, x: Numbers, y: Numbers, released: Numbers) -> Near:
+    def _in_rank(self, x: Numbers, y: Numbers, released: Numbers) -> Flags:
         """Return which true values stand within the window of ranks around their released ones, in the released column.
 
         A value is as far off as there are ranks between those of the true value and those of the released one.
@@ -160,7 +161,7 @@ class IntervalDisclosure(DirectMeasure):
                 inside[:, j] = (low <= x[:, j]) & (x[:, j] <= high)
         return inside
 
-    def _crowded(self, x: Numbers, y: Numbers, released: Numbers) -> Near:
+    def _crowded(self, x: Numbers, y: Numbers, released: Numbers) -> Flags:
         """Return which records have enough other released ones near their own; those with a missing value have not."""
         from scipy.spatial import cKDTree
 
@@ -198,7 +199,7 @@ def _outlying(x: Numbers) -> tuple[Numbers, Numbers]:
 
     A record with a missing value has the distance of its other values, as if the missing one lay in the centre.
     """
-    from sfumato.kernels.robust import robust_location_scatter, whitened
+    from sfumato.kernels.moments import robust_location_scatter, whitened
 
     whole = ~np.isnan(x).any(axis=1)
     if not whole.any():

@@ -1,16 +1,51 @@
-"""What the snooper looks for records by, and how many records of the release look the same."""
+"""Keys of the snooper: classes of the release and of the population, sets of keys, and values by original record."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.attacks.keys import RULES, key_names, missing_rule
-from sfumato.classes import Classes, Missing, classes_of
-from sfumato.contract import Release, Snooper
+from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
+from sfumato.contract.release import Release
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Classes, Missing, classes_of
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, SfumatoError, unknown_name
-from sfumato.microdata import Microdata
+from sfumato.kernels.classes import classes
+from sfumato.typing import Numbers
+
+# --- per record
+# Values of original records, whatever order they were found in, in the order of their ids.
+
+
+def in_id_order(outcome: Release, values: Numbers) -> Numbers:
+    """Return values of the original's records, in the order of its file, in the order of their ids; shape (n,)."""
+    ids = outcome.original.batch([]).ids
+    return values if bool((ids[1:] >= ids[:-1]).all()) else values[np.argsort(ids, kind="stable")]
+
+
+def of_targets(outcome: Release, targets: NDArray[np.int64], values: Numbers) -> Numbers:
+    """Return values of attacked records for each original record, in the order of their ids; shape (n,).
+
+    The largest counts where a record was attacked more than once; it is NaN where it never was. A target with a negative id is
+    nobody.
+    """
+    ids = np.sort(outcome.original.batch([]).ids)
+    inside = targets >= 0
+    out = np.full(len(ids), np.nan)
+    np.fmax.at(out, np.searchsorted(ids, targets[inside]), values[inside])
+    return out
+
+
+# --- keys
+# What the snooper looks for records by, and how many records of the release look the same.
+
 
 __all__ = [
     "RULES",
@@ -80,3 +115,63 @@ def of_original(outcome: Release, found: Classes, values: Any) -> Any:
     spread = found.per_record(values)
     _, right = outcome.matched
     return outcome.per_original(spread if right is None else spread[right])
+
+
+# --- key sets
+# Sets of keys: which there are, and how many records agree on one.
+
+
+MOST_SETS = 250_000
+"""So many sets of keys are looked through at most: all sets of 17 keys, or all of up to five out of 30."""
+MOST_KEYS = 62
+
+
+def check_sets(keys: int, size: int, lower: str) -> None:
+    """Refuse, in words, more sets than can be looked through; `lower` says which parameter makes them fewer."""
+    count = sum(math.comb(keys, k) for k in range(1, min(size, keys) + 1))
+    if keys > MOST_KEYS or count > MOST_SETS:
+        raise NotApplicable(
+            f"{keys} keys have {count:,} sets of up to {size} keys, but no more than {MOST_SETS:,} sets of {MOST_KEYS} keys are "
+            f"looked through. Name fewer keys with Snooper(keys=...), or lower {lower}."
+        )
+
+
+def sets_of(keys: int, size: int) -> Iterator[tuple[int, ...]]:
+    """Yield the sets of up to `size` keys as places, the small ones first."""
+    for k in range(1, min(size, keys) + 1):
+        yield from combinations(range(keys), k)
+
+
+def named(names: Sequence[str], places: Sequence[int]) -> str:
+    """Return a set of keys in words: "age × sex"."""
+    return " × ".join(names[i] for i in places)
+
+
+@dataclass(frozen=True, eq=False)
+class SetCounts:
+    """What occurs on a set of keys: g combinations among the c classes by all keys."""
+
+    labels: NDArray[np.int64]
+    """Combination of each class, shape (c,)."""
+    sizes: NDArray[np.float64]
+    """Amount of each combination, shape (g,): its records, or the sum of their weights."""
+    matches: NDArray[np.float64]
+    """Amount that matches each combination under the rule for missing keys, shape (g,)."""
+    complete: NDArray[np.bool_]
+    """Whether a combination has a value of every key, shape (g,)."""
+
+
+def set_counts(found: Classes, places: Sequence[int], amounts: NDArray[Any]) -> SetCounts:
+    """Return how the records agree on some of the keys; `amounts` (c,) are the classes' sizes or weights."""
+    columns = [found.codes[i] for i in places]
+    labels, joined = classes(columns, len(found))
+    sizes = np.asarray(np.bincount(labels, amounts, len(joined)), np.float64)
+    first = np.empty(len(joined), np.int64)
+    first[labels] = np.arange(len(labels))
+    codes = np.column_stack([column[first] for column in columns])
+    complete: NDArray[np.bool_] = np.all(codes >= 0, axis=1)
+    if found.rule != "wildcard" or complete.all():
+        return SetCounts(labels, sizes, sizes, np.ones(len(sizes), bool))
+    from sfumato.kernels.matching import wildcard_sums
+
+    return SetCounts(labels, sizes, wildcard_sums(codes, sizes[:, None])[:, 0], complete)

@@ -9,26 +9,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks import LinkByDistance, LinkByRank, LinkByWeight
-from sfumato.attacks.distance_linkage import Nearness
-from sfumato.attacks.keys import RULES
-from sfumato.attacks.probabilistic_linkage import Weighing
-from sfumato.attacks.rank_linkage import Ranking
-from sfumato.contract import (
-    Attack,
-    DirectMeasure,
-    Draws,
-    Guesses,
-    Need,
-    Release,
-    Score,
-    Side,
-    Snooper,
-    param,
-    success,
-)
-from sfumato.errors import some
-from sfumato.schema import Schema
+from sfumato.attacks.attacker_file import RULES
+from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Nearness, Ranking, Weighing
+from sfumato.contract.draws import Draws
+from sfumato.contract.measure import DirectMeasure, Need
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Attack, Guesses, Snooper, success
+from sfumato.errors import plural
+from sfumato.schema.schema import Schema
 
 _SUREST = 0.1
 """Share of the links that the snooper is surest of, which he would act on first."""
@@ -69,7 +59,7 @@ class Linkage(DirectMeasure, abstract=True):
         whose = "its" if found.targets == 1 else "their"
         return self.result(
             found.rate,
-            f"{_count(right)} of {some(found.targets, 'target')} linked to {whose} own record, {_count(chance)} by chance",
+            f"{_count(right)} of {plural(found.targets, 'target')} linked to {whose} own record, {_count(chance)} by chance",
             interval=found.interval,
             details={
                 "targets": float(found.targets),

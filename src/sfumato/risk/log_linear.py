@@ -10,25 +10,28 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.classes import Missing
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
-from sfumato.contract.score import digits
-from sfumato.errors import NotApplicable, ParameterError, out_of, unknown_name
+from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
+from sfumato.contract.measure import DirectMeasure
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side, digits
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Missing
+from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
 from sfumato.risk.expected_counts import (
+    ClassTable,
+    FittedCounts,
     Interactions,
     MainEffects,
-    Model,
-    Table,
     associated,
     table_of,
     with_main_effects,
 )
-from sfumato.risk.fraction import fraction_parameter, fraction_source, sampling_fraction
-from sfumato.risk.keys import RULES, key_names, missing_rule, of_original, released_classes
-from sfumato.risk.likelihood import Z, with_error
-from sfumato.schema import Schema
+from sfumato.risk.keys import of_original, released_classes
+from sfumato.risk.population_uniques import Z, fraction_parameter, fraction_source, sampling_fraction, with_error
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 Target = Literal["unique", "match"]
 NAMES = {"main": "main effects", "pairs": "all pairs of keys"}
 BUDGET = 2_000_000, 4_000_000
@@ -117,7 +120,7 @@ class LogLinearRisk(DirectMeasure):
         risk = np.where(unique, risks[self.target], 0.0 if self.target == "unique" else np.nan)
         score = self.result(
             tau / n,
-            f"{out_of(int(uniques), int(n), ('is', 'are'))} unique in the file; about {digits(tau)} of them "
+            f"{count_of(int(uniques), int(n), ('is', 'are'))} unique in the file; about {digits(tau)} of them "
             f"{MEANING[self.target]}{_doubt(error)}",
             interval=(low / n, high / n),
             details={
@@ -135,7 +138,7 @@ class LogLinearRisk(DirectMeasure):
         )
         return score if self.interactions != "auto" else replace(score, variant=f"{self.variant}: {chosen.name}")
 
-    def _model(self, table: Table, keys: tuple[str, ...], pi: float) -> Chosen:
+    def _model(self, table: ClassTable, keys: tuple[str, ...], pi: float) -> Chosen:
         """Fit the model that was asked for, or choose one."""
         if self.interactions == "auto":
             return forward(table, keys, pi, self.target)
@@ -156,12 +159,12 @@ class LogLinearRisk(DirectMeasure):
 class Chosen:
     """A fitted model, its name in words, and its estimated bias with its z where its cells can be gone through."""
 
-    model: Model
+    model: FittedCounts
     name: str
     error: Bias | None
 
     @classmethod
-    def of(cls, model: Model, name: str, pi: float, target: Target) -> Chosen:
+    def of(cls, model: FittedCounts, name: str, pi: float, target: Target) -> Chosen:
         """Return a fitted model with its estimated bias."""
         return cls(model, name, bias(model, pi, target))
 
@@ -171,7 +174,7 @@ class Chosen:
         return math.inf if self.error is None else self.error.z
 
 
-def forward(table: Table, keys: tuple[str, ...], pi: float, target: Target) -> Chosen:
+def forward(table: ClassTable, keys: tuple[str, ...], pi: float, target: Target) -> Chosen:
     """Choose a model by forward selection (Skinner and Shlomo 2008, section 3): the least estimated bias on the way.
 
     Pairs of keys are added, the most strongly associated first, until the model no longer overstates the risk (z below 1.96).
@@ -224,7 +227,7 @@ def right_square(h: Numbers) -> Numbers:
 
 
 def _interval(
-    model: Model, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float, error: Bias | None
+    model: FittedCounts, unique: NDArray[np.bool_], h: Numbers, target: Target, tau: float, error: Bias | None
 ) -> tuple[float, float]:
     """Return a 95 % interval for τ.
 
@@ -271,7 +274,7 @@ class Bias:
         return self.value / math.sqrt(self.variance) if self.variance > 0 else 0.0
 
 
-def bias(model: Model, pi: float, target: Target) -> Bias | None:
+def bias(model: FittedCounts, pi: float, target: Target) -> Bias | None:
     """Return the estimated bias of τ; None where there are too many cells.
 
     With F's mean λ fitted as λ̂ = μ̂/π, and r(λ) the risk of a unique record, the bias is Σ P(f=1)·{r(λ̂) - r(λ)}. To second order

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.attacks.membership import Telling, TellMembers
-from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
-from sfumato.errors import some
-from sfumato.risk.per_record import of_targets
-from sfumato.schema import Schema
+from sfumato.attacks.holdout_attacks import Telling, TellMembers
+from sfumato.contract.draws import Draws
+from sfumato.contract.measure import DirectMeasure, Need
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper, wilson
+from sfumato.errors import plural
+from sfumato.risk.keys import of_targets
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 Report = Literal["true positive rate", "advantage"]
 
 
@@ -61,7 +65,7 @@ class Membership(DirectMeasure, Telling):
         guesses = attack.run(outcome, snooper, Draws(self.seed).child(self.name))
         is_member = guesses.truth == 1
         sure = guesses.sure if guesses.sure is not None else guesses.right
-        curve = Curve(sure[is_member], sure[~is_member])
+        curve = RocCurve(sure[is_member], sure[~is_member])
         auc, tpr = curve.area(), curve.found(self.false_positives)
         auc_ends, tpr_ends = curve.area_interval(), curve.found_interval(self.false_positives)
         advantage = self.report == "advantage"
@@ -70,8 +74,8 @@ class Membership(DirectMeasure, Telling):
         members, others = len(curve.members), len(curve.others)
         return self.result(
             value,
-            f"{100 * tpr:.3g} % of {some(members, 'member')} are found when {100 * self.false_positives:.3g} % of "
-            f"{some(others, 'other')} are taken for members too; of a member and another person the right one is picked in "
+            f"{100 * tpr:.3g} % of {plural(members, 'member')} are found when {100 * self.false_positives:.3g} % of "
+            f"{plural(others, 'other')} are taken for members too; of a member and another person the right one is picked in "
             f"{100 * auc:.3g} % of the cases (50 % is chance)",
             interval=(min(low, value), max(high, value)),
             details={
@@ -83,7 +87,7 @@ class Membership(DirectMeasure, Telling):
         )  # fmt: skip
 
 
-class Curve(NamedTuple):
+class RocCurve(NamedTuple):
     """The scores of members and of others; larger speaks for a member. Ties are broken at random, in expectation."""
 
     members: Numbers

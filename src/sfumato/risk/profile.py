@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,21 +11,251 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sfumato.classes import Classes, Missing
-from sfumato.contract import Measure, Release, Score, Section, Snooper, Table
-from sfumato.contract.score import digits
-from sfumato.contract.section import Figure
-from sfumato.engines import Kind
-from sfumato.errors import NotApplicable, SfumatoError
-from sfumato.risk.class_risks import ClassRisks, expected_in_population, in_population, in_release
-from sfumato.risk.keys import key_names, of_original, released_classes
+from sfumato.attacks.attacker_file import key_names
+from sfumato.contract.measure import Measure
+from sfumato.contract.release import Release
+from sfumato.contract.score import Figure, Score, Section, TextTable, digits
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Classes, Missing
+from sfumato.data.columns import Kind
+from sfumato.errors import NotApplicable, SfumatoError, count_of, join_names, plural
+from sfumato.risk.anonymity import DeltaPresence, KAnonymity, KMap
+from sfumato.risk.attribute_risk import AttributeRisk
+from sfumato.risk.attribution import CAP
+from sfumato.risk.closest_records import DCR, IMS
+from sfumato.risk.diversity import LDiversity, TCloseness
+from sfumato.risk.global_risk import GlobalRisk
+from sfumato.risk.individual_risk import (
+    AnyIdentified,
+    ClassRisks,
+    IndividualRisk,
+    Reidentification,
+    expected_in_population,
+    in_population,
+    in_release,
+)
+from sfumato.risk.interval_disclosure import IntervalDisclosure
+from sfumato.risk.keys import of_original, released_classes
 from sfumato.risk.linkage import DistanceLinkage
-from sfumato.risk.usual import LINKED, usual_measures
-from sfumato.risk.verdict import verdict
+from sfumato.risk.log_linear import LogLinearRisk
+from sfumato.risk.membership import Membership
+from sfumato.risk.population_uniques import PopulationUniques
+from sfumato.risk.special_uniques import SUDA
+from sfumato.risk.unique_matches import MatchRisk
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+
+# --- usual
+# The measures that a custodian usually wants of a file.
+
+LINKED = 100_000
+"""Linkage takes its time; of larger files it is worked out only when it is asked for."""
+
+
+def default_measures(
+    outcome: Release, snooper: Snooper, k: int, missing: Missing, fraction: float | None
+) -> list[Measure]:
+    """Return the measures to try: from counts, within classes, and where they apply against an original or a holdout."""
+    measures = [*_identity(outcome, snooper, k, missing, fraction), *_within_classes(outcome, missing)]
+    if outcome.changed:
+        measures += _against_original(outcome, missing)
+    if outcome.holdout is not None:
+        measures += [DCR(), IMS(), Membership()]
+    return measures
+
+
+def _identity(outcome: Release, snooper: Snooper, k: int, missing: Missing, fraction: float | None) -> list[Measure]:
+    schema = outcome.masked.schema
+    sample = fraction is not None or schema.one("weight") is not None
+    measures: list[Measure] = [KAnonymity(k=k, missing=missing), Reidentification(missing=missing)]
+    if snooper.population is not None:
+        measures += [
+            KMap(k=k, missing=missing),
+            Reidentification(attacker="journalist", missing=missing),
+            DeltaPresence(missing=missing),
+        ]
+    measures.append(IndividualRisk(fraction=fraction, missing=missing))
+    if schema.one("household") is not None:
+        measures.append(IndividualRisk(per="household", fraction=fraction, missing=missing))
+    attacker: Literal["journalist", "prosecutor"] = (
+        "journalist" if sample or snooper.population is not None else "prosecutor"
+    )
+    measures.append(AnyIdentified(attacker=attacker, fraction=fraction, missing=missing))
+    if sample:
+        measures += [
+            MatchRisk(fraction=fraction, missing=missing),
+            LogLinearRisk(fraction=fraction, missing=missing),
+            PopulationUniques(fraction=fraction, missing=missing),
+        ]
+    return [*measures, SUDA(missing=missing)]
+
+
+def _within_classes(outcome: Release, missing: Missing) -> list[Measure]:
+    confidential = _confidential(outcome)
+    few = [name for name, kind in confidential.items() if kind is not Kind.NUMBER]
+    diverse: list[Measure] = [LDiversity(over=(name,), missing=missing) for name in few]
+    return diverse + [TCloseness(column=name, missing=missing) for name in confidential]
+
+
+def _against_original(outcome: Release, missing: Missing) -> list[Measure]:
+    confidential = _confidential(outcome)
+    compared: list[Measure] = [GlobalRisk(kind="max", missing=missing), GlobalRisk(kind="min", missing=missing)]
+    if len(outcome.masked) <= LINKED:
+        compared.append(DistanceLinkage())
+    if Kind.NUMBER in confidential.values():
+        compared.append(IntervalDisclosure(within="any"))
+    for name, kind in confidential.items():
+        compared.append(AttributeRisk(name) if kind is Kind.NUMBER else CAP(column=name, missing=missing))
+    return compared
+
+
+def _confidential(outcome: Release) -> dict[str, Kind]:
+    kinds = outcome.masked.engine.kinds
+    plain = (Kind.NUMBER, Kind.CATEGORY, Kind.BOOLEAN)
+    names = [n for n in outcome.original.schema.names(role="confidential") if n in kinds]
+    return {name: kinds[name] for name in names if kinds[name] in plain}
+
+
+# --- verdict
+# What a risk profile comes to, in sentences: which records, which attributes, how sure.
+
+
+ARE = ("is", "are")
+_MANY = 0.05
+"""A larger share of missing keys than this is worth a warning."""
+
+
+def verdict(profile: RiskProfile) -> tuple[str, ...]:
+    """Return the sentences; the first says whether anybody can be found at all."""
+    sentences = [
+        _records(profile),
+        _identified(profile),
+        _missing(profile),
+        _keys(profile),
+        *_learned(profile),
+        _linked(profile),
+    ]
+    return tuple(s for s in [*sentences, _sure(profile)] if s)
+
+
+def _records(profile: RiskProfile) -> str:
+    found, k, names = profile.classes, profile.k, ", ".join(profile.keys)
+    n, f = int(found.sizes.sum()), found.matches
+    unique, below = int(found.sizes[f == 1].sum()), int(found.sizes[f < k].sum())
+    if unique:
+        known = "this" if len(profile.keys) == 1 else "these"
+        return f"{count_of(unique, n, ARE)} unique on {names}: who knows {known} of a person finds one record."
+    if below:
+        few = count_of(below, n, ("matches", "match"))
+        return f"No record is unique on {names}, but {few} fewer than {k} records."
+    return f"Every record matches at least {int(f.min()):,} records on {names}, itself included."
+
+
+def _identified(profile: RiskProfile) -> str:
+    risks = profile.risks
+    identified = f"{count_of(digits(risks.expected), risks.records, ARE)} expected to be identified"
+    if profile.among == "file":
+        return (
+            f"If the file is everybody there is, or the snooper knows who is in it, {identified}. "
+            "If it is a sample, survey weights or the sampling fraction tell how much less it is."
+        )
+    if profile.among == "table":
+        return (
+            f"Among everybody in the population table, {identified}; the largest risk of any record is "
+            f"{digits(risks.largest, 2)}."
+        )
+    if not risks.variance.any():
+        return f"The file is everybody there is, by its survey weights or the sampling fraction: {identified}."
+    estimates = _of_uniques(profile)
+    if len(estimates) == 1:
+        return f"Among everybody in the population, {identified} (individual risk)."
+    (low, lower), *_, (high, higher) = estimates
+    unique = int(profile.classes.sizes[profile.classes.matches == 1].sum())
+    return (
+        f"How many of the {plural(unique, 'unique record')} would be identified among everybody in the population can only be "
+        f"estimated, and the estimates go from {digits(low)} ({lower}) to {digits(high)} ({higher}): plan for the larger one. "
+        f"By individual risk, which counts the other records too, {identified}."
+    )
+
+
+def _of_uniques(profile: RiskProfile) -> list[tuple[float, str]]:
+    """Return how many of the unique records are expected to be identified by each estimator, the smallest first."""
+    risks, alone = profile.risks, profile.risks.classes.matches == 1
+    found = [(float(risks.classes.sizes[alone] @ risks.risk[alone]), "individual risk")]
+    for measure, score in zip(profile.measures, profile.scores, strict=True):
+        if measure.name == "log_linear_risk":
+            found.append((score.value * risks.records, "log-linear model"))
+        if measure.name == "match_risk":
+            found.append((score.value * int(risks.classes.sizes[alone].sum()), "risk of a unique match"))
+    return sorted(found)
+
+
+def _missing(profile: RiskProfile) -> str:
+    """Warn where many keys are missing: what does not apply to somebody is known, not unknown."""
+    if profile.missing != "wildcard":
+        return ""
+    found = profile.classes
+    n = int(found.sizes.sum())
+    shares = {name: int(found.sizes[c < 0].sum()) for name, c in zip(found.names, found.codes, strict=True)}
+    name = max(shares, key=lambda key: shares[key])
+    if shares[name] <= _MANY * n:
+        return ""
+    return (
+        f"{name} is missing for {shares[name]:,} of {plural(n)}, and is taken to match anything. If it is missing because it "
+        "does not apply to them, that is known too, and the risk is larger: use missing = 'value'."
+    )
+
+
+def _keys(profile: RiskProfile) -> str:
+    found = profile.contributions
+    below = int(found["without"].iloc[0] + found["less"].iloc[0])
+    telling = found[found["less"] > 0]
+    if not below or not len(telling):
+        return ""
+    first = telling.iloc[0]
+    others = ", ".join(telling["key"].iloc[1:3])
+    return (
+        f"The key that singles out most is {first['key']}: without it {plural(int(first['without']))} would match fewer than "
+        f"{profile.k}, not {below:,}{f'; then come {others}' if others else ''}."
+    )
+
+
+def _learned(profile: RiskProfile) -> list[str]:
+    """Say which confidential columns are known without telling records apart, and which numbers are known as they were."""
+    found = list(zip(profile.measures, profile.scores, strict=True))
+    sentences = [_sentence(s) for m, s in found if m.name == "l_diversity" and s.value > 0]
+    numbers = [(m.columns(profile.outcome.original.schema) or ("",), s) for m, s in found if m.name == "attribute_risk"]
+    if exact := [name for (name, *_), score in numbers if math.isinf(score.value)]:
+        sentences.append(f"Who finds a record knows {join_names(exact)} exactly: the values are released as they were.")
+    return sentences + [_sentence(score) for _, score in numbers if math.isfinite(score.value)]
+
+
+def _sentence(score: Score) -> str:
+    return f"{score.measure[:1].upper()}{score.measure[1:]}: {score.words}."
+
+
+def _linked(profile: RiskProfile) -> str:
+    score = profile.score("distance_linkage")
+    return "" if score is None or not score.value > 0 else f"By linking the nearest records: {score.words}."
+
+
+def _sure(profile: RiskProfile) -> str:
+    estimates = sum(s.interval is not None and math.isfinite(s.value) for s in profile.scores)
+    counted = len(profile.scores) - estimates
+    parts = [f"{counted} {'measure is' if counted == 1 else 'measures are'} exact for this snooper and this file"]
+    if estimates:
+        parts.append(f"{estimates} {'is an estimate' if estimates == 1 else 'are estimates'} with an interval")
+    if profile.refused:
+        why = "reason" if len(profile.refused) == 1 else "reasons"
+        parts.append(f"{len(profile.refused)} could not be had, for the {why} below")
+    return "; ".join(parts) + ". A snooper who knows more than these keys learns more."
+
+
+# --- profile
+# A risk profile: every measure that applies to a file, the verdict in words, and where the risk comes from.
+
 
 _EDGES = (1, 2, 3, 5, 10, 20, 100)
 _RISKS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -183,7 +414,7 @@ class RiskProfile:
 
     def chart(self) -> alt.HConcatChart:
         """Draw class sizes, the distribution of risk, and what each key contributes."""
-        from sfumato.charts.risk_profile import risk_profile_chart
+        from sfumato.charts.file_charts import risk_profile_chart
 
         where = {
             "file": "1/f: of being identified in the file",
@@ -195,11 +426,11 @@ class RiskProfile:
     def section(self) -> Section:
         """Return the profile for a report: no record is in it."""
         rows = tuple((s.measure, digits(s.value), _interval(s), s.words) for s in self.scores)
-        content: list[Table | Figure] = [
-            Table(("measure", "value", "95 % interval", "in words"), rows, "Lower is safer in every row.")
+        content: list[TextTable | Figure] = [
+            TextTable(("measure", "value", "95 % interval", "in words"), rows, "Lower is safer in every row.")
         ]
         if self.refused:
-            content.append(Table(("not applicable", "why"), tuple(self.refused.items())))
+            content.append(TextTable(("not applicable", "why"), tuple(self.refused.items())))
         caption = "Records by how many look the same, by risk, and what each key contributes"
         content.append(Figure(self.chart().to_dict(), caption))
         return Section("Disclosure risk", self.verdict, content)
@@ -249,7 +480,7 @@ def risk_profile(
     snooper = snooper or Snooper()
     key_names(outcome, snooper)
     applied, scores, refused = [], [], {}
-    asked = [*usual_measures(outcome, snooper, k, missing, fraction), *measures]
+    asked = [*default_measures(outcome, snooper, k, missing, fraction), *measures]
     for i, measure in enumerate(asked):
         if progress is not None:
             progress("Measuring", i, len(asked))

@@ -253,3 +253,7 @@ def _number(value: object) -> float | None:
     value = value.item() if hasattr(value, "item") else value
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if good else None  # type: ignore[return-value]
+
+
+RECORD_ID = "__sfumato_record_id__"
+"""Name of the hidden record id where an engine has to store it as a column; never released."""

@@ -10,14 +10,11 @@ from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
-from sfumato.tables.linear_program import Infeasible, LinearProgram
-from sfumato.tables.reduced import ROUNDING, Contradiction, reduce_rows
+from sfumato.tables.linear_program import ROUNDING, Contradiction, Infeasible, LinearProgram, reduce_rows
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
-
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _MANY, _SWEEPS, _FEW = 50, 60, 0.02
 """Cells from which several are asked for at once, how often at most, and the share of ends that two such programs must find."""
@@ -189,7 +186,7 @@ def _away(bound: Numbers, at: Numbers) -> Numbers:
 
 def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
     """Return the rows that are needed: of equations, those that are no combination of shorter ones."""
-    from sfumato.kernels.elimination import independent_rows
+    from sfumato.kernels.table_algebra import independent_rows
 
     equations = np.flatnonzero(equal)
     equations = equations[np.argsort(np.diff(rows.indptr)[equations], kind="stable")]
@@ -250,7 +247,7 @@ def _many_at_once(
     Half of the cells are asked for their largest value and the others for their smallest, at random, so that they make up for
     each other in their sums; then the other way round. What is reached is looked up; what is not is left to be asked for alone.
     """
-    from sfumato.contract import Draws
+    from sfumato.contract.draws import Draws
 
     chance = Draws(0).generator("many at once")
     everything = np.arange(asked.shape[1], dtype=np.int64)

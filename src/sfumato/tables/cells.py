@@ -1,4 +1,4 @@
-"""The cells of a table, or of several linked ones, and the leaves that each cell is made of."""
+"""The cells of a table, or of several linked ones: formulas, dimensions, leaves, empty cells, and one canonical order."""
 
 from __future__ import annotations
 
@@ -6,18 +6,160 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.errors import ParameterError, unknown_name
-from sfumato.tables.dimension import TOTAL, Dimension
-from sfumato.tables.formula import Term
+from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
+from sfumato.schema.hierarchy import Hierarchy, label_of
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- leaf sets
+# Numbers that tell sets of leaves apart.
+
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def set_codes(rows: sparse.csr_array) -> NDArray[np.uint64]:
+    """Return two numbers for each row of a 0/1 matrix, shape (rows, 2), the same for rows with the same entries alone.
+
+    Each leaf has two fixed numbers of 64 bits (splitmix64 of its position), and a set the sums of those of its leaves: other
+    sets have other sums, but for one pair in 10^38.
+    """
+    keys = np.arange(1, 2 * rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in _STEPS:
+        keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+    keys = (keys ^ (keys >> np.uint64(31))).reshape(-1, 2)
+    total = np.concatenate([np.zeros((1, 2), np.uint64), np.cumsum(keys[rows.indices], axis=0, dtype=np.uint64)])
+    return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
+
+
+# --- formula
+# Which tables are wanted, as a formula: ``region * sector + region_group * sector``.
+
+
+Term = tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def terms(formula: str) -> tuple[Term, ...]:
+    """Return the sets of columns that a formula breaks down by; () is the grand total.
+
+    ``a * b`` has the cells of a by b and every margin, ``a : b`` the cells alone; ``+`` puts tables side by side, which are
+    then protected together; ``- 1`` leaves the grand total out. A name with spaces stands in backticks.
+
+    >>> terms("region * sector")
+    ((), ('region',), ('sector',), ('region', 'sector'))
+    >>> terms("region : sector - 1")
+    (('region', 'sector'),)
+    """
+    from formulaic.errors import FormulaicError
+
+    from sfumato.utility.estimators import expand
+
+    if not isinstance(formula, str) or not formula.strip():
+        raise ParameterError("say which table is wanted, with a formula such as 'region * sector'.")
+    try:
+        parsed = list(expand(formula))
+    except (FormulaicError, SyntaxError, TypeError, ValueError, AttributeError):
+        raise ParameterError(
+            f"'{formula}' cannot be read as a formula. Use the names of columns with *, : and +, such as 'region * sector'; "
+            "a name with spaces or signs in it stands in backticks: '`size class` * sector'."
+        ) from None
+    found: list[Term] = []
+    for term in parsed:
+        names = []
+        factors: tuple[Any, ...] = getattr(term, "factors", (None,))
+        for factor in factors:
+            kind = getattr(factor, "eval_method", None)
+            if kind is not None and kind.value == "literal" and factor.expr == "1":
+                continue
+            if kind is None or kind.value != "lookup":
+                raise ParameterError(
+                    f"'{formula}' is not the formula of a table. Use the names of columns with *, : and +, such as "
+                    "'region * sector + region_group * sector'."
+                )
+            names.append(str(factor.expr))
+        found.append(tuple(names))
+    if not any(found):
+        raise ParameterError(f"'{formula}' breaks nothing down. Name at least one column, such as 'region * sector'.")
+    return tuple(dict.fromkeys(found))
+
+
+# --- dimension
+# A spanning variable: its values, and the labels that each of them stands under.
+
+
+TOTAL = "Total"
+MISSING = "missing"
+
+
+@dataclass(frozen=True, eq=False)
+class Dimension:
+    """One column that a table is broken down by.
+
+    `above` has a row for each value of the column and a column for each level below the total, finest first; its entries
+    point into `labels`. A value that is not grouped on some level stands there under its own label.
+
+    Examples
+    --------
+    >>> from sfumato.schema import TreeHierarchy
+    >>> d = Dimension.of("town", ["Oslo", "Pisa", "Rome"], TreeHierarchy.from_levels(
+    ...     {"Oslo": ["Norway"], "Pisa": ["Italy"], "Rome": ["Italy"]}))
+    >>> d.labels, d.above.tolist()
+    (('Oslo', 'Pisa', 'Rome', 'Norway', 'Italy'), [[0, 3], [1, 4], [2, 4]])
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    above: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[object], hierarchy: Hierarchy | None = None) -> Dimension:
+        """Return the dimension of a column with these distinct values; None stands for "missing"."""
+        own = [MISSING if v is None else label_of(v) for v in values]
+        if TOTAL in own:
+            raise DataError(
+                f"column '{name}' has the value '{TOTAL}', which is the name of a margin here. Are there totals among the "
+                "records? Leave them out, or read the file as a table (Table.from_cells)."
+            )
+        if len(set(own)) < len(own):
+            raise DataError(
+                f"column '{name}' has different values that read the same. Make its values text or numbers."
+            )
+        columns = [own]
+        if hierarchy is not None:
+            for level in range(1, hierarchy.height):
+                raised = hierarchy.generalise(values, level)
+                columns.append([MISSING if label is None else str(label) for label in raised])
+        labels: dict[str, int] = {}
+        above = np.array([[labels.setdefault(v, len(labels)) for v in column] for column in columns], np.int64)
+        _refuse_mixed(name, tuple(labels), above)
+        return cls(name, tuple(labels), above.reshape(len(columns), len(own)).T)
+
+
+def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) -> None:
+    """Refuse a label that stands for more values on one level than on another: one cell would hide the other.
+
+    The smaller one could then be worked out as a difference, and no rule would look at it.
+    """
+    held = np.array([np.bincount(level, minlength=len(labels)) for level in above.reshape(len(above), -1)])
+    fewest = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)
+    if (mixed := np.flatnonzero(held.max(axis=0) > fewest)).size:
+        names = join_names((labels[i] for i in mixed.tolist()), 5)
+        raise DataError(
+            f"{plural(len(mixed), 'label')} of '{name}' {'is' if len(mixed) == 1 else 'are'} a group of others and a value of its "
+            f"own: {names}. Give the records that have the group as their value a label of their own below it, such as "
+            f"'{labels[int(mixed[0])]}, other', in the data and in the hierarchy."
+        )
+
+
+# --- cells
+# The cells of a table, or of several linked ones, and the leaves that each cell is made of.
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,3 +263,63 @@ def make_cells(dimensions: Sequence[Dimension], codes: Whole, terms: Iterable[Te
         node = distinct // stride[i] % sizes[i]
         labels[:, i] = np.array([TOTAL, *d.labels], object)[node]
     return Cells(tuple(names), labels, incidence), leaf.ravel().astype(np.int64)
+
+
+class Status(IntEnum):
+    """What happened to a cell."""
+
+    SHOWN = 0
+    """The value is published as it is."""
+    PRIMARY = 1
+    """Not published, because it would disclose a contributor."""
+    SECONDARY = 2
+    """Not published, because other cells could be worked out from it."""
+    CHANGED = 3
+    """Another value is published: adjusted, rounded or perturbed."""
+
+
+# --- empty
+# Combinations of values that could occur and do not: the empty cells of a table.
+
+
+_MOST = 5_000_000
+
+
+def with_empty(codes: Whole) -> Whole:
+    """Return the combinations of codes, shape (combinations, dimensions), and after them those that could occur as well.
+
+    A column that another determines (a region its group of regions) occurs with it as it does in the data; columns that do
+    not determine each other occur in every combination.
+
+    >>> with_empty(np.array([[0, 0, 0], [1, 0, 1]])).tolist()  # the second column is constant, the third follows the first
+    [[0, 0, 0], [1, 0, 1]]
+    """
+    groups = _bound(codes)
+    blocks = [np.unique(codes[:, group], axis=0) for group in groups]
+    count = int(np.prod([len(b) for b in blocks], dtype=np.float64))
+    if count > _MOST:
+        raise ParameterError(
+            f"with its empty cells the table would have {count:,} leaves. Leave empty cells out, or ask for fewer dimensions."
+        )
+    picks = np.indices([len(b) for b in blocks]).reshape(len(blocks), -1)
+    everything = np.empty((picks.shape[1], codes.shape[1]), np.int64)
+    for group, block, pick in zip(groups, blocks, picks, strict=True):
+        everything[:, group] = block[pick]
+    joined = np.concatenate([codes, everything])
+    _, first = np.unique(joined, axis=0, return_index=True)
+    return joined[np.sort(first)]
+
+
+def _bound(codes: Whole) -> list[list[int]]:
+    """Return the columns in groups: those in a group are tied by one determining the other."""
+    columns = range(codes.shape[1])
+    group = list(columns)
+    for a in columns:
+        for b in columns:
+            if a != b and _determines(codes[:, a], codes[:, b]):
+                group = [group[a] if g == group[b] else g for g in group]
+    return [[c for c in columns if group[c] == g] for g in dict.fromkeys(group)]
+
+
+def _determines(a: Whole, b: Whole) -> bool:
+    return len(np.unique(np.column_stack([a, b]), axis=0)) == len(np.unique(a))

@@ -1,15 +1,22 @@
-"""Who contributes how much to which leaf."""
+"""Who contributes how much to which leaf: the largest of every cell, and what a file says of its records."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Numbers = NDArray[np.float64]
+from sfumato.data.columns import Column
+from sfumato.data.microdata import Batch, missing_of
+from sfumato.errors import DataError, plural
+from sfumato.tables.cells import Cells
+from sfumato.typing import Numbers, Whole
+
+# --- contributions
+# Who contributes how much to which leaf.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,3 +59,142 @@ class Contributions:
     def negative(self) -> bool:
         """Whether somebody contributed less than nothing."""
         return bool((self.own.data < 0).any())
+
+
+# --- largest
+# The largest contributions to every cell: what rules of dominance look at.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Largest:
+    """For every cell how many contributors it has, and the largest contributions, largest first: confidential.
+
+    `values` holds what a contributor gave itself, `weights` how much of the total each unit of that stands for (1 without
+    survey weights), so that values × weights is what is in the cell's total.
+    """
+
+    contributors: NDArray[np.float64]
+    """How many contributors have a record in the cell, shape (cells,)."""
+    values: Numbers
+    """Shape (cells, n); 0 where there are fewer contributors."""
+    weights: Numbers
+    """Shape (cells, n)."""
+    who: Whole
+    """Positions of the contributors, shape (cells, n); -1 where there are fewer, or nobody knows."""
+
+    def first(self, count: int) -> Largest:
+        """Return the first so many; refused if fewer are known."""
+        if count > self.values.shape[1]:
+            raise DataError(
+                f"the {count} largest contributions to each cell are needed, but the table has only {self.values.shape[1]}."
+            )
+        kept = {name: getattr(self, name)[:, :count] for name in ("values", "weights", "who")}
+        return replace(self, **kept)
+
+    def of(self, cells: Whole) -> Largest:
+        """Return those of some cells."""
+        return Largest(self.contributors[cells], self.values[cells], self.weights[cells], self.who[cells])
+
+
+def by_cell(cells: Cells, contributions: sparse.csr_array) -> sparse.csr_array:
+    """Return cells × contributors from leaves × contributors, with an entry, perhaps 0, wherever there is one below."""
+    # the imaginary part counts leaves: a sum that is zero by chance keeps its entry
+    counted = sparse.csr_array(
+        (contributions.data + 1j, contributions.indices, contributions.indptr), shape=contributions.shape
+    )
+    found = sparse.csr_array(cells.incidence @ counted)
+    found.sort_indices()
+    return sparse.csr_array((found.data.real.copy(), found.indices, found.indptr), shape=found.shape)
+
+
+def largest_of(cells: Cells, contributions: Contributions, count: int) -> Largest:
+    """Return the `count` largest contributions to every cell, by what the contributors gave themselves."""
+    own = by_cell(cells, contributions.own)
+    grossed = by_cell(cells, contributions.grossed) if contributions.weighted else own
+    rows = np.repeat(np.arange(len(cells)), np.diff(own.indptr))
+    order = np.lexsort((own.indices, -own.data, rows))
+    place = np.arange(len(rows)) - own.indptr[rows]  # rows are sorted already, so this is the rank within the cell
+    kept = place < count
+    row, rank, at = rows[kept], place[kept], order[kept]
+    values, weights = np.zeros((len(cells), count)), np.ones((len(cells), count))
+    who = np.full((len(cells), count), -1, np.int64)
+    values[row, rank], who[row, rank] = own.data[at], own.indices[at]
+    if contributions.weighted:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = grossed.data[at] / own.data[at]
+        weights[row, rank] = np.where(own.data[at] == 0, 1.0, ratio)
+    return Largest(np.diff(own.indptr).astype(np.float64), values, weights, who)
+
+
+# --- marks
+# What a file says of its records beside their values: who they are, who asked for protection, and who waived it.
+
+
+_YES = frozenset({"1", "1.0", "true", "yes", "y", "t"})
+_NO = frozenset({"0", "0.0", "false", "no", "n", "f", ""})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """The records of a table, for noise that hangs on them: the same record has the same id in every table."""
+
+    leaf: Whole
+    """The leaf of each record, shape (records,)."""
+    hidden: Whole
+    """The id that each record got when it was loaded, shape (records,)."""
+    identifier: Column | None = None
+    """The identifier of each record, where the data have one."""
+    keys: Numbers | None = None
+    """The record keys that the file brought along, in [0, 1); shape (records,)."""
+
+    def __len__(self) -> int:
+        return len(self.leaf)
+
+    @cached_property
+    def ids(self) -> Whole:
+        """A number for each record that does not depend on the table, shape (records,).
+
+        It comes from the identifier if that tells all records apart, so that the order of the file does not matter; else it
+        is the hidden id.
+        """
+        if self.identifier is None or self.identifier.missing.any():
+            return self.hidden
+        hashes = self.identifier.hashes
+        return hashes if len(np.unique(hashes)) == len(hashes) else self.hidden
+
+
+def records_of(batch: Batch, leaf: Whole, identifier: str | None, key: str | None) -> Records:
+    """Return the records of a table, with their identifier and the keys that the file gives them."""
+    known = None if identifier is None else batch.column(identifier)
+    if key is None:
+        return Records(leaf, batch.ids, known)
+    keys = batch.numbers(key)
+    if bad := int((~((keys >= 0) & (keys < 1))).sum()):
+        raise DataError(
+            f"{plural(bad)} have a record key in '{key}' that is missing or outside [0, 1). Correct them, or leave the column "
+            "out: keys are drawn then."
+        )
+    return Records(leaf, batch.ids, known, keys)
+
+
+def said_yes(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
+    """Return for each contributor whether its records say yes in a column: all of them, or any."""
+    codes, values = batch.column(name).codes
+    gone = missing_of(batch.column(name), batch.schema[name])
+    words = [str(v).strip().lower() for v in values]
+    if not set(words) <= _YES | _NO:
+        raise DataError(f"column '{name}' must hold yes or no: 1 and 0, true and false, or yes and no.")
+    yes = np.array([w in _YES for w in words] + [False])[np.where(gone, len(values), codes)]
+    said = np.bincount(who, yes, int(who.max()) + 1)
+    return np.asarray(said == np.bincount(who) if everywhere else said > 0)
+
+
+def requests_of(batch: Batch, name: str, who: Whole) -> Whole:
+    """Return for each contributor the code of its request for protection: 0 for none, 1, or 2; the smallest if it has two."""
+    numbers = batch.numbers(name)
+    numbers = np.where(np.isnan(numbers), 0.0, numbers)
+    if not np.isin(numbers, (0, 1, 2)).all():
+        raise DataError(f"column '{name}' must hold 0 for no request, or one of the request codes 1 and 2.")
+    found = np.full(int(who.max()) + 1, 3, np.int64)
+    np.minimum.at(found, who, np.where(numbers == 0, 3, numbers).astype(np.int64))
+    return np.where(found == 3, 0, found)

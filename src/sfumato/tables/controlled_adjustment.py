@@ -3,25 +3,276 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from sfumato.contract import Draws, Guarantee, param
-from sfumato.errors import DataError, ParameterError, SfumatoError, listing, some
-from sfumato.tables.adjustment_program import Adjusted, Flags, Wanted, Whole, adjust, directions, least_change
-from sfumato.tables.canonical import significant, table_in_order
-from sfumato.tables.equations import Equations
-from sfumato.tables.protection import Protection
-from sfumato.tables.published import PublishedTable, Status
-from sfumato.tables.rounding.cell_ids import cell_ids
-from sfumato.tables.rule import Sensitivity, SensitivityRule
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Guarantee
+from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, plural
+from sfumato.tables.cells import Cells, Status
+from sfumato.tables.linear_program import Equations
+from sfumato.tables.published import Protection, PublishedTable
+from sfumato.tables.rounding import TwoValueChoice, cell_ids
 from sfumato.tables.rules import rules_of
-from sfumato.tables.table import Table
+from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
+from sfumato.tables.table import Table, significant, table_in_order
+from sfumato.typing import Flags, Numbers, Whole
 
-Numbers = NDArray[np.float64]
+# --- adjustment program
+# Controlled adjustment as a mixed linear program: quantities that add up, pushed away from unsafe values, by HiGHS.
+
+
+@dataclass(frozen=True, eq=False)
+class AdjustmentLimits:
+    """What a controlled adjustment must keep, for every quantity of the equations; all of shape (quantities,).
+
+    Values are in units of the last digit published where there is one (`whole`), so that they are whole numbers then.
+    """
+
+    equations: Equations
+    value: Numbers
+    """The true value; of a leaf that no cell shows, too."""
+    cost: Numbers
+    """What it costs to change it by one; 0 where no cell shows it."""
+    low: Numbers
+    high: Numbers
+    unsafe: Whole
+    """The unsafe quantities, shape (unsafe,)."""
+    up: Numbers
+    """Their smallest safe value above the true one, shape (unsafe,); infinite where that way is closed."""
+    down: Numbers
+    """Their largest safe value below it; minus infinity where that way is closed."""
+    whole: bool
+    missing: Numbers | None = None
+    """What the sums of the equations must be, shape (equations,); 0 if not given."""
+    scale: float = 1.0
+    """How much of a quantity one is."""
+
+    @property
+    def leaves(self) -> Whole:
+        """The quantities that all others are sums of."""
+        return self.equations.of_leaf
+
+
+@dataclass(frozen=True, eq=False)
+class AdjustedQuantities:
+    """Quantities that satisfy everything, which unsafe ones went up, the cost, and whether there is no cheaper answer."""
+
+    values: Numbers
+    up: Flags
+    cost: float
+    best: bool
+
+
+def adjust(
+    wanted: AdjustmentLimits, up: Flags | None, *, whole: bool = False, squared: bool = False, seconds: float = 60
+) -> AdjustedQuantities | None:
+    """Return the cheapest quantities; None if there are none, or none were found in time.
+
+    `up` fixes the direction of each unsafe quantity; None leaves the choice to the program. `whole` asks for whole numbers.
+    With `squared` the cost is Σ cost · change², for fixed directions and not in whole numbers.
+    """
+    w, back = _in_changes(wanted, whole)
+    model = _Model(w, up, whole)
+    shown = np.flatnonzero(w.cost > 0)
+    if squared:
+        model.costs[0] = -2 * w.cost * w.value
+    else:
+        nothing, anything, one = np.zeros(len(shown)), np.full(len(shown), np.inf), sparse.eye_array(len(shown))
+        more = model.columns(nothing, anything, w.cost[shown])
+        less = model.columns(nothing, anything, w.cost[shown])
+        model.rows({0: _at(shown, len(w.value)), more: -one, less: one}, w.value[shown], w.value[shown])
+    answer = model.solve(seconds, 2 * w.cost if squared else None)
+    if answer is None:
+        return None
+    x, best = answer
+    z = back(np.rint(x[: len(w.value)]) if whole else x[: len(w.value)])
+    change = np.abs(z - wanted.value)
+    cost = float((wanted.cost * (change**2 if squared else change)).sum())
+    return AdjustedQuantities(z, model.directions(x), cost, best)
+
+
+def directions(cells: Cells, wanted: AdjustmentLimits, uniforms: Numbers) -> Flags:
+    """Return which unsafe quantities go up: so that what they add to the cells around them nearly cancels."""
+    e = wanted.equations
+    shown = e.cell[e.cell >= 0]
+    rows = sparse.csr_array(cells.incidence[shown])
+    inside = sparse.csr_array(rows[wanted.unsafe])
+    common = sparse.coo_array(rows @ inside.T)
+    cell, unsafe = common.coords
+    within = common.data == np.diff(inside.indptr)[unsafe]
+    sums: Any = sparse.csr_array(
+        (np.ones(int(within.sum())), (cell[within], unsafe[within])), shape=(len(shown), len(wanted.unsafe))
+    )
+    true = wanted.value[wanted.unsafe]
+    can_go_up, can_go_down = np.isfinite(wanted.up), np.isfinite(wanted.down)
+    free = np.flatnonzero(can_go_up & can_go_down)
+    forced = np.where(can_go_up, wanted.up - true, wanted.down - true)
+    forced[free] = 0.0
+    choice = TwoValueChoice(
+        sparse.csr_array(sums[:, free]), wanted.down[free] - true[free], wanted.up[free] - true[free], uniforms[free]
+    )
+    choice.error += sums @ forced
+    choice.improve(wanted.cost[: len(shown)])
+    up: Flags = can_go_up.copy()
+    up[free] = choice.up
+    return up
+
+
+def least_change(
+    wanted: AdjustmentLimits, up: Flags | None, elastic: Flags, share: Numbers, seconds: float
+) -> tuple[float, Numbers] | None:
+    """Return by how many `share`s the elastic quantities must be allowed to change, and quantities that do it; None if none.
+
+    It is the smallest t for which some table has every elastic quantity within t · share of its value.
+    """
+    w, back = _in_changes(wanted, False)
+    model, share = _Model(w, up, False), share / w.scale
+    at = np.flatnonzero(elastic)
+    t = model.columns(np.zeros(1), np.full(1, np.inf), np.ones(1))
+    pick, column, none = _at(at, len(wanted.value)), sparse.csr_array(share[at][:, None]), np.full(len(at), np.inf)
+    model.rows({0: pick, t: -column}, -none, w.value[at])
+    model.rows({0: pick, t: column}, w.value[at], none)
+    answer = model.solve(seconds, None)
+    return None if answer is None else (float(answer[0][t]), back(answer[0][: len(w.value)]))
+
+
+def _in_changes(wanted: AdjustmentLimits, whole: bool) -> tuple[AdjustmentLimits, Callable[[Numbers], Numbers]]:
+    """Return the same in changes of about a thousand at most, with costs of about 1, and what makes quantities of them.
+
+    The solver's tolerances are absolute: values of 10¹⁰ would leave it no digits, and those of 10⁻⁶ would be nothing to it.
+    Whole changes are from the nearest whole number and keep their unit.
+    """
+    w = wanted
+    start = np.rint(w.value) if w.whole else w.value
+    widest = float(np.max(np.maximum(w.high - w.value, w.value - w.low), initial=0.0))
+    scale = 1.0 if whole or not widest else widest / 1e3
+    missing = -(w.equations.sums @ start) / scale if w.whole else w.missing
+    cost = w.cost / np.exp(np.log(w.cost[w.cost > 0]).mean()) if (w.cost > 0).any() else w.cost
+    changes = AdjustmentLimits(
+        w.equations, (w.value - start) / scale, cost, (w.low - start) / scale, (w.high - start) / scale, w.unsafe,
+        (w.up - start[w.unsafe]) / scale, (w.down - start[w.unsafe]) / scale, w.whole, missing, scale,
+    )  # fmt: skip
+    return changes, lambda x: start + scale * x
+
+
+def _at(places: Whole, count: int) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(places)), (np.arange(len(places)), places)), shape=(len(places), count))
+
+
+class _Model:
+    """Columns and rows as they are added; the first columns are the quantities, the next the directions if they are free."""
+
+    def __init__(self, wanted: AdjustmentLimits, up: Flags | None, whole: bool) -> None:
+        w = wanted
+        self._up, self._count, self._height = up, 0, 0
+        self._entries: list[tuple[NDArray[Any], NDArray[Any], Numbers]] = []
+        self.costs: list[Numbers] = []
+        self._bounds: list[tuple[Numbers, Numbers]] = []
+        self._row_bounds: list[tuple[Numbers, Numbers]] = []
+        self._integer: list[Flags] = []
+        low, high = w.low.copy(), w.high.copy()
+        if up is not None:
+            low[w.unsafe[up]] = np.maximum(low[w.unsafe[up]], w.up[up])
+            high[w.unsafe[~up]] = np.minimum(high[w.unsafe[~up]], w.down[~up])
+        self.columns(low, high, np.zeros(len(low)), np.isin(np.arange(len(low)), w.leaves) & whole)
+        missing = np.zeros(w.equations.sums.shape[0]) if w.missing is None else w.missing
+        self.rows({0: w.equations.sums}, missing, missing)
+        if up is not None:
+            return
+        # z ≥ up·s + low·(1 − s) and z ≤ down·(1 − s) + high·s, with s = 1 for up
+        can_go_up, can_go_down = np.isfinite(w.up), np.isfinite(w.down)
+        least, most, pick = w.low[w.unsafe], w.high[w.unsafe], _at(w.unsafe, len(w.value))
+        ups, downs = np.where(can_go_up, w.up, most), np.where(can_go_down, w.down, least)
+        s = self.columns((~can_go_down).astype(float), can_go_up.astype(float), 0 * least, np.ones(len(least), bool))
+        none = np.full(len(least), np.inf)
+        self.rows({0: pick, s: sparse.diags_array(least - ups)}, least, none)
+        self.rows({0: pick, s: sparse.diags_array(downs - most)}, -none, downs)
+
+    def columns(self, low: Numbers, high: Numbers, cost: Numbers, integer: Flags | None = None) -> int:
+        """Add columns, and return the place of the first."""
+        first = self._count
+        self._count += len(low)
+        self.costs.append(cost)
+        self._bounds.append((low, high))
+        self._integer.append(np.zeros(len(low), bool) if integer is None else integer)
+        return first
+
+    def rows(self, parts: dict[int, Any], low: Numbers, high: Numbers) -> None:
+        """Add rows: each part is a matrix over the columns from some place on."""
+        for first, part in parts.items():
+            entries = sparse.coo_array(part)
+            row, column = entries.coords
+            self._entries.append((row + self._height, column + first, entries.data))
+        self._height += len(low)
+        self._row_bounds.append((low, high))
+
+    def directions(self, x: Numbers) -> Flags:
+        """Return which unsafe quantities went up."""
+        if self._up is not None:
+            return self._up
+        first = len(self.costs[0])
+        return np.asarray(x[first : first + len(self.costs[1])] > 0.5)
+
+    def solve(self, seconds: float, hessian: Numbers | None) -> tuple[Numbers, bool] | None:
+        """Return the cheapest columns, and whether they are proved to be; None if there are none, or none were found."""
+        import highspy
+
+        low, high = (np.concatenate(b) for b in zip(*self._bounds, strict=True))
+        if (low > high).any():
+            return None
+        matrix = sparse.csr_array(sparse.coo_array(
+            (np.concatenate([e[2] for e in self._entries]),
+             (np.concatenate([e[0] for e in self._entries]), np.concatenate([e[1] for e in self._entries]))),
+            shape=(self._height, self._count),
+        ))  # fmt: skip
+        integer = np.concatenate(self._integer)
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.silent()
+        for option, value in {
+            "threads": 1, "random_seed": 0, "time_limit": seconds, "mip_rel_gap": 1e-6, "mip_abs_gap": 1e-9,
+            "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9, "mip_feasibility_tolerance": 1e-9,
+        }.items():  # fmt: skip
+            solver.setOptionValue(option, value)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self._count, self._height
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = np.concatenate(self.costs), low, high
+        lp.row_lower_, lp.row_upper_ = (np.concatenate(b) for b in zip(*self._row_bounds, strict=True))
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+        lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+        lp.a_matrix_.value_ = matrix.data.astype(np.float64)
+        if integer.any():
+            kinds = highspy.HighsVarType
+            lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in integer]
+        solver.passModel(lp)
+        if hessian is not None:
+            quadratic = highspy.HighsHessian()
+            quadratic.dim_ = self._count
+            quadratic.format_ = highspy.HessianFormat.kTriangular
+            quadratic.start_ = np.arange(self._count + 1, dtype=np.int32)
+            quadratic.index_ = np.arange(self._count, dtype=np.int32)
+            quadratic.value_ = hessian
+            solver.passHessian(quadratic)
+        solver.run()
+        status = solver.getModelStatus()
+        best = status == highspy.HighsModelStatus.kOptimal
+        stopped = status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kSolutionLimit)
+        if best or (stopped and solver.getInfo().primal_solution_status == 2):  # 2: feasible
+            return np.array(solver.getSolution().col_value), best
+        return None
+
+
+# --- controlled adjustment
+# Controlled tabular adjustment: unsafe cells move to a safe value, the others as little as possible.
+
+
 _MARGIN = 1e-6  # of a protection level: by how much more it is kept, so that the solver's rounding cannot undo it
 _WHOLE = 500  # up to so many leaves, whole numbers and directions are chosen together
 
@@ -101,7 +352,7 @@ class ControlledAdjustment(Protection):
         )
         return self._published(table, values, sensitivity, f"the total cost of all changes is {how}")
 
-    def _wanted(self, table: Table, sensitivity: Sensitivity) -> Wanted:
+    def _wanted(self, table: Table, sensitivity: Sensitivity) -> AdjustmentLimits:
         e, unit = Equations.of(table.cells), _unit(table)
         scale = unit or 1.0
         count, shown = len(e.cell), e.cell >= 0
@@ -145,7 +396,7 @@ class ControlledAdjustment(Protection):
             low, high = np.where(kept, value, low), np.where(kept, value, high)
         if bad := [int(c) for c in e.cell[kept & is_unsafe]]:
             raise ParameterError(
-                f"{listing(map(table.cells.name, bad), 5)}: an unsafe cell cannot be fixed, since adjustment moves it. Leave it "
+                f"{join_names(map(table.cells.name, bad), 5)}: an unsafe cell cannot be fixed, since adjustment moves it. Leave it "
                 "out of the fixed cells."
             )
         ups, downs = np.zeros(count), np.zeros(count)
@@ -160,9 +411,11 @@ class ControlledAdjustment(Protection):
             down = np.floor(value - downs / scale + 1e-9 * np.maximum(size, 1))
         reachable = (downs > 0) & (value - downs / scale >= low - 1e-9 * np.maximum(size, 1))  # to 0 exactly, often
         up, down = np.where(ups > 0, up, np.inf), np.where(reachable, np.maximum(down, low), -np.inf)
-        return Wanted(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
+        return AdjustmentLimits(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
 
-    def _found(self, table: Table, sensitivity: Sensitivity, wanted: Wanted, uniforms: Numbers) -> Adjusted:
+    def _found(
+        self, table: Table, sensitivity: Sensitivity, wanted: AdjustmentLimits, uniforms: Numbers
+    ) -> AdjustedQuantities:
         clock = _Clock(self.time_limit)
         signs = directions(table.cells, wanted, uniforms)
         few = len(wanted.unsafe) <= self.exact
@@ -172,38 +425,40 @@ class ControlledAdjustment(Protection):
             first = adjust(wanted, None, whole=small, seconds=clock.left)  # the directions were in the way
         if first is None:
             raise self._infeasible(table, sensitivity, wanted, None if few else signs, clock)
-        found = first if few else Adjusted(first.values, first.up, first.cost, False)
+        found = first if few else AdjustedQuantities(first.values, first.up, first.cost, False)
         if self.distance == "squared":
             squared = adjust(wanted, found.up, squared=True, seconds=clock.left)
-            found = found if squared is None else Adjusted(squared.values, squared.up, squared.cost, False)
+            found = found if squared is None else AdjustedQuantities(squared.values, squared.up, squared.cost, False)
         if wanted.whole and (not small or self.distance == "squared"):
             found = self._in_whole_numbers(wanted, found, clock)
         return found
 
-    def _in_whole_numbers(self, wanted: Wanted, found: Adjusted, clock: _Clock) -> Adjusted:
+    def _in_whole_numbers(
+        self, wanted: AdjustmentLimits, found: AdjustedQuantities, clock: _Clock
+    ) -> AdjustedQuantities:
         """Return the adjustment in whole numbers, each as near to what was found as it may be."""
         leaves = wanted.leaves
         for room in (0, 1, 2, 5):
             low, high = wanted.low.copy(), wanted.high.copy()
             low[leaves] = np.maximum(low[leaves], np.floor(found.values[leaves] + 1e-7) - room)
             high[leaves] = np.minimum(high[leaves], np.ceil(found.values[leaves] - 1e-7) + room)
-            near = Wanted(
+            near = AdjustmentLimits(
                 wanted.equations, wanted.value, wanted.cost, low, high, wanted.unsafe, wanted.up, wanted.down, True
             )
             answer = adjust(near, found.up, whole=True, seconds=clock.left)
             if answer is not None:
-                return Adjusted(answer.values, answer.up, answer.cost, False)
+                return AdjustedQuantities(answer.values, answer.up, answer.cost, False)
         raise DataError(
             "an adjustment exists, but none in whole numbers was found near it. Publish fewer digits, allow a larger max_change, "
             "or fix fewer cells."
         )
 
     def _infeasible(
-        self, table: Table, sensitivity: Sensitivity, wanted: Wanted, signs: Flags | None, clock: _Clock
+        self, table: Table, sensitivity: Sensitivity, wanted: AdjustmentLimits, signs: Flags | None, clock: _Clock
     ) -> SfumatoError:
         """Return the error that says what is in the way, and the smallest relaxation that works."""
         names, e = table.cells.name, wanted.equations
-        first = f"no table with the {some(len(wanted.unsafe), 'unsafe cell')} at safe values satisfies all bounds."
+        first = f"no table with the {plural(len(wanted.unsafe), 'unsafe cell')} at safe values satisfies all bounds."
         loose = self.with_(max_change=None)._wanted(table, sensitivity)
         elastic = (e.cell >= 0) & (loose.low < loose.high)
         elastic[wanted.unsafe] = False
@@ -218,7 +473,7 @@ class ControlledAdjustment(Protection):
         found = least_change(bare, signs, elastic, np.maximum(np.abs(bare.value), 1.0), clock.left)
         if found is not None:
             moved = elastic & (np.abs(found[1] - bare.value) > 1e-6 * np.maximum(np.abs(bare.value), 1))
-            which = listing((names(int(c)) for c in e.cell[moved]), 5)
+            which = join_names((names(int(c)) for c in e.cell[moved]), 5)
             return DataError(f"{first} Cells that must not change, or stay 0, are in the way: let {which} change.")
         return DataError(
             f"{first} Nothing was found within the time limit either. Give it more time, or use suppression."
@@ -240,7 +495,7 @@ class ControlledAdjustment(Protection):
             values = np.maximum(values, 0.0)
         nothing = np.full(len(table), np.inf)
         still = s.unsafe & (np.maximum(np.maximum(s.upper, s.lower), s.width) == 0)
-        words = f"all of {some(int(s.unsafe.sum()), 'unsafe cell')} are published at or beyond a protection level"
+        words = f"all of {plural(int(s.unsafe.sum()), 'unsafe cell')} are published at or beyond a protection level"
         if still.any():
             words += (
                 f", except {int(still.sum())} with a level of 0, as a percentage of nothing is: these need not move, and the "

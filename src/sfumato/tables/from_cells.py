@@ -1,32 +1,384 @@
-"""Tables that exist already: a frame of cells, with or without their margins."""
+"""Tables that exist already: a frame of cells, checked, with the largest contributions to each."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from sfumato.errors import DataError, ParameterError, listing, some
-from sfumato.tables.additivity import Sums, positions
-from sfumato.tables.cells import Cells, make_cells
-from sfumato.tables.fill_in import Contradiction, fill_in
-from sfumato.tables.finest import above_any, crossed, cut, finest, inside, overlapping
-from sfumato.tables.given_cells import Columns, GivenCells, TotalLabels, listed, read_cells
-from sfumato.tables.given_largest import given_largest
-from sfumato.tables.tree import Nested
+from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
+from sfumato.errors import DataError, ParameterError, SchemaError, join_names, plural, unknown_name
+from sfumato.schema.hierarchy import Hierarchy, label_of
+from sfumato.tables.cells import TOTAL, Cells, make_cells
+from sfumato.tables.common_refinement import (
+    UnfillableSums,
+    above_any,
+    crossed,
+    cut,
+    fill_in,
+    finest,
+    inside,
+    overlapping,
+)
+from sfumato.tables.contributions import Contributions, Largest, largest_of
+from sfumato.tables.label_tree import LabelTree, MarginSums, Nested, find_total, hierarchy_of, positions, suspect_total
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- cell checks
+# What the cells of a table cannot be, each refused with the cells named.
+
+
+@dataclass(frozen=True, eq=False)
+class CellChecks:
+    """Checks of rows that are cells, by the rows' labels."""
+
+    labels: NDArray[np.object_]
+    """Shape (rows, dimensions)."""
+    dimensions: Sequence[str]
+
+    def once(self, table: Whole, cell: Whole) -> None:
+        """Refuse the same cell twice in one table."""
+        _, at, times = np.unique(np.column_stack([table, cell]), axis=0, return_index=True, return_counts=True)
+        self._refuse(
+            at[times > 1], "stands more than once in the table", "stand more than once in the table",
+            "Keep one row for each cell; are there columns of labels that are not named as dimensions?",
+        )  # fmt: skip
+
+    def known(self, name: str, column: Numbers, optional: bool) -> None:
+        """Refuse cells without a number."""
+        words = f"no number in column '{name}'"
+        self._refuse(
+            np.flatnonzero(np.isinf(column) if optional else ~np.isfinite(column)), f"has {words}", f"have {words}",
+            "A table is protected from its true values: fill them in, or leave out the rows of empty cells.",
+        )  # fmt: skip
+
+    def agree(self, name: str, column: Numbers, first: Whole, cell: Whole, half: float) -> None:
+        """Refuse a cell that linked tables give different numbers for; each may be rounded by `half`."""
+        expected = column[first][cell]
+        words = f"another number in column '{name}' in one linked table than in the next"
+        self._refuse(
+            np.flatnonzero(np.abs(column - expected) > 2 * half + 1e-9 * np.abs(expected)), f"has {words}", f"have {words}",
+            "Correct one of the tables.",
+        )  # fmt: skip
+
+    def whole(self, name: str, counts: Numbers) -> None:
+        """Refuse numbers of records or contributors that cannot be numbers of anything."""
+        words = f"something else than a whole number of at least 0 in column '{name}'"
+        self._refuse(
+            np.flatnonzero((counts < 0) | (counts != np.round(counts))), f"has {words}", f"have {words}",
+            "It says how many records or contributors there are.",
+        )  # fmt: skip
+
+    def has_contributors(self, name: str, values: Numbers, counts: Numbers) -> None:
+        """Refuse a value that nobody contributed to."""
+        self._refuse(
+            np.flatnonzero((counts == 0) & (values != 0)), "has a value but no contributors", "have a value but no contributors",
+            f"Correct column '{name}', or leave it out if it says something else.",
+        )  # fmt: skip
+
+    def not_negative(self, values: Numbers) -> None:
+        """Refuse values below zero."""
+        self._refuse(
+            np.flatnonzero(values < 0), "is below zero", "are below zero",
+            "Where contributions can be negative (profits, changes), say nonnegative=False: everybody then knows less about "
+            "the cells; else correct them.",
+        )  # fmt: skip
+
+    def _refuse(self, rows: Whole, one: str, several: str, then: str) -> None:
+        if len(rows):
+            names = [name_of(self.labels[r], self.dimensions) for r in rows[:6]] + [""] * (len(rows) - 6)
+            raise DataError(
+                f"{plural(len(rows), 'cell')} {one if len(rows) == 1 else several}: {join_names(names, 5)}. {then}"
+            )
+
+
+def name_of(labels: Sequence[object] | NDArray[np.object_], dimensions: Sequence[str]) -> str:
+    """Return labels in words, as `Cells.name` does."""
+    parts = [f"{d} {v}" for d, v in zip(dimensions, labels, strict=True) if v != TOTAL]
+    return ", ".join(parts) or "the grand total"
+
+
+# --- given cells
+# The cells of a table as somebody gives them: columns read, labels placed, and what cannot be so refused.
+
+
+TotalLabels = str | Mapping[str, str | None] | None
+
+
+@dataclass(frozen=True)
+class CellColumns:
+    """Which columns say how much is in a cell."""
+
+    value: str | None
+    count: str | None
+    contributors: str | None
+    top: tuple[str, ...]
+
+    @property
+    def numbers(self) -> list[str]:
+        """All of them."""
+        return list(dict.fromkeys(n for n in (self.value, self.count, self.contributors, *self.top) if n))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellFrame:
+    """Cells as given, of one table or of several linked ones; a cell that two of them share stands once."""
+
+    trees: tuple[LabelTree, ...]
+    codes: Whole
+    """The position of each label in its tree, -1 for the total; shape (cells, dimensions)."""
+    tables: tuple[tuple[Whole, list[int]], ...]
+    """For each table its cells, and the dimensions that it is broken down by."""
+    values: Numbers
+    counts: Numbers | None
+    contributors: Numbers | None
+    top: Numbers
+    """The largest contributions, largest first; shape (cells, n)."""
+    integer: bool
+    nonnegative: bool
+    rounding: float
+    """By how much rounding may have moved a value and its contributions, each."""
+
+    def name(self, cell: int) -> str:
+        """Return a cell's labels in words."""
+        labels = [t.labels[c] if c >= 0 else TOTAL for t, c in zip(self.trees, self.codes[cell], strict=True)]
+        return name_of(labels, [t.name for t in self.trees])
+
+
+def read_cells(
+    frames: Any,
+    dimensions: Sequence[str] | Mapping[str, Nested],
+    columns: CellColumns,
+    total: TotalLabels,
+    nonnegative: bool,
+    rounding: float,
+) -> CellFrame:
+    """Read the columns of one frame or of several linked ones, and place their labels."""
+    nested: dict[str, Nested] = (
+        dict(dimensions) if isinstance(dimensions, Mapping) else dict.fromkeys(listed(dimensions))
+    )
+    if not nested:
+        raise ParameterError("name at least one column of labels (dimensions=...).")
+    batches = [_batch(f, list(nested), columns) for f in (frames if isinstance(frames, list | tuple) else [frames])]
+    if not batches or not sum(len(b) for b in batches):
+        raise DataError("the table has no cells.")
+    labels, trees = _labels(batches, nested, total)
+    codes = np.column_stack([[t.position[x] for x in labels[:, i]] for i, t in enumerate(trees)]).astype(np.int64)
+    table = np.repeat(np.arange(len(batches)), [len(b) for b in batches])
+    _, first, cell = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    cell = cell.ravel()
+    number = {n: np.concatenate([b.numbers(n) for b in batches]) for n in columns.numbers}
+
+    check = CellChecks(labels, list(nested))
+    check.once(table, cell)
+    for name, column in number.items():
+        check.known(name, column, optional=name in columns.top)
+        check.agree(name, column, first, cell, rounding if name == columns.value else 0.0)
+        if name in (columns.count, columns.contributors):
+            check.whole(name, column)
+    values = number[columns.value or columns.count or ""]
+    if nonnegative:
+        check.not_negative(values)
+    for who in (columns.count, columns.contributors):
+        if who is not None:
+            check.has_contributors(who, values, number[who])
+    for i, tree in enumerate(trees):
+        if nested[tree.name] is None and not (isinstance(total, Mapping) and tree.name in total):
+            suspect_total(tree.name, i, labels[first], values[first])
+
+    def at_cells(name: str | None) -> Numbers | None:
+        return None if name is None else number[name][first]
+
+    return CellFrame(
+        trees,
+        codes[first],
+        tuple(
+            (np.unique(cell[table == i]), [d for d, n in enumerate(nested) if n in b.rows.columns])
+            for i, b in enumerate(batches)
+        ),
+        values[first],
+        at_cells(columns.count),
+        at_cells(columns.contributors),
+        _largest_first([number[n][first] for n in columns.top], len(first)),
+        columns.value is None or all(b.schema[columns.value].integer for b in batches),
+        nonnegative,
+        rounding,
+    )
+
+
+def labels_in(frame: Any, dimensions: Sequence[str], total: TotalLabels = None) -> list[tuple[str, ...]]:
+    """Return the labels of the cell in each row of a frame, totals under the name that they have here."""
+    batch = _batch(frame, dimensions, CellColumns(None, None, None, ()))
+    found, _ = _labels([batch], dict.fromkeys(dimensions), total)
+    return [tuple(row) for row in found.tolist()]
+
+
+def listed(names: Sequence[str]) -> list[str]:
+    """Return names as a list, also where there is a single one."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _batch(frame: Any, dimensions: Sequence[str], columns: CellColumns) -> Batch:
+    data = Microdata.read(frame) if isinstance(frame, str | Path) else frame
+    data = data if isinstance(data, Microdata) else Microdata(data)
+    for name in columns.numbers:
+        check_numeric(data, name)
+    return data.batch([*(n for n in dimensions if n in data.engine.kinds), *columns.numbers])
+
+
+def _labels(
+    batches: Sequence[Batch], nested: Mapping[str, Nested], total: TotalLabels
+) -> tuple[NDArray[np.object_], tuple[LabelTree, ...]]:
+    """Return the labels of every row, totals under the name that they have here, and the tree of each dimension."""
+    if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
+        raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
+    hierarchies = {n: hierarchy_of(h, n) for n, h in nested.items()}
+    raw = {n: [_texts(b, n, hierarchies[n]) if n in b.rows.columns else None for b in batches] for n in nested}
+    seen = {n: [x for part in parts if part is not None for x in part] for n, parts in raw.items()}
+    totals = find_total(seen, hierarchies, total)
+    found = np.full((sum(len(b) for b in batches), len(nested)), TOTAL, object)
+    start = 0
+    for k, batch in enumerate(batches):
+        for i, name in enumerate(nested):
+            part = raw[name][k]
+            if part is not None:
+                found[start : start + len(batch), i] = [TOTAL if x in (None, totals[name]) else x for x in part]
+        start += len(batch)
+    trees = [LabelTree.of(n, [x for x in found[:, i] if x != TOTAL], hierarchies[n]) for i, n in enumerate(nested)]
+    return found, tuple(trees)
+
+
+def _texts(batch: Batch, name: str, hierarchy: Hierarchy | None) -> list[str | None]:
+    """Return the labels in a column as text, without spaces around them unless the hierarchy has these; None for missing."""
+    column = batch.column(name)
+    codes, values = column.codes
+    gone = missing_of(column, batch.schema[name])
+    texts = np.array([*(_plain(label_of(v), hierarchy) for v in values), None], object)
+    return list(texts[np.where(gone, len(values), codes)])
+
+
+def _plain(label: str, hierarchy: Hierarchy | None) -> str:
+    if hierarchy is None or label == label.strip():
+        return label.strip()
+    try:
+        return hierarchy.path(label)[0]
+    except SchemaError:
+        return label.strip()
+
+
+def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:
+    """Return the largest contributions in falling order, 0 where there are fewer."""
+    if not columns:
+        return np.zeros((cells, 0))
+    return -np.sort(-np.nan_to_num(np.column_stack(columns), nan=0.0), axis=1)
+
+
+# --- given largest
+# The largest contributions to each cell, as a file gives them.
+
+
+def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alone: bool) -> Largest:
+    """Return the largest contributions of every cell, from those of the given ones at their `position`.
+
+    A margin that was not given has the largest of the cells below it, and as many contributors as they have together: right
+    where nobody contributes to two of them. Where nobody says how many contributors a cell has, it is as many as the numbers
+    prove: one for each known contribution, and one more if there is something left.
+    """
+    cells, n = sums.cells, given.top.shape[1]
+    number = _contributors(given)
+    _check(given, cells, position, number)
+    if len(position) < len(cells) and not alone:
+        raise DataError(
+            "linked tables with largest contributions need all their margins, with the contributions to them. Add the margins."
+        )
+    values, contributors = np.zeros((len(cells), n)), np.zeros(len(cells))
+    if len(position) < len(cells):
+        single = np.flatnonzero(cells.sizes[position] == 1)
+        leaf = np.full(cells.leaves, -1, np.int64)  # the given row of each leaf, of which a margin may be another
+        leaf[cells.incidence.indices[cells.incidence.indptr[position[single]]]] = single
+        values, contributors = _merged(cells, given.top[leaf]), cells.sums(number[leaf])
+    values[position], contributors[position] = given.top, number
+    sums.check_larger(contributors, np.zeros(len(cells)), "fewer contributors")
+    if given.nonnegative:
+        for k in range(1, n + 1):
+            room = np.full(len(cells), k * given.rounding)
+            sums.check_larger(values[:, :k].sum(axis=1), room, "smaller largest contributions")
+    return Largest(contributors, values, np.ones_like(values), np.full(values.shape, -1, np.int64))
+
+
+def _merged(cells: Cells, top: Numbers) -> Numbers:
+    """Return the largest of all leaves' contributions for every cell, as if each were another contributor's."""
+    leaves, n = top.shape
+    if not n:
+        return np.zeros((len(cells), 0))
+    own = sparse.csr_array((top.ravel(), np.arange(top.size), np.arange(0, top.size + 1, n)), shape=(leaves, top.size))
+    return largest_of(cells, Contributions(own, own), n).values
+
+
+def _contributors(given: CellFrame) -> Numbers:
+    if given.contributors is not None:
+        return given.contributors
+    if given.counts is not None:
+        return given.counts
+    shown = (given.top != 0).sum(axis=1)
+    rest = np.abs(given.values - given.top.sum(axis=1)) > 1e-9 * np.abs(given.values)
+    return np.asarray(shown + rest, np.float64)
+
+
+def _check(given: CellFrame, cells: Cells, position: Whole, number: Numbers) -> None:
+    """Refuse contributions that cannot be those of their cell."""
+    sure = given.values >= 0
+    over = given.top.sum(axis=1) > given.values * (1 + 1e-9) + given.rounding * (1 + given.top.shape[1])
+    negative = (given.top < 0).any(axis=1)
+    for bad, one, several in (
+        (
+            negative & given.nonnegative,
+            "has a largest contribution below zero",
+            "have a largest contribution below zero",
+        ),
+        (
+            over & sure & ~negative & given.nonnegative,
+            "is less than its largest contributions together",
+            "are less than their largest contributions together",
+        ),
+        (
+            (given.top != 0).sum(axis=1) > number,
+            "has fewer contributors than largest contributions",
+            "have fewer contributors than largest contributions",
+        ),
+        (
+            False if given.counts is None else number > given.counts,
+            "has more contributors than records",
+            "have more contributors than records",
+        ),
+    ):
+        if np.any(bad):
+            names = [cells.name(int(c)) for c in position[bad]]
+            verb = one if len(names) == 1 else several
+            raise DataError(
+                f"{plural(len(names), 'cell')} {verb}: {join_names(names, 5)}. Check which columns are named as "
+                "top, count and contributors."
+            )
+
+
+# --- from cells
+# Tables that exist already: a frame of cells, with or without their margins.
+
+
 MARGINS = ("check", "compute", "given")
 
 
 def from_cells(
+    make: type[Table],
     frames: Any,
     dimensions: Sequence[str] | Mapping[str, Nested],
     value: str | None,
@@ -40,7 +392,6 @@ def from_cells(
     unit: str,
 ) -> Table:
     """Make a table from cells; see `Table.from_cells`."""
-    from sfumato.tables.table import Table
 
     if margins not in MARGINS:
         raise ParameterError(f"margins must be 'check', 'compute' or 'given'; got '{margins}'.")
@@ -51,7 +402,7 @@ def from_cells(
     if decimals is not None and abs(decimals) > 30:
         raise ParameterError("decimals must be a whole number between -30 and 30.")
     half = 0.0 if decimals is None else 0.5 * 10.0**-decimals
-    columns = Columns(value, count, contributors, tuple(listed(top)))
+    columns = CellColumns(value, count, contributors, tuple(listed(top)))
     given = read_cells(frames, dimensions, columns, total, nonnegative, half)
     cells, sums, leaf_of, parts = _cells(given)
     position = sums.find(given.codes)
@@ -65,11 +416,11 @@ def from_cells(
             sums.check(_known(cells, totals, position, given.values), is_given, half, "the table does")
         if counts is not None and given.counts is not None:
             sums.check(_known(cells, counts, position, given.counts), is_given, 0.0, "the frequencies do")
-    largest = given_largest(given, sums, position, order.alone) if given.top.shape[1] or contributors else None
+    largest = largest_from_frame(given, sums, position, order.alone) if given.top.shape[1] or contributors else None
     if counts is None:
         fewest = None if largest is None else largest.contributors[cells.of_leaf]
         counts = np.full(cells.leaves, np.nan) if fewest is None or (cells.of_leaf < 0).any() else fewest
-    table = Table(
+    table = make(
         cells, totals, counts, value or "", given=largest, unit=unit, integer=given.integer, decimals=decimals,
         nonnegative=nonnegative,
     )  # fmt: skip
@@ -79,7 +430,7 @@ def from_cells(
 class _Finest:
     """The finest cells of each table, and how leaves get their values from them."""
 
-    def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: GivenCells) -> None:
+    def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: CellFrame) -> None:
         self._leaf_of, self._parts, self._leaves, self._given = leaf_of, parts, leaves, given
 
     @property
@@ -100,9 +451,9 @@ class _Finest:
             members.append(member)
         try:
             return fill_in(members, [values[rows] for rows, _ in self._parts], self._leaves, half)
-        except Contradiction as found:
+        except UnfillableSums as found:
             names = dict.fromkeys(f"[{self._given.name(int(self._parts[t][0][c]))}]" for t, c in found.cells)
-        where = f" These cannot all be right: {listing(names, 6)}." if names else ""
+        where = f" These cannot all be right: {join_names(names, 6)}." if names else ""
         raise DataError(
             "the linked tables contradict each other: no table of all their dimensions has the given cells."
             f"{where} Check that the cells they share are the same, and that empty cells are given or absent in both; if they "
@@ -110,7 +461,7 @@ class _Finest:
         )
 
 
-def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Whole]]]:
+def _cells(given: CellFrame) -> tuple[Cells, MarginSums, Whole, list[tuple[Whole, Whole]]]:
     """Return the cells, how they add up, the leaf of each part, and for each table its finest cells and the parts in them."""
     trees, names = given.trees, [t.name for t in given.trees]
     finest_of: list[Whole] = []
@@ -137,10 +488,10 @@ def _cells(given: GivenCells) -> tuple[Cells, Sums, Whole, list[tuple[Whole, Who
     cells, leaf_of = make_cells([t.dimension for t in trees], codes, terms)
     cells = _determined(cells, parts, given)
     members = [inside(codes, own, trees) for own in parts]
-    return cells, Sums.of(cells, trees), leaf_of, list(zip(finest_of, members, strict=True))
+    return cells, MarginSums.of(cells, trees), leaf_of, list(zip(finest_of, members, strict=True))
 
 
-def _unmatched(finest_of: Sequence[Whole], given: GivenCells) -> list[Whole]:
+def _unmatched(finest_of: Sequence[Whole], given: CellFrame) -> list[Whole]:
     """Return the finest cells that have no part in some linked table: empty ones, or they are refused."""
     found = []
     for rows in finest_of:
@@ -151,15 +502,15 @@ def _unmatched(finest_of: Sequence[Whole], given: GivenCells) -> list[Whole]:
                 lost |= ~np.isin(np.arange(len(rows)), inside(common, given.codes[rows], given.trees))
         if (bad := rows[lost & (given.values[rows] != 0)]).size:
             raise DataError(
-                f"{some(len(bad), 'cell')} of one linked table {'has' if len(bad) == 1 else 'have'} no part in another: "
-                f"{listing((given.name(int(r)) for r in bad), 5)}. Linked tables are about the same contributors; add the cells "
+                f"{plural(len(bad), 'cell')} of one linked table {'has' if len(bad) == 1 else 'have'} no part in another: "
+                f"{join_names((given.name(int(r)) for r in bad), 5)}. Linked tables are about the same contributors; add the cells "
                 "that are absent."
             )
         found.append(given.codes[rows[lost]])
     return found
 
 
-def _determined(cells: Cells, parts: Sequence[Whole], given: GivenCells) -> Cells:
+def _determined(cells: Cells, parts: Sequence[Whole], given: CellFrame) -> Cells:
     """Return the cells that are sums of finest cells of one of the tables: nobody knows the values of others."""
     place, kept = positions(cells, given.trees), np.zeros(len(cells), bool)
     row_of = {tuple(row): i for i, row in enumerate(given.codes.tolist())}

@@ -1,44 +1,100 @@
-"""What is published of a table, and what anybody can be sure of when they read it."""
+"""What is published of a table, and what a reader can be sure of; published tables from anywhere; the shape of protections."""
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from sfumato.contract import Guarantee
-from sfumato.errors import DataError, NotApplicable
-from sfumato.tables.cells import Cells
+from sfumato.contract.draws import Draws, check_draws
+from sfumato.contract.mask import Method
+from sfumato.contract.release import Guarantee
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
+from sfumato.schema.hierarchy import Hierarchy, label_of
+from sfumato.tables.cells import TOTAL, Cells, Status
+from sfumato.tables.common_refinement import crossed, cut, finest, overlapping
+from sfumato.tables.from_cells import name_of
+from sfumato.tables.label_tree import LabelTree, Nested, find_total, hierarchy_of, strides
+from sfumato.tables.table import Table
+from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-    from sfumato.tables.protection import Protection
-    from sfumato.tables.rta.record import Record
-    from sfumato.tables.table import Table
-    from sfumato.tables.tree import Nested
+    from sfumato.tables.rta.publication import Record
 
-Numbers = NDArray[np.float64]
+# --- published marks
+# What stands in the cells of a published table: figures, and marks for those that are not shown.
+
+MARKS = (
+    "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
+)  # fmt: skip
+"""What usually stands for a figure that is not shown."""
+NONE = ("-", "–", "—")
+"""A dash means that there is nothing: 0, unless it is named as a mark."""
+CHANGED = ("changed", "adjusted", "rounded", "perturbed")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-class Status(IntEnum):
-    """What happened to a cell."""
+def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArray[np.float64]:
+    """Return the numbers of a column, 0 for a dash, NaN where a mark or nothing stands; whatever is neither is refused.
 
-    SHOWN = 0
-    """The value is published as it is."""
-    PRIMARY = 1
-    """Not published, because it would disclose a contributor."""
-    SECONDARY = 2
-    """Not published, because other cells could be worked out from it."""
-    CHANGED = 3
-    """Another value is published: adjusted, rounded or perturbed."""
+    >>> figures(["1200", "x", 3, None, "4.5", "-"], MARKS, "turnover").tolist()
+    [1200.0, nan, 3.0, nan, 4.5, 0.0]
+    """
+    found = np.full(len(column), np.nan)
+    strange: dict[str, None] = {}
+    for i, value in enumerate(column):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
+            text = str(value)
+        elif not isinstance(value, str):
+            if math.isinf(value):
+                raise DataError(f"column '{name}' holds an infinite number, which no table can show.")
+            found[i] = value
+            continue
+        else:
+            text = value.strip()
+        if _NUMBER.fullmatch(text):
+            found[i] = float(text)
+        elif text in NONE and text not in marks:
+            found[i] = 0.0
+        elif text not in marks:
+            strange[text] = None
+    if strange:
+        raise DataError(
+            f"column '{name}' holds {plural(len(strange), 'text')} that {'is' if len(strange) == 1 else 'are'} neither a number "
+            f"nor a known mark of suppression: {join_names((repr(s) for s in strange), 5)}. Say which marks mean 'not shown' "
+            "(marks), or write numbers with a point for decimals and nothing between thousands."
+        )
+    return found
+
+
+def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool_]:
+    """Return where a column of flags says that the figure is not shown."""
+    meant = {m.casefold() for m in marks if m} | {"primary", "secondary"}
+    return np.array([str(s).strip().casefold() in meant if s is not None else False for s in status], bool)
+
+
+def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
+    """Return where a column of flags says that another figure than the true one is shown."""
+    return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
+
+
+# --- published
+# What is published of a table, and what anybody can be sure of when they read it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +202,6 @@ class PublishedTable:
         >>> PublishedTable.from_frame(read, ["region"], "turnover")
         PublishedTable(3 cells, 1 not published)
         """
-        from sfumato.tables.from_published import from_published
-        from sfumato.tables.published_marks import MARKS
 
         return from_published(
             frame, dimensions, value, status, variance, total, (*MARKS, *marks), within, absent,
@@ -197,3 +251,257 @@ class PublishedTable:
         from sfumato.tables.exports import write_table
 
         return write_table(self, path, form, **options)
+
+
+# --- from published
+# Published tables from anywhere: a frame with labels, figures, and marks where figures are not shown.
+
+
+_MOST = 5_000_000
+
+
+def from_published(
+    frame: Any,
+    dimensions: Sequence[str] | Mapping[str, Nested],
+    value: str,
+    status: str | None,
+    variance: str | None,
+    total: str | Mapping[str, str | None] | None,
+    marks: Sequence[str],
+    within: float,
+    absent: Literal["empty", "suppressed"],
+    nonnegative: bool | None,
+    unit: str,
+    original: Table | None,
+) -> PublishedTable:
+    """Make a published table from a frame; see `PublishedTable.from_frame`."""
+    if not (within >= 0 and np.isfinite(within)):
+        raise ParameterError(f"within must be a number of at least 0: how far a shown figure may be off; got {within}.")
+    if absent not in ("empty", "suppressed"):
+        raise ParameterError(f"absent must be 'empty' or 'suppressed'; got '{absent}'.")
+    nested = _nested(dimensions)
+    if not nested:
+        raise ParameterError("name at least one column of labels (dimensions).")
+    columns = _columns(frame, [*nested, value, *(n for n in (status, variance) if n)])
+    labels = _labels(columns, nested, total)
+    shown = figures(columns[value], marks, value)
+    hidden = np.isnan(shown)
+    changed = np.zeros(len(shown), bool)
+    if status is not None:
+        said = hidden_by(columns[status], marks)
+        if (both := said & ~hidden).any():
+            raise DataError(
+                f"{plural(int(both.sum()), 'cell')} of '{value}' {'has' if both.sum() == 1 else 'have'} a figure and, in "
+                f"'{status}', a mark that it is not shown. If the public sees the figure, leave the column of marks out; if "
+                "not, empty the figure."
+            )
+        changed = changed_by(columns[status]) & ~hidden
+    noise = None if variance is None else figures(columns[variance], marks, variance)
+    cells, at = _cells(labels, nested, absent) if original is None else _matched(labels, [*nested], original.cells)
+    if nonnegative is None:
+        nonnegative = not (shown < -within).any() if original is None else original.nonnegative
+    return _made(cells, at, shown, changed, noise, within, nonnegative, value, unit, original)
+
+
+def _made(
+    cells: Cells,
+    at: Whole,
+    shown: Numbers,
+    changed: Flags,
+    noise: Numbers | None,
+    within: float,
+    nonnegative: bool,
+    variable: str,
+    unit: str,
+    original: Table | None,
+) -> PublishedTable:
+    values = np.full(len(cells), np.nan)
+    values[at] = shown
+    gone = np.isnan(values)
+    bottom = 0.0 if nonnegative else -np.inf
+    loose = np.zeros(len(cells), bool)
+    loose[at[changed]] = within == 0  # somebody changed it, and nobody says how far
+    status = np.where(gone, Status.PRIMARY, Status.CHANGED if within else Status.SHOWN).astype(np.int8)
+    status[at[changed]] = Status.CHANGED
+    variances = None
+    if noise is not None:
+        variances = np.full(len(cells), np.nan)
+        variances[at] = noise
+        loose |= variances > 0
+        status[loose & ~gone] = Status.CHANGED
+    low = np.where(gone | loose, bottom, np.maximum(values - within, bottom) if within else values)
+    high = np.where(gone | loose, np.inf, values + within)
+    return PublishedTable(
+        cells, values, status, low, high, variance=variances, variable=variable, unit=unit, original=original
+    )
+
+
+def _columns(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    import narwhals as nw
+
+    native = nw.from_native(frame, pass_through=True)
+    if isinstance(native, nw.LazyFrame):
+        native = native.collect()
+    if not isinstance(native, nw.DataFrame):
+        raise DataError("a published table must be a frame (pandas, polars, Arrow): a row for each cell.")
+    for name in names:
+        if name not in native.columns:
+            raise ParameterError(unknown_name("column", name, native.columns, "the published table"))
+    if len(native) == 0:
+        raise DataError("the published table has no rows.")
+    return {name: [_plain(v) for v in native[name].to_list()] for name in names}
+
+
+def _nested(dimensions: Sequence[str] | Mapping[str, Nested]) -> dict[str, Hierarchy | None]:
+    if isinstance(dimensions, Mapping):
+        return {name: hierarchy_of(nested, name) for name, nested in dimensions.items()}
+    return dict.fromkeys([dimensions] if isinstance(dimensions, str) else dimensions)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value, None where there is none: frames say NaN, NaT or NA, whose comparisons are not even true or false."""
+    return None if value is None or type(value).__name__ == "NAType" or value != value else value
+
+
+def _labels(
+    columns: Mapping[str, list[Any]],
+    nested: Mapping[str, Hierarchy | None],
+    total: str | Mapping[str, str | None] | None,
+) -> NDArray[np.object_]:
+    """Return the labels as text, shape (rows, dimensions), with "Total" for a margin."""
+    texts = {n: [None if v is None else label_of(v).strip() for v in columns[n]] for n in nested}
+    margins = find_total(texts, nested, total)
+    labels = np.empty((len(next(iter(texts.values()))), len(nested)), object)
+    for i, (name, column) in enumerate(texts.items()):
+        labels[:, i] = [TOTAL if t is None or t == margins[name] else t for t in column]
+    seen: dict[tuple[str, ...], int] = {}
+    for row, key in enumerate(map(tuple, labels.tolist())):
+        if seen.setdefault(key, row) != row:
+            raise DataError(
+                f"the published table has two rows for the same cell: {name_of(key, [*nested])}. Are there columns of "
+                "labels that were not named as dimensions? If not, leave one of the rows out."
+            )
+    return labels
+
+
+def _cells(labels: NDArray[np.object_], nested: Mapping[str, Hierarchy | None], absent: str) -> tuple[Cells, Whole]:
+    """Return the cells with their leaves, and the position of each row among them."""
+    trees = [LabelTree.of(d, [v for v in labels[:, i] if v != TOTAL], h) for i, (d, h) in enumerate(nested.items())]
+    codes = np.column_stack([np.array([t.position[v] for v in labels[:, i]]) for i, t in enumerate(trees)])
+    rows = len(codes)
+    if absent == "suppressed":
+        more = _left_out(codes, trees)
+        codes = np.concatenate([codes, more])
+        added = np.empty((len(more), len(trees)), object)
+        for i, tree in enumerate(trees):
+            added[:, i] = np.array([*tree.labels, TOTAL], object)[more[:, i]]
+        labels = np.concatenate([labels, added])
+    made = Cells(tuple(nested), labels, _incidence(codes, _leaves(codes, trees), trees))
+    return made, np.arange(rows)
+
+
+def _left_out(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
+    """Return the finest combinations of labels that have no row, for each set of dimensions that the table breaks down by."""
+    ends = [_ends(-1, t) for t in trees]
+    present = set(map(tuple, codes.tolist()))
+    found: list[tuple[int, ...]] = []
+    fine = codes[finest(codes, trees)]
+    for pattern in np.unique(fine >= 0, axis=0):
+        sides = [e if p else [-1] for e, p in zip(ends, pattern, strict=True)]
+        if np.prod([len(s) for s in sides], dtype=np.float64) > _MOST:
+            raise ParameterError("the table has too many combinations of labels to add all that were left out.")
+        found += [c for c in itertools.product(*sides) if c not in present]
+    return np.array(found, np.int64).reshape(len(found), len(trees))
+
+
+def _leaves(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
+    """Return the labels of the leaves: the finest cells, or what those of several tables cut each other into."""
+    leaves = codes[finest(codes, trees)]
+    if overlapping(leaves, trees) is not None:
+        fine, patterns = leaves, np.unique(leaves >= 0, axis=0)
+        pieces = crossed([fine[((fine >= 0) == p).all(axis=1)] for p in patterns], trees)
+        covered = np.diff(_incidence(fine, pieces, trees).indptr) > 0
+        leaves = np.unique(np.concatenate([pieces, fine[~covered]]), axis=0)
+    while (broken := np.unique(cut(leaves, codes, trees))).max(initial=-1) >= 0:
+        broken = broken[broken >= 0]
+        parts = [c for leaf in leaves[broken] for c in itertools.product(*map(_ends, leaf.tolist(), trees))]
+        leaves = np.unique(np.concatenate([np.delete(leaves, broken, axis=0), np.array(parts, np.int64)]), axis=0)
+    return leaves
+
+
+def _ends(label: int, tree: LabelTree) -> list[int]:
+    """Return the labels at or under a label (-1 for the total) that have none under them."""
+    ends = np.setdiff1d(np.arange(len(tree.labels)), tree.parents)
+    return [int(e) for e in ends if label < 0 or label in tree.paths[e]]
+
+
+def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> sparse.csr_array:
+    """Return cells × leaves, 1 where every label of the leaf is that of the cell, or stands under it."""
+    stride = strides(trees)
+    own = (codes + 1) @ stride
+    order = np.argsort(own)
+    rows, columns = [], []
+    for levels in itertools.product(*(range(t.paths.shape[1] + 1) for t in trees)):
+        key = np.zeros(len(leaves), np.int64)
+        for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
+            if level < tree.paths.shape[1]:
+                key += (tree.paths[leaves[:, i], level] + 1) * stride[i]
+        at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
+        hit = own[at] == key
+        rows.append(at[hit])
+        columns.append(np.flatnonzero(hit))
+    row, column = np.concatenate(rows), np.concatenate(columns)
+    found = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(codes), len(leaves)))
+    found.sum_duplicates()
+    found.data[:] = 1.0  # a label that stands for itself on several levels
+    return found
+
+
+def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
+    """Return the cells of the table it was made from, and the position of each row among them."""
+    if set(dimensions) != set(cells.dimensions):
+        raise ParameterError(
+            f"the published table is by {join_names(dimensions)}, but the one that it was made from by {join_names(cells.dimensions)}."
+        )
+    order = [list(dimensions).index(d) for d in cells.dimensions]
+    place = {tuple(row): i for i, row in enumerate(cells.labels.tolist())}
+    keys = [tuple(row) for row in labels[:, order].tolist()]
+    if strange := [k for k in keys if k not in place]:
+        raise DataError(
+            f"{plural(len(strange), 'row')} of the published table {'is' if len(strange) == 1 else 'are'} not in the table that it "
+            f"was made from, such as {', '.join(strange[0])}."
+        )
+    return cells, np.array([place[k] for k in keys], np.int64)
+
+
+# --- protection
+# The shape of every method that protects a table.
+
+
+class Protection(Method[Table, PublishedTable], family="protection", abstract=True):
+    """A method that makes a table publishable: a table in, a published table out.
+
+    To add one, subclass it in a file of its own and write `publish`. It must keep what it promises or refuse; whatever it
+    returns adds up, says in `low` and `high` what a reader can be sure of, and carries the guarantees it verified.
+    """
+
+    random: ClassVar[bool] = True
+    """Whether it draws random numbers: then there is a seed to be kept secret."""
+
+    def protect(self, table: Table, draws: Draws) -> PublishedTable:
+        """Return the protected table."""
+        if not isinstance(table, Table):
+            raise ParameterError("a table is protected: make one with Table.of(data, 'region * sector', 'turnover').")
+        return self.publish(table, check_draws(draws))
+
+    @abstractmethod
+    def publish(self, table: Table, draws: Draws) -> PublishedTable:
+        """Make what `protect` returns."""
+
+    def apply(self, x: Table, draws: Draws) -> PublishedTable:
+        """Protect a table."""
+        return self.protect(x, draws)
+
+    @abstractmethod
+    def label(self) -> str:
+        """Return a few words for a legend."""

@@ -2,27 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.contract import Release, Section, Table
-from sfumato.contract.score import digits, number
-from sfumato.contract.section import Figure
-from sfumato.engines import Kind
-from sfumato.errors import NotApplicable, ParameterError
-from sfumato.schema.hierarchy.base import label_of
-from sfumato.utility.before_after import Files, correlations, statistics, tables
-from sfumato.utility.category_shares import distributions
-from sfumato.utility.changes_told import NOTHING, told
-from sfumato.utility.compared import FEWEST, Numbers, compared_columns
+from sfumato.contract.release import Release
+from sfumato.contract.score import Figure, Section, TextTable, digits, number
+from sfumato.data.columns import Kind
+from sfumato.errors import NotApplicable, ParameterError, join_names, plural
+from sfumato.schema.hierarchy import label_of
+from sfumato.typing import Numbers
+from sfumato.utility.before_after import Files, correlations, distributions, statistics, tables
+from sfumato.utility.comparison import FEWEST, compared_columns
 from sfumato.utility.estimators import survey_weights
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+
+# --- changes told
+# The sentences of a before-and-after summary: what changed most.
+
+NOTHING = 1e-9
+"""Less is the computer's rounding."""
+
+
+def summary_sentences(summary: ReleaseSummary) -> tuple[str, ...]:
+    """Return what a release changed most, in sentences."""
+    return tuple(_sentences(summary))
+
+
+def _sentences(s: ReleaseSummary) -> Iterator[str]:
+    before, after = s.records
+    yield f"{plural(before, 'original record')} and {after:,} released{', weighted' if s.weighted else ''}."
+    if s.absent:
+        yield f"Not released: {join_names(s.absent)}."
+    if s.changed:
+        moved = sorted((n for n in s.changed if s.changed[n] > 0), key=lambda n: -s.changed[n])
+        each = join_names([f"{n} ({100 * s.changed[n]:.3g} % of its values)" for n in moved], 6)
+        were = "was" if len(moved) == 1 else "were"
+        yield f"{len(moved) or 'None'} of {plural(len(s.changed), 'column')} {were} changed{f': {each}' if moved else ''}."
+    if not len(s.statistics) and not len(s.distributions):
+        yield f"No figure is shown, since none would rest on {s.fewest} original records."
+        return
+    if not (s.frame["difference"].abs() > NOTHING).any():
+        yield "None of the figures changed."
+        return
+    yield from _numbers(s.statistics)
+    yield from _categories(s.distributions)
+    if len(s.tables) and (distance := float(s.tables["distance"].iloc[0])) > NOTHING:
+        one, two = s.tables["first"].iloc[0], s.tables["second"].iloc[0]
+        yield (
+            f"Of the two-way tables, {one} × {two} changed most: {100 * distance:.3g} % of the records would have to change "
+            "cell to make it the original's."
+        )
+    yield from _correlation(s.correlations)
+
+
+def _numbers(frame: pd.DataFrame) -> Iterator[str]:
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for column, what, before, after, _ in frame.itertuples(index=False, name=None):
+        found.setdefault(column, {})[what] = (before, after)
+    if lost := [name for name, figures in found.items() if math.isnan(figures["mean"][1])]:
+        yield f"Released without any number: {join_names(lost)}."
+    shifts, factors = {}, {}
+    for name, figures in found.items():
+        (mean, new), (spread, wide) = figures["mean"], figures["standard deviation"]
+        if spread > 0 and not math.isnan(new):
+            shifts[name] = abs(new - mean) / spread
+            factors[name] = wide / spread
+    name = max(shifts, key=lambda n: shifts[n], default="")
+    if name and shifts[name] > NOTHING:
+        yield (
+            f"The mean that moved furthest is that of {name}: {_from_to(found[name]['mean'])}, "
+            f"{digits(shifts[name], 2)} standard deviations."
+        )
+    name = max(factors, key=lambda n: _factor(factors[n]), default="")
+    if name and _factor(factors[name]) > NOTHING:
+        yield (
+            f"The standard deviation that changed most is that of {name}: {_from_to(found[name]['standard deviation'])} "
+            f"({'+' if factors[name] > 1 else ''}{digits(100 * (factors[name] - 1), 2)} %)."
+        )
+
+
+def _from_to(pair: tuple[float, float]) -> str:
+    return f"{digits(pair[0])} to {digits(pair[1])}"
+
+
+def _factor(ratio: float) -> float:
+    """Return how far a ratio is from 1, the same for a half and for two."""
+    return abs(math.log(ratio)) if ratio > 0 else math.inf if ratio == 0 else 0.0
+
+
+def _categories(frame: pd.DataFrame) -> Iterator[str]:
+    if len(frame) and (apart := frame["difference"].abs().to_numpy()).max() > NOTHING:
+        row = frame.iloc[int(apart.argmax())]
+        yield (
+            f"The share that changed most is that of {row['column']} = {row['category']}: {100 * row['before']:.3g} % to "
+            f"{100 * row['after']:.3g} %."
+        )
+    elif len(frame):
+        yield "No share of a category changed."
+
+
+def _correlation(frame: pd.DataFrame) -> Iterator[str]:
+    known = frame[frame["after"].notna()]
+    if len(known) and abs(known["difference"].iloc[0]) > NOTHING:
+        row = known.iloc[0]
+        yield (
+            f"The correlation that changed most is that of {row['first']} and {row['second']}: {row['before']:.3f} to "
+            f"{row['after']:.3f}."
+        )
+
+
+# --- summary
+# Before and after: one summary of what a release changed, for people.
+
 
 CATEGORIES, PAIRS = 12, 8
 """How many categories, and how many pairs of columns, the text and the chart show; the frames have all."""
@@ -74,9 +172,9 @@ class ReleaseSummary:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What changed most, in sentences."""
-        return told(self)
+        return summary_sentences(self)
 
-    def text_tables(self) -> tuple[Table, ...]:
+    def text_tables(self) -> tuple[TextTable, ...]:
         """Return the figures for people: the statistics of every column, and of the rest what changed most, if anything did."""
         made = []
         if len(self.statistics):
@@ -86,20 +184,20 @@ class ReleaseSummary:
             rows = [
                 (c, *(_arrow(*found.get((c, s), (np.nan, np.nan)), s == "missing") for s in heads)) for c in columns
             ]
-            made.append(Table(("column", *heads), tuple(rows), "Numbers, before → after"))
+            made.append(TextTable(("column", *heads), tuple(rows), "Numbers, before → after"))
         if len(changed := _changed_rows(self.distributions)):
             top = changed.iloc[_largest(changed["difference"])[:CATEGORIES]]
             rows = [(c, v, percent(b), percent(a), points(d)) for c, v, b, a, d in _rows(top)]
             heads = ("column", "category", "before", "after", "difference")
-            made.append(Table(heads, tuple(rows), _most("Shares of categories", len(top), len(self.distributions))))
+            made.append(TextTable(heads, tuple(rows), _most("Shares of categories", len(top), len(self.distributions))))
         if len(top := _varied(_changed_rows(self.tables, "distance"))):
             rows = [(f"{one} × {two}", percent(d)) for one, two, d in _rows(top)]
             caption = _most("Two-way tables", len(rows), len(self.tables))
-            made.append(Table(("table", "records that would have to change cell"), tuple(rows), caption))
+            made.append(TextTable(("table", "records that would have to change cell"), tuple(rows), caption))
         if len(top := _changed_rows(self.correlations).head(PAIRS)):
             rows = [(f"{one} and {two}", *map(_signed, more)) for one, two, *more in _rows(top)]
             caption = _most("Correlations", len(rows), len(self.correlations))
-            made.append(Table(("columns", "before", "after", "difference"), tuple(rows), caption))
+            made.append(TextTable(("columns", "before", "after", "difference"), tuple(rows), caption))
         return tuple(made)
 
     def __str__(self) -> str:
@@ -109,7 +207,7 @@ class ReleaseSummary:
 
     def chart(self) -> alt.VConcatChart:
         """Draw the quartiles of numbers, and the categories, tables and correlations that changed most, if any did."""
-        from sfumato.charts.release_summary import release_summary_chart
+        from sfumato.charts.file_charts import release_summary_chart
 
         if not len(self.frame):
             raise NotApplicable(
@@ -126,7 +224,7 @@ class ReleaseSummary:
 
     def section(self) -> Section:
         """Return the summary for a report: no record is in it."""
-        content: list[Table | Figure] = list(self.text_tables())
+        content: list[TextTable | Figure] = list(self.text_tables())
         if content:
             caption = "Numbers, categories, two-way tables and correlations, before and after masking"
             content.append(Figure(self.chart().to_dict(), caption))
@@ -273,7 +371,7 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(k): number(v) if isinstance(v, float) else v for k, v in row.items()}
 
 
-def _aligned(table: Table) -> str:
+def _aligned(table: TextTable) -> str:
     """Return a table as text: the first column flush left, the others flush right, unless they hold names."""
     lines = [table.heads, *table.rows]
     words = [i for i, head in enumerate(table.heads) if i == 0 or head == "category"]

@@ -1,12 +1,17 @@
 """The analyses that users can ask for."""
 
-from sfumato.mas.analyses.correlation import Correlation
-from sfumato.mas.analyses.cross_tab import CrossTab
-from sfumato.mas.analyses.histogram import Histogram
-from sfumato.mas.analyses.logistic import Logistic
-from sfumato.mas.analyses.multinomial import Multinomial
-from sfumato.mas.analyses.ols import OLS
-from sfumato.mas.analyses.quantiles import Quantiles
-from sfumato.mas.analyses.residuals import Residuals
+from typing import TYPE_CHECKING
 
-__all__ = ["OLS", "Correlation", "CrossTab", "Histogram", "Logistic", "Multinomial", "Quantiles", "Residuals"]
+from sfumato.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+
+if TYPE_CHECKING:
+    from sfumato.mas.analyses.correlation import Correlation as Correlation
+    from sfumato.mas.analyses.regression import OLS as OLS
+    from sfumato.mas.analyses.regression import Logistic as Logistic
+    from sfumato.mas.analyses.regression import Multinomial as Multinomial
+    from sfumato.mas.analyses.residuals import Residuals as Residuals
+    from sfumato.mas.analyses.table_analyses import CrossTab as CrossTab
+    from sfumato.mas.analyses.table_analyses import Histogram as Histogram
+    from sfumato.mas.analyses.table_analyses import Quantiles as Quantiles

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.contract import param
+from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError
 from sfumato.mas.accounts import Sets
-from sfumato.mas.analysis import Analysis, Findings, numbers_in
 from sfumato.mas.answer import Refusal
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.models.complete import Complete
-from sfumato.mas.models.errors import ERRORS, usual
+from sfumato.mas.models.influence import ERRORS, default_covariance_type
+from sfumato.mas.models.layout import Complete
 from sfumato.mas.models.model import EMPTY, notes_of
 from sfumato.mas.models.noise import key_of
-from sfumato.mas.models.pairs import Pairs, pairs_of
+from sfumato.mas.models.pairs import PairMoments, pairs_of
 from sfumato.mas.perturbation import significant
-from sfumato.mas.question import Question
+from sfumato.mas.question import Analysis, Findings, Question, numbers_in
 from sfumato.mas.variable import Variable
 
 
@@ -47,7 +46,7 @@ class Correlation(Analysis):
 
     def wording_for(self, dataset: Dataset) -> str:
         """Return the canonical wording."""
-        return self.with_(errors=usual(self.errors, self.weighted, dataset)).wording()
+        return self.with_(errors=default_covariance_type(self.errors, self.weighted, dataset)).wording()
 
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
         """Return the variables, in order of their names."""
@@ -74,7 +73,7 @@ class Correlation(Analysis):
         question.results["correlation"] = max(abs(float(pairs.noisy[at])) for at in places)
         if (refusal := question.refused("result")) is not None:
             return refusal
-        kind = usual(self.errors, self.weighted, question.dataset)
+        kind = default_covariance_type(self.errors, self.weighted, question.dataset)
         rows = _rows(question, pairs, names, places, kind, sizes)
         found = {(row["variable"], row["with"]): row["correlation"] for row in rows}
         matrix = [
@@ -88,14 +87,14 @@ class Correlation(Analysis):
         )
 
 
-def _size(question: Question, pairs: Pairs, at: tuple[int, int]) -> Sets:
+def _size(question: Question, pairs: PairMoments, at: tuple[int, int]) -> Sets:
     """Return how many records have both of a pair, as rules and answers see it."""
     both = [(pairs.numbers[i], pairs.bounds[i]) for i in at]
     return Complete.of(question, both, {}).count(float(pairs.counts[at]), pairs.kept)
 
 
 def _rows(
-    question: Question, pairs: Pairs, names: list[str], places: list[tuple[int, int]], kind: str,
+    question: Question, pairs: PairMoments, names: list[str], places: list[tuple[int, int]], kind: str,
     sizes: Mapping[tuple[int, int], Sets],
 ) -> list[dict[str, Any]]:  # fmt: skip
     settings, counts = question.policy.models, question.policy.counts

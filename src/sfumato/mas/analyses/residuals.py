@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.contract import param
-from sfumato.errors import DataError, ParameterError, listing, unknown_name
-from sfumato.mas.analyses.logistic import Logistic
-from sfumato.mas.analyses.multinomial import Multinomial
-from sfumato.mas.analyses.ols import OLS
-from sfumato.mas.analysis import Findings
+from sfumato.contract.parameters import param
+from sfumato.errors import DataError, ParameterError, join_names, unknown_name
+from sfumato.mas.analyses.regression import OLS, Logistic, Multinomial
 from sfumato.mas.answer import Answer, Refusal
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.diagnostics.picture import BinnedPicture, ResidualPicture
-from sfumato.mas.models.design import Design
-from sfumato.mas.models.levels_model import LevelsAnalysis, fitted_levels
+from sfumato.mas.models.design import Design, Factor, title
+from sfumato.mas.models.logit import LevelsAnalysis, fitted_levels
 from sfumato.mas.models.model import FormulaAnalysis
-from sfumato.mas.models.pictures import levels_findings, linear_findings
-from sfumato.mas.models.residuals import Axis
-from sfumato.mas.models.terms import Factor, title
-from sfumato.mas.question import Question
+from sfumato.mas.models.residual_counts import ResidualAxis, levels_findings, linear_findings
+from sfumato.mas.question import Findings, Question
+from sfumato.mas.residual_pictures import BinnedPicture, ResidualPicture
 from sfumato.mas.variable import Variable
 
 if TYPE_CHECKING:
@@ -108,14 +103,14 @@ class Residuals(FormulaAnalysis):
         if self.against in known:
             raise DataError(
                 f"'{self.against}' is not a predictor of the model, so its residuals cannot be shown against it. "
-                f"Predictors: {listing(names)}."
+                f"Predictors: {join_names(names)}."
             )
         raise DataError(unknown_name("predictor", self.against, names, "the model"))
 
     @classmethod
     def chart(cls, answer: Answer) -> alt.TopLevelMixin:
         """Draw the pictures of an answer, one below another."""
-        from sfumato.charts.residuals import one_below_another
+        from sfumato.charts.analysis_charts import one_below_another
 
         return one_below_another([picture.chart() for picture in pictures(answer)])
 
@@ -134,11 +129,11 @@ def pictures(answer: Answer) -> list[ResidualPicture | BinnedPicture]:
     return made
 
 
-def _axis(design: Design, factor: Factor | None, fitted: str) -> Axis:
+def _axis(design: Design, factor: Factor | None, fitted: str) -> ResidualAxis:
     if factor is None:
-        return Axis(fitted, "fitted")
+        return ResidualAxis(fitted, "fitted")
     function, name = factor
     if function == "C":
-        return Axis(name, "category", [c.name for c in design.categories].index(name))
+        return ResidualAxis(name, "category", [c.name for c in design.categories].index(name))
     number = next(i for i, x in enumerate(design.numbers) if x.title == title((factor,)))
-    return Axis(design.numbers[number].name, "number", number)
+    return ResidualAxis(design.numbers[number].name, "number", number)

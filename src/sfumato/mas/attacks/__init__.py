@@ -1,30 +1,34 @@
 """The attack bench: every recipe of MAS.md, run against a policy."""
 
-from sfumato.mas.attacks.amounts import AmountDifferencing, OutlierDifferencing
-from sfumato.mas.attacks.budget import EverybodysBudget, WholeBudget, WholeBudgetSkewed
-from sfumato.mas.attacks.cutpoints import MovedCutpoints
-from sfumato.mas.attacks.differencing import Differencing
-from sfumato.mas.attacks.dominant import DominantContributor
-from sfumato.mas.attacks.equal_answers import EqualAnswers
-from sfumato.mas.attacks.extremes import LargestQuantile
-from sfumato.mas.attacks.individual import IndividualTracker
-from sfumato.mas.attacks.models import ModelDifferencing
-from sfumato.mas.attacks.narrow import NarrowDifferencing
-from sfumato.mas.attacks.padded import PaddedPairs
-from sfumato.mas.attacks.picture import PictureDifferencing, RepeatedPicture
-from sfumato.mas.attacks.probes import Probes
-from sfumato.mas.attacks.refusals import RefusalOracle
-from sfumato.mas.attacks.rewording import Rewording
-from sfumato.mas.attacks.saturated import SaturatedModel
-from sfumato.mas.attacks.separation import Separation
-from sfumato.mas.attacks.skewed import SkewedDifferencing
-from sfumato.mas.attacks.standard_errors import StandardErrors
-from sfumato.mas.attacks.timing import Timing
-from sfumato.mas.attacks.tracker import GeneralTracker
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AmountDifferencing", "Differencing", "DominantContributor", "EqualAnswers", "EverybodysBudget", "GeneralTracker",
-    "IndividualTracker", "LargestQuantile", "ModelDifferencing", "MovedCutpoints", "NarrowDifferencing", "OutlierDifferencing",
-    "PaddedPairs", "PictureDifferencing", "Probes", "RefusalOracle", "RepeatedPicture", "Rewording", "SaturatedModel",
-    "Separation", "SkewedDifferencing", "StandardErrors", "Timing", "WholeBudget", "WholeBudgetSkewed",
-]  # fmt: skip
+from sfumato.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+
+if TYPE_CHECKING:
+    from sfumato.mas.attacks.budget import EverybodysBudget as EverybodysBudget
+    from sfumato.mas.attacks.budget import WholeBudget as WholeBudget
+    from sfumato.mas.attacks.budget import WholeBudgetSkewed as WholeBudgetSkewed
+    from sfumato.mas.attacks.differencing import AmountDifferencing as AmountDifferencing
+    from sfumato.mas.attacks.differencing import Differencing as Differencing
+    from sfumato.mas.attacks.differencing import DominantContributor as DominantContributor
+    from sfumato.mas.attacks.differencing import EqualAnswers as EqualAnswers
+    from sfumato.mas.attacks.differencing import LargestQuantile as LargestQuantile
+    from sfumato.mas.attacks.differencing import ModelDifferencing as ModelDifferencing
+    from sfumato.mas.attacks.differencing import MovedCutpoints as MovedCutpoints
+    from sfumato.mas.attacks.differencing import NarrowDifferencing as NarrowDifferencing
+    from sfumato.mas.attacks.differencing import OutlierDifferencing as OutlierDifferencing
+    from sfumato.mas.attacks.differencing import PaddedPairs as PaddedPairs
+    from sfumato.mas.attacks.differencing import SkewedDifferencing as SkewedDifferencing
+    from sfumato.mas.attacks.model_attacks import PictureDifferencing as PictureDifferencing
+    from sfumato.mas.attacks.model_attacks import Probes as Probes
+    from sfumato.mas.attacks.model_attacks import RepeatedPicture as RepeatedPicture
+    from sfumato.mas.attacks.model_attacks import SaturatedModel as SaturatedModel
+    from sfumato.mas.attacks.model_attacks import SeparationAttack as SeparationAttack
+    from sfumato.mas.attacks.model_attacks import StandardErrors as StandardErrors
+    from sfumato.mas.attacks.trackers import GeneralTracker as GeneralTracker
+    from sfumato.mas.attacks.trackers import IndividualTracker as IndividualTracker
+    from sfumato.mas.attacks.trackers import RefusalOracle as RefusalOracle
+    from sfumato.mas.attacks.trackers import Rewording as Rewording
+    from sfumato.mas.attacks.trackers import Timing as Timing

@@ -9,18 +9,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sfumato.contract import registered
+from sfumato.contract.parameters import registered
+from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
-from sfumato.mas.attacks.honest import Honest
-from sfumato.mas.attacks.honest_users import HonestUsers
-from sfumato.mas.attacks.recipe import Field, Outcome, Recipe, outcome
-from sfumato.mas.attacks.target import Target, find_targets
-from sfumato.mas.attacks.world import Ground, World
-from sfumato.mas.cutpoints.cutpoints import Cutpoints
+from sfumato.mas.attacks.base import (
+    AttackTarget,
+    AttackTrials,
+    BaseData,
+    Outcome,
+    PlantedDataset,
+    PolicyAttack,
+    find_targets,
+    outcome,
+)
+from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
+from sfumato.mas.cutpoints import Cutpoints
 from sfumato.mas.policy import Policy
-from sfumato.mas.tallying import count_numbers, deciles
-from sfumato.microdata import Microdata
-from sfumato.schema import Role
+from sfumato.mas.value_counts import count_numbers, deciles
+from sfumato.schema.attribute import Role
 
 _NOBODY = "no record of these data is alone in the difference of two universes: there is nobody to attack."
 HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "refused", "")
@@ -47,12 +53,12 @@ class Bench:
         return dataclasses.replace(self, first=self.first + self.worlds)
 
     @cached_property
-    def ground(self) -> Ground:
+    def ground(self) -> BaseData:
         """The data and their known variables."""
-        return Ground(self.data, self.cutpoints)
+        return BaseData(self.data, self.cutpoints)
 
     @cached_property
-    def targets(self) -> Mapping[int, Sequence[Target]]:
+    def targets(self) -> Mapping[int, Sequence[AttackTarget]]:
         """Targets of universes of two and of four variables (as many as there are, if fewer), where there are any."""
         ground = self.ground
         most = len(ground.variables)
@@ -62,27 +68,27 @@ class Bench:
             raise NotApplicable(_NOBODY)
         return found
 
-    def _targets(self, conditions: int) -> Sequence[Target]:
+    def _targets(self, conditions: int) -> Sequence[AttackTarget]:
         if conditions not in self.targets:
             raise NotApplicable(_NOBODY)
         return self.targets[conditions]
 
     @cached_property
-    def frozen(self) -> tuple[World, ...]:
+    def frozen(self) -> tuple[PlantedDataset, ...]:
         """The worlds."""
         every = [target for some in self.targets.values() for target in some]
         return tuple(
             self.ground.world(self.folder / str(i), i, every) for i in range(self.first, self.first + self.worlds)
         )
 
-    def run(self, recipe: Recipe, policy: Policy, trials: int | None = None) -> Outcome:
+    def run(self, recipe: PolicyAttack, policy: Policy, trials: int | None = None) -> Outcome:
         """Run one recipe."""
-        return outcome(recipe, Field(self.frozen, self._targets, policy, trials or self.trials))
+        return outcome(recipe, AttackTrials(self.frozen, self._targets, policy, trials or self.trials))
 
     def all(
         self,
         policy: Policy,
-        recipes: Sequence[Recipe] | None = None,
+        recipes: Sequence[PolicyAttack] | None = None,
         tell: Callable[[str, int, int], None] | None = None,
     ) -> list[Outcome]:
         """Run every recipe, or those given; recipes for which the data have nothing are left out."""
@@ -98,11 +104,11 @@ class Bench:
         return out
 
 
-def all_recipes() -> dict[str, type[Recipe]]:
+def all_recipes() -> dict[str, type[PolicyAttack]]:
     """Return every recipe by name."""
     import sfumato.mas.attacks  # noqa: F401 - they are registered by being imported
 
-    return {name: cls for name, cls in registered("attack recipe").items() if issubclass(cls, Recipe)}
+    return {name: cls for name, cls in registered("attack recipe").items() if issubclass(cls, PolicyAttack)}
 
 
 def rules_off(policy: Policy) -> Policy:
@@ -123,7 +129,7 @@ def table(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-def recipe_named(name: str) -> type[Recipe]:
+def recipe_named(name: str) -> type[PolicyAttack]:
     """Return a recipe by name; the nearest name is offered."""
     known = all_recipes()
     if name not in known:

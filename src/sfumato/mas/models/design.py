@@ -1,8 +1,10 @@
-"""The columns of a model: products of numerical factors and of indicators of levels."""
+"""The columns of a model: its formula in canonical form, numerical factors, indicators of levels, and their products."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
@@ -11,9 +13,224 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mas.models.numbers import Number, Numbers
-from sfumato.mas.models.terms import Factor, Term
-from sfumato.mas.variable import MISSING, Variable
+from sfumato.data.warehouse import Warehouse
+from sfumato.errors import ParameterError, join_names, shorten
+from sfumato.mas.question import levels_of, numbers_in
+from sfumato.mas.variable import MISSING, Variable, need_variable
+from sfumato.typing import Numbers
+from sfumato.utility.estimators import parse
+
+# --- terms
+# The formula of a model in canonical form: the same for the same model, however it was written.
+
+FUNCTIONS = ("log", "log1p", "sqrt", "square", "standardise")
+"""Transformations of a number that a formula may use; none of them singles out a record (section 3.3)."""
+_ARITHMETIC = re.compile(r"/|%in%|(?:\w|\w\([^()]*\))\s*(?:\^|\*\*)")
+"""To R's formulas 1/(age - 89) and age**20 are other words for age, and whoever writes them means something else."""
+
+Factor = tuple[str, str]
+"""A function, or "" or "C", and the name of a variable."""
+Term = tuple[Factor, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """An outcome and terms; factors in order of their variables.
+
+    Terms without numbers come first, then those with one number, and so on, the shorter first, as in statsmodels.
+    """
+
+    outcome: Factor
+    terms: tuple[Term, ...]
+    intercept: bool
+
+    @classmethod
+    def of(cls, formula: str, known: Mapping[str, Variable] | None = None) -> Terms:
+        """Read a formula; with the variables of a data set, a plain name of a category becomes C(name)."""
+        outcome, terms, intercept = parse(formula, FUNCTIONS)
+        if _ARITHMETIC.search(re.sub("`[^`]*`", "x", formula)):
+            raise ParameterError(
+                f"the formula '{shorten(formula, 200)}' has a division or a power of a variable, which it would not compute. Use "
+                f"{join_names(FUNCTIONS)} of a variable, and a:b or a*b for products."
+            )
+
+        def settled(factor: Factor) -> Factor:
+            function, name = factor
+            if known is None:
+                return factor
+            variable = need_variable(name, known, _quoted(name, known))
+            return ("C", name) if not function and not variable.numeric else factor
+
+        sorted_terms = {tuple(sorted({settled(f) for f in term}, key=lambda f: (f[1], f[0]))) for term in terms}
+        order = sorted(sorted_terms, key=_rank)
+        return cls(settled(outcome), tuple(order), intercept)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once: the outcome first, the others in order."""
+        return tuple(dict.fromkeys([self.outcome[1], *(name for term in self.terms for _, name in term)]))
+
+    def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
+        """Return the variables; refuse names that are not there, levels of numbers without cutpoints, logs of categories."""
+        for function, name in (self.outcome, *(factor for term in self.terms for factor in term)):
+            if function == "C":
+                levels_of((name,), known)
+            else:
+                numbers_in(name, known)
+        return tuple(known[name] for name in self.names)
+
+    def wording(self) -> str:
+        """Return the canonical formula."""
+        parts = ["1" if self.intercept else "0", *(title(term) for term in self.terms)]
+        return f"{title((self.outcome,))} ~ {' + '.join(parts)}"
+
+
+def _quoted(name: str, known: Iterable[str]) -> str:
+    """Return what to write where a name such as salary-class was read as salary minus class."""
+    meant = next((other for other in known if other.startswith(name) and not other.isidentifier()), None)
+    return "" if meant is None else f" In a formula a name that is no plain word stands in backticks: `{meant}`."
+
+
+def _rank(term: Term) -> tuple[int, list[tuple[str, str]], int, list[tuple[str, str]]]:
+    numbers = [(name, function) for function, name in term if function != "C"]
+    return len(numbers), numbers, len(term), [(name, function) for function, name in term]
+
+
+def title(term: Term) -> str:
+    """Return a term as it is written.
+
+    >>> title((("C", "race"), ("log", "income")))
+    'C(race):log(income)'
+    """
+    return ":".join(f"{function}({name})" if function else name for function, name in term)
+
+
+# --- numbers
+# One numerical factor of a model: a variable, top-coded where the policy says so, and transformed.
+
+
+_SQL = {
+    "": "{x}", "log": "CASE WHEN {x} > 0 THEN ln({x}) END",
+    "log1p": "CASE WHEN abs({x}) < 0.1 THEN 2 * atanh({x} / (2 + {x})) WHEN {x} > -1 THEN ln(1 + {x}) END",
+    "sqrt": "CASE WHEN {x} >= 0 THEN sqrt({x}) END", "square": "({x} * {x})",
+}  # fmt: skip
+_NUMPY: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "square": np.square}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A function of a variable; `standardise` is left to the coefficients, so that it has the noise of the plain variable."""
+
+    column: str
+    """Of the prepared records."""
+    name: str
+    """How the formula names it, without standardise: "log(income)"."""
+    function: str = ""
+    standardised: bool = False
+    top: tuple[float, float] | None = None
+    """A value, and what replaces those from it on."""
+    bottom: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, variable: Variable, function: str, top_coded: bool) -> Number:
+        """Make the factor of a variable."""
+        standardised = function == "standardise"
+        plain = "" if standardised else function
+        name = f"{plain}({variable.name})" if plain else variable.name
+        ends = (variable.top, variable.bottom) if top_coded else (None, None)
+        return cls(variable.numbers, name, plain, standardised, *ends)
+
+    @property
+    def title(self) -> str:
+        """How the formula names it."""
+        return f"standardise({self.name})" if self.standardised else self.name
+
+    def values(self, piece: Mapping[str, NDArray[Any]]) -> Numbers:
+        """Return its numbers for a piece of the records, shape (n,); not finite where it is missing or not defined."""
+        x = np.asarray(piece[self.column], np.float64)
+        if self.top is not None:
+            x = np.where(x >= self.top[0], self.top[1], x)
+        if self.bottom is not None:
+            x = np.where(x <= self.bottom[0], self.bottom[1], x)
+        if not self.function:
+            return x
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return np.asarray(_NUMPY[self.function](x), np.float64)
+
+    def sql(self) -> str:
+        """Return the same as SQL; null where it is missing or not defined."""
+        x = self.column
+        if self.bottom is not None:
+            x = f"CASE WHEN {x} <= {literal(self.bottom[0])} THEN {literal(self.bottom[1])} ELSE {x} END"
+        if self.top is not None:
+            x = f"CASE WHEN {self.column} >= {literal(self.top[0])} THEN {literal(self.top[1])} ELSE {x} END"
+        return f"({_SQL[self.function].format(x=f'({x})')})"
+
+
+def literal(value: float) -> str:
+    """Return a number as SQL that both engines read as the same double.
+
+    >>> literal(0.5)
+    '(5.00000000000000000e-01)'
+    """
+    return f"({value:.17e})"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the largest value of a factor in the whole data set; confidential."""
+
+    low: float
+    high: float
+    gaps: bool
+    """Whether some records of the data set have no value."""
+    binary: bool = False
+    """Whether all values are 0 or 1."""
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range; 0 where there are no values."""
+        return (self.low + self.high) / 2 if np.isfinite(self.low + self.high) else 0.0
+
+    @property
+    def half(self) -> float:
+        """Half the range, up to the next quarter of a power of two: noise is in proportion to it, and must not tell the ends."""
+        exact = (self.high - self.low) / 2
+        return 2.0 ** (math.ceil(4 * math.log2(exact) - 1e-9) / 4) if exact > 0 else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The largest size of a value, likewise."""
+        return Bounds(0.0, 2 * max(abs(self.low), abs(self.high)), False).half
+
+
+def bounds_of(warehouse: Warehouse, numbers: Sequence[Number]) -> list[Bounds]:
+    """Return the bounds of some factors: of the whole data set, so that noise has one scale for every set of records."""
+    if not numbers:
+        return []
+    listed = [
+        f"min({x.sql()}) AS a{i}, max({x.sql()}) AS b{i}, count({x.sql()}) AS c{i}, "
+        f"count(CASE WHEN {x.sql()} IN (0, 1) THEN 1 END) AS d{i}"
+        for i, x in enumerate(numbers)
+    ]
+    found = warehouse.ask(f"SELECT count(*) AS n, {', '.join(listed)} FROM records")  # noqa: S608 - names of our own
+
+    def bound(name: str) -> float:
+        value = found[name][0]
+        return float("nan") if value is None else float(value)
+
+    return [
+        Bounds(
+            bound(f"a{i}"), bound(f"b{i}"), int(found[f"c{i}"][0]) < int(found["n"][0]),
+            int(found[f"c{i}"][0]) == int(found[f"d{i}"][0]),
+        )
+        for i in range(len(numbers))
+    ]  # fmt: skip
+
+
+# --- design
+# The columns of a model: products of numerical factors and of indicators of levels.
+
 
 Key = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """Which numbers a column multiplies, and which levels of which categories it indicates."""

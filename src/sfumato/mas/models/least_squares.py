@@ -8,12 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.mas.models.algebra import NEARLY, inverse, smallest, turn_of
+from sfumato.mas.models.influence import SecondPass, scaled_influence
 from sfumato.mas.models.layout import Layout, Piece
-from sfumato.mas.models.noise import Noise
-from sfumato.mas.models.numbers import Numbers
-from sfumato.mas.models.second_pass import SecondPass, scaled_influence
+from sfumato.mas.models.noise import NEARLY, Noise, inverse, smallest, turn_of
 from sfumato.mas.question import Question
+from sfumato.typing import Numbers
 
 
 class _CrossProducts:

@@ -1,32 +1,84 @@
-"""What all models share: from a formula to a layout, counts of levels, the number of complete records, and notes."""
+"""What all models share: from a formula to a layout, counts of levels, notes, and coefficients as published."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from sfumato.contract import param
+from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import Sets
-from sfumato.mas.analysis import Analysis
 from sfumato.mas.answer import Refusal
 from sfumato.mas.dataset import Dataset
-from sfumato.mas.models.complete import Complete, few_of_an_outcome, hardly_varies, there, within
-from sfumato.mas.models.design import Category, Design, DesignColumn
-from sfumato.mas.models.errors import ERRORS, usual
-from sfumato.mas.models.layout import Layout, LevelOutcome, unscaled
-from sfumato.mas.models.moments import Moments, moments_of
+from sfumato.mas.models.design import Bounds, Category, Design, DesignColumn, Number, Terms, bounds_of
+from sfumato.mas.models.influence import ERRORS, default_covariance_type
+from sfumato.mas.models.layout import (
+    Complete,
+    Layout,
+    LevelOutcome,
+    ModelMoments,
+    few_of_an_outcome,
+    moments_of,
+    near_constant,
+    non_missing_levels,
+    restricted_to,
+    unscaled,
+)
 from sfumato.mas.models.noise import blurred, key_of, standard_moments
-from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of
-from sfumato.mas.models.terms import Terms
-from sfumato.mas.question import Question
-from sfumato.mas.selection import Flags
+from sfumato.mas.perturbation import Models, significant
+from sfumato.mas.question import Analysis, Question
 from sfumato.mas.variable import MISSING, Variable
-from sfumato.utility.formula import TooManyTerms
+from sfumato.typing import Flags, Numbers
+from sfumato.utility.estimators import TooManyTerms
+
+# --- published
+# Coefficients as they are published: rounded, with statistics computed from the rounded numbers.
+
+_NOTHING = 1e-9
+"""Of its standard error: a smaller coefficient is 0."""
+
+
+def coefficient_rows(
+    titles: Sequence[str], beta: Numbers, variance: Numbers, settings: Models, df: float | None = None
+) -> list[dict[str, Any]]:
+    """Return one row for each coefficient; t with degrees of freedom, z without."""
+    from scipy.stats import norm, t
+
+    errors = significant(np.sqrt(np.maximum(variance, 0)), settings.error_digits)
+    if settings.sd:  # what is 0 but for the last bits is 0 on every engine
+        beta = np.where(np.abs(beta) < _NOTHING * errors, 0.0, beta)
+    values = significant(beta, settings.digits)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = values / errors
+    p = 2 * (norm.sf(np.abs(statistic)) if df is None else t.sf(np.abs(statistic), df))
+    name = "z" if df is None else "t"
+    return [
+        {"term": title, "coefficient": float(b), "standard error": float(e), name: float(s), "p": float(q)}
+        for title, b, e, s, q in zip(
+            titles,
+            values,
+            errors,
+            significant(statistic, settings.digits),
+            significant(p, settings.digits),
+            strict=True,
+        )
+    ]
+
+
+def rounded(facts: Mapping[str, float], digits: int) -> dict[str, float | None]:
+    """Return single numbers rounded to significant digits; None for what is not a number."""
+    values = significant(np.array(list(facts.values()), np.float64), digits)
+    return {name: float(v) if np.isfinite(v) else None for name, v in zip(facts, values, strict=True)}
+
+
+# --- model
+# What all models share: from a formula to a layout, counts of levels, the number of complete records, and notes.
+
 
 COLLINEAR = Refusal(
     "collinearity",
@@ -85,7 +137,7 @@ class ModelAnalysis(FormulaAnalysis, abstract=True):
 
     def wording_for(self, dataset: Dataset) -> str:
         """Return the canonical wording."""
-        errors = usual(self.errors, self.weighted, dataset)
+        errors = default_covariance_type(self.errors, self.weighted, dataset)
         return f"{self.name}:{self.terms(dataset.variables).wording()}:{self.weighted}:{errors}"
 
 
@@ -97,7 +149,7 @@ class Prepared:
     layout: Layout
     bounds: tuple[Bounds, ...]
     """Of the numbers, with a numerical outcome last."""
-    moments: Moments
+    moments: ModelMoments
     complete: Complete
     standard: tuple[Numbers, Numbers]
     """Means and standard deviations of the numbers that standardise() takes."""
@@ -166,7 +218,7 @@ class Prepared:
             levels = [{known[c.name]: (c.reference,)} for c in design.categories]
         else:
             levels = [{known[design.categories[c].name]: (level,) for c, level in column.cells}] if column.cells else []
-        return min((self.question.count(within(self.question, cells)) for cells in levels), default=self.n)
+        return min((self.question.count(restricted_to(self.question, cells)) for cells in levels), default=self.n)
 
 
 @dataclass(frozen=True)
@@ -189,7 +241,7 @@ class Levels:
             if variable.base is not None:
                 allowed = np.isin(np.arange(len(variable.levels)), np.array(variable.groups)[allowed])
         kept = tuple(int(i) for i in np.flatnonzero(allowed) if variable.levels[i] != MISSING)
-        return cls(kept, {i: question.count(within(question, {variable: (i,)})) for i in kept})
+        return cls(kept, {i: question.count(restricted_to(question, {variable: (i,)})) for i in kept})
 
 
 def least_cell(question: Question, confidential: bool = False) -> float:
@@ -227,7 +279,7 @@ def design_of(question: Question, terms: Terms) -> tuple[Design, list[str]] | Re
         told |= any(not known[groups[c]].known for c, _ in column.cells)
         if len(column.cells) < 2 and not (column.cells and told):
             continue
-        if question.count(within(question, {known[groups[c]]: (i,) for c, i in column.cells})) < least_cell(
+        if question.count(restricted_to(question, {known[groups[c]]: (i,) for c, i in column.cells})) < least_cell(
             question, told
         ):
             few.append(place)
@@ -272,7 +324,7 @@ def prepared(
     question.results.update(n=float(counted.sizes), coefficients=len(design.columns) * _equations(outcome))
     if question.policy.counts.sd:
         least = least_cell(question)
-        question.results["flat numbers"] = hardly_varies(complete, design, bounds, moments, least)
+        question.results["flat numbers"] = near_constant(complete, design, bounds, moments, least)
         if binary:
             question.results["small outcomes"] = few_of_an_outcome(complete, moments, least)
     if (refusal := question.refused("result")) is not None:
@@ -285,7 +337,7 @@ def prepared(
     if (design.intercept and constant.any()) or not (standard[1][taken] > 0).all():
         return COLLINEAR
     layout = replace(layout, centre=np.where(taken, standard[0], layout.centre))
-    kind = usual(analysis.errors, analysis.weighted, question.dataset)
+    kind = default_covariance_type(analysis.errors, analysis.weighted, question.dataset)
     said = [*notes, *more, *notes_of(question, kind, gaps, analysis.weighted)]
     return Prepared(question, layout, bounds, moments, complete, standard, counted, kind, tuple(said))
 
@@ -299,7 +351,7 @@ def _complete(
 ) -> Complete:
     """Return the set of complete records of a model."""
     known = question.dataset.variables
-    levels = {known[c.name]: there(known[c.name]) for c in design.categories if c.missing >= 0}
+    levels = {known[c.name]: non_missing_levels(known[c.name]) for c in design.categories if c.missing >= 0}
     if isinstance(outcome, LevelOutcome) and -1 in outcome.place:
         levels[known[terms.outcome[1]]] = tuple(i for i, place in enumerate(outcome.place) if place >= 0)
     return Complete.of(question, numbers, levels)

@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.mas.models.complete import Complete
-from sfumato.mas.models.layout import Piece
+from sfumato.mas.models.design import Bounds, Number, bounds_of, literal
+from sfumato.mas.models.layout import Complete, Piece
 from sfumato.mas.models.noise import INTERCEPT, blurred, drawn_of, key_of, pair_key, unit_of
-from sfumato.mas.models.numbers import Bounds, Number, Numbers, bounds_of, literal
 from sfumato.mas.question import Question
 from sfumato.mas.variable import Variable
+from sfumato.typing import Numbers
 
 Place = tuple[int, int]
 
@@ -44,7 +44,7 @@ class _Sums:
 class _Influence:
     """Sums of products of what each record adds to the correlations of some pairs; shape (pairs, pairs)."""
 
-    def __init__(self, sums: _Sums, places: Sequence[Place], pairs: Pairs) -> None:
+    def __init__(self, sums: _Sums, places: Sequence[Place], pairs: PairMoments) -> None:
         self.sums, self.places = sums, places
         self.shape = [pairs.moments_of(at) for at in places]
         self.exact = [float(pairs.noisy[at]) for at in places]
@@ -59,7 +59,7 @@ class _Influence:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PairMoments:
     """Sums over pairs, of numbers moved and scaled; confidential."""
 
     question: Question
@@ -202,7 +202,7 @@ class Pairs:
         return f"SELECT {', '.join([*clusters, *added])} FROM ({base}) AS b"  # noqa: S608 - our own names
 
 
-def pairs_of(question: Question, variables: Sequence[Variable], weighted: bool) -> Pairs | None:
+def pairs_of(question: Question, variables: Sequence[Variable], weighted: bool) -> PairMoments | None:
     """Make two passes: one for means and spreads, one for products; None where a pair has no records."""
     numbers = tuple(Number.of(v, "", question.policy.amounts.top_coded) for v in variables)
     bounds = tuple(bounds_of(question.dataset.warehouse, numbers))
@@ -220,7 +220,7 @@ def pairs_of(question: Question, variables: Sequence[Variable], weighted: bool) 
         centre = centre + mean * scale
         constant = bool((spread <= 1e-10 * np.abs(centre)).any())
         scale = np.where(spread > 0, spread, 1.0)
-    return Pairs(question, numbers, bounds, *used, weighted, float(found[0]), constant, sums)
+    return PairMoments(question, numbers, bounds, *used, weighted, float(found[0]), constant, sums)
 
 
 def _columns(numbers: Sequence[Number], weighted: bool) -> list[str]:

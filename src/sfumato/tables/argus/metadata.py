@@ -9,9 +9,8 @@ from pathlib import Path
 
 from sfumato.errors import DataError, repeated, unknown_name
 from sfumato.schema.hierarchy import TreeHierarchy
-from sfumato.tables.argus.hrc import levels_hierarchy, read_argus_hierarchy
-from sfumato.tables.argus.text import beside, read_text, split
-from sfumato.tables.dimension import TOTAL
+from sfumato.tables.argus.hierarchy_files import beside, levels_hierarchy, read_argus_hierarchy, read_text, split
+from sfumato.tables.cells import TOTAL
 
 _WIDEST = 100_000
 """Positions, widths and digits beyond this are mistakes."""

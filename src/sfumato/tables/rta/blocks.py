@@ -6,26 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, missing_extra
-from sfumato.tables.rta.attackers import left_of
-from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_noise
-from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs, left_of
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
 _LARGEST = 40
 _TINY = 1e-3
 """What the variance of a leaf counts beside that of the chosen totals."""
 
 
 def block_noise(
-    table: Table, prior: Prior | Knowledge, blocks: Sequence[ArrayLike], *, totals: ArrayLike | None = None
+    table: Table, prior: Prior | AttackerKnowledge, blocks: Sequence[ArrayLike], *, totals: ArrayLike | None = None
 ) -> sparse.csr_array:
     """Return the covariance of leaf noise, leaves × leaves, that makes the variance of chosen totals small.
 
@@ -44,7 +42,7 @@ def block_noise(
         import clarabel  # noqa: F401
     except ImportError:
         raise missing_extra("clarabel", "sdp", "correlated noise for blocks of leaves") from None
-    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     check_possible(table, known)
     parts = [np.unique(np.asarray(b, np.int64)) for b in blocks]
     _check(table, known, parts)
@@ -65,7 +63,7 @@ def block_noise(
     return omega
 
 
-def _check(table: Table, known: Knowledge, parts: list[Whole]) -> None:
+def _check(table: Table, known: AttackerKnowledge, parts: list[Whole]) -> None:
     every = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     if len(every) and (every.min() < 0 or every.max() >= table.cells.leaves):
         raise ParameterError(f"blocks must name leaves by position, from 0 to {table.cells.leaves - 1}.")
@@ -94,7 +92,7 @@ def _joined(alone: Numbers, parts: list[Whole], made: list[Numbers]) -> sparse.c
     return sparse.csr_array((data, (np.concatenate(rows), np.concatenate(cols))), shape=(len(alone),) * 2)
 
 
-def _lifted(known: Knowledge, omega: Numbers, alone: Numbers) -> Numbers:
+def _lifted(known: AttackerKnowledge, omega: Numbers, alone: Numbers) -> Numbers:
     """Return a block's covariance raised by a hair until the audit of every pair holds; independent noise if it never does."""
     for more in (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
         raised = omega + more * np.diag(np.diag(omega) + known.spread)
@@ -103,7 +101,7 @@ def _lifted(known: Knowledge, omega: Numbers, alone: Numbers) -> Numbers:
     return np.diag(alone)
 
 
-def _audit(known: Knowledge, omega: Numbers) -> PairAudit:
+def _audit(known: AttackerKnowledge, omega: Numbers) -> PairAudit:
     found = left_of(known, sparse.csr_array(omega))
     return PairAudit(
         np.arange(len(known)),
@@ -116,7 +114,7 @@ def _audit(known: Knowledge, omega: Numbers) -> PairAudit:
     )
 
 
-def _solve(known: Knowledge, alone: Numbers, wanted: Numbers) -> Numbers:
+def _solve(known: AttackerKnowledge, alone: Numbers, wanted: Numbers) -> Numbers:
     """Return the covariance for one block: pairs are added as the audit finds them broken."""
     pairs: set[tuple[int, int]] = set()
     omega = np.diag(alone)
@@ -134,7 +132,7 @@ def _solve(known: Knowledge, alone: Numbers, wanted: Numbers) -> Numbers:
 
 
 def smallest_covariance(
-    known: Knowledge, pairs: Sequence[tuple[int, int]], objective: Numbers, diagonal: bool = False
+    known: AttackerKnowledge, pairs: Sequence[tuple[int, int]], objective: Numbers, diagonal: bool = False
 ) -> Numbers:
     """Return Ω ⪰ 0 with the smallest tr(objective Ω) under which these pairs (unknown, helper's unknown or -1) are protected.
 

@@ -1,28 +1,34 @@
-"""From adjusted leaves to the digits that are published: whole units that add up exactly, and are not below zero.
-
-Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) what is made of them by rounding, raising to
-zero, or moving units between leaves; f sees y, the variances and what is public, never the true values. For any contribution
-d, by the law of total variance,
-
-    Var(d | x) = E[Var(d | y) | x] + Var(E[d | y] | x)  ≥  min over y of Var(d | y),
-
-and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x, whatever
-is published of it, for every value that may come out. (Noise that is drawn again until y is not below zero is no function of
-y: its law depends on the true value, and it is biased.)
-"""
+"""From adjusted leaves to the digits that are published: whole units, quality bands, whole numbers."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
+from sfumato.tables.cells import Cells
+from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- digits
+# From adjusted leaves to the digits that are published: whole units that add up exactly, and are not below zero.
+#
+# Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) what is made of them by rounding, raising to
+# zero, or moving units between leaves; f sees y, the variances and what is public, never the true values. For any contribution
+# d, by the law of total variance,
+#
+#     Var(d | x) = E[Var(d | y) | x] + Var(E[d | y] | x)  ≥  min over y of Var(d | y),
+#
+# and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x, whatever
+# is published of it, for every value that may come out. (Noise that is drawn again until y is not below zero is no function of
+# y: its law depends on the true value, and it is biased.)
+
 _MOST_DECIMALS = 6
 
 
@@ -137,3 +143,191 @@ def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
     last = int(np.flatnonzero(level < y[order] / w[order]).max())
     found[noisy] = np.maximum(y - level[last] * w, 0.0)
     return found
+
+
+# --- bands
+# How variances are published: exactly, or as quality bands; and what each of them would disclose by itself.
+#
+# Where the priors come from the contributors' own values, so do the variances. In a leaf with one or two contributors
+# ω = k d², with k = ε²η²/(ε² - η²): whoever reads ω knows the largest contribution d. A third contributor's value then follows
+# for the first one. A band says that ω lies between two values, and so does d.
+
+
+CUTPOINTS = (0.05, 0.10, 0.15, 0.25)
+"""Coefficients of variation that separate the bands A to E."""
+KEPT = 0.95
+"""Which share of the promised standard deviation must remain when somebody cuts what he knows to a band."""
+
+
+def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> NDArray[np.object_]:
+    """Return the quality band of every cell from its published value and variance: A is best.
+
+    The coefficient of variation is that of the published value, since that of the true one would help to find it.
+
+    >>> letters(np.array([100.0, 100, 0, 7]), np.array([9.0, 400, 4, 0])).tolist()
+    ['A', 'D', 'E', 'A']
+    """
+    return np.array([chr(ord("A") + i) for i in range(len(cutpoints) + 1)], object)[_band(values, variance, cutpoints)]
+
+
+def _band(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...]) -> Whole:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cv = np.where(variance > 0, np.sqrt(variance) / np.abs(values), 0.0)
+    return np.searchsorted(np.array(cutpoints), cv, side="right")
+
+
+def implied(
+    cells: Cells, values: Numbers, variance: Numbers, leaf_variance: Numbers, cutpoints: tuple[float, ...]
+) -> tuple[Numbers, Numbers]:
+    """Return between which variances each leaf must lie, for somebody who sees the bands; two arrays of shape (leaves,).
+
+    He is taken to know the variance of everything else in each cell, so that the bands of all cells with the leaf count.
+    """
+    band = _band(values, variance, cutpoints)
+    edges = np.array([0.0, *cutpoints, np.inf]) ** 2
+    with np.errstate(invalid="ignore"):
+        low, high = edges[band] * values**2, np.where(values == 0, np.inf, edges[band + 1] * values**2)
+    cell = np.repeat(np.arange(len(cells)), cells.sizes)
+    leaf = cells.incidence.indices
+    others = variance[cell] - leaf_variance[leaf]
+    least, most = np.zeros(cells.leaves), np.full(cells.leaves, np.inf)
+    np.maximum.at(least, leaf, low[cell] - others)
+    np.minimum.at(most, leaf, high[cell] - others)
+    return least, most
+
+
+def sd_kept(
+    loading: sparse.csr_array, prior: Numbers, base: Numbers, sizes: Numbers,
+    leaf_variance: Numbers, least: Numbers, most: Numbers,
+) -> Numbers:  # fmt: skip
+    """Return which share of his standard deviation the contributor who sets a leaf's noise keeps, shape (leaves,).
+
+    That is the contributor h with the largest m²v²/(v - w²): with v = ε²d² and w = ηd, ω = k m²d² - rest. An interval for ω
+    is one for d, and what was known of d, normal with the standard deviation ηd, is cut to it. Anybody else's value moves ω
+    less, in units of his own protection. `sizes` are the d, one for each unknown. 1 for a leaf without noise.
+    """
+    kept = np.ones(len(leaf_variance))
+    leaf = np.repeat(np.arange(len(leaf_variance)), np.diff(loading.indptr))
+    v, w2 = prior[loading.indices], base[loading.indices]
+    guarded = (w2 > 0) & (v > w2)
+    slope = np.where(guarded, loading.data**2 * v * w2 / np.where(guarded, v - w2, 1.0), 0.0)  # k m²d²
+    order = np.lexsort((slope, leaf))
+    top = order[np.flatnonzero(np.diff(leaf[order], append=-1))]
+    top = top[(leaf_variance[leaf[top]] > 0) & (slope[top] > 0)]
+    at, k = leaf[top], slope[top]
+    # in units of d; the rest is taken as known
+    low = np.sqrt(np.maximum(1 + (least[at] - leaf_variance[at]) / k, 0.0))
+    high = np.sqrt(np.maximum(1 + (most[at] - leaf_variance[at]) / k, 0.0))
+    base_cv = np.sqrt(w2[top]) / np.maximum(sizes[loading.indices[top]], 1e-300)
+    kept[at] = cut_sd((low - 1) / base_cv, (high - 1) / base_cv)
+    return kept
+
+
+def cut_sd(low: Numbers, high: Numbers) -> Numbers:
+    """Return the standard deviation of a standard normal number that is known to lie between `low` ≤ 0 and `high` ≥ 0.
+
+    >>> cut_sd(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf])).round(4).tolist()
+    [1.0, 0.6028]
+    """
+    from scipy.special import ndtr
+
+    inside = ndtr(high) - ndtr(low)
+    density = [np.exp(-(e**2) / 2) / np.sqrt(2 * np.pi) for e in (low, high)]
+    ends = [np.where(np.isinf(e), 0.0, e) * d for e, d in zip((low, high), density, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = 1 + (ends[0] - ends[1]) / inside - ((density[0] - density[1]) / inside) ** 2
+    narrow = high - low < 1e-3  # where the formula cancels: a uniform number
+    return np.sqrt(np.where(narrow, (high - low) ** 2 / 12, np.maximum(variance, 0.0)))
+
+
+def bounds(published: Numbers, leaf_variance: Numbers, table: Table, factor: float) -> Numbers:
+    """Return how large each leaf's variance can be, judged by its published value alone; shape (leaves,), 0 without noise.
+
+    No leaf needs more than k times the square of its largest contribution, hence of its total.
+    """
+    return np.where(leaf_variance > 0, factor * published**2 + float(table.integer), 0.0)
+
+
+def worked_out(cells: Cells) -> NDArray[np.bool_]:
+    """Return which leaves follow from their cells by subtraction, again and again; shape (leaves,)."""
+    known = np.zeros(cells.leaves, bool)
+    while True:
+        unknown = cells.sums((~known).astype(np.float64))
+        alone = sparse.csr_array(cells.incidence[np.flatnonzero(unknown == 1)])
+        found = np.unique(alone.indices[~known[alone.indices]])
+        if not len(found):
+            return known
+        known[found] = True
+
+
+# --- whole numbers
+# Attackers who know that contributions are whole numbers: how much more noise it takes to leave them as much doubt.
+#
+# Around a whole number, a normal law on whole numbers with the parameter p has the variance
+#
+#     V(p) = Σ k² q^(k²) / Σ q^(k²),  q = exp(-1/2p),
+#
+# which is p where p is large, and next to nothing where it is small: who knows a contribution to within 0.3 and that it is whole
+# knows it. A leaf's total is whole, too, so that the doubt about a contribution has several parts (about the total, given what is
+# published; about who gave how much of it, given the total), and each of them may fall on whole numbers. Asked for is the p with
+#
+#     min over a₁ + … + a_k = p of V(a₁) + … + V(a_k) = w²,
+#
+# one part where nobody but an attacker shares the leaf, up to three otherwise; w² + 0.09 (k - 1) where w² is large. The tests
+# enumerate what attackers find in small leaves.
+
+
+_GRID = np.linspace(0.0, 4.0, 4001)
+_MOST_PARTS = 3
+_ROOM = 0.9
+"""Which share of what is unknown beforehand may be asked for: beyond it noise grows without end."""
+
+
+def whole_variance(p: Numbers) -> Numbers:
+    """Return V(p), the variance of a normal law on whole numbers around one of them.
+
+    >>> whole_variance(np.array([0.09, 0.25, 4.0])).round(4).tolist()
+    [0.0077, 0.215, 4.0]
+    """
+    k2 = np.arange(1, 30) ** 2
+    small = np.clip(p, 1e-3, _GRID[-1])
+    q = np.exp(-k2 / (2 * small[..., None]))
+    found = 2 * (k2 * q).sum(axis=-1) / (1 + 2 * q.sum(axis=-1))
+    return np.where(p >= _GRID[-1], p, np.minimum(np.where(p <= 1e-3, 0.0, found), p))
+
+
+@cache
+def _least(parts: int) -> Numbers:
+    """Return the least sum of V over so many parts of each number of the grid."""
+    alone = whole_variance(_GRID)
+    if parts == 1:
+        return alone
+    rest = _least(parts - 1)
+    return np.array([(alone[: i + 1] + rest[i::-1]).min() for i in range(len(_GRID))])
+
+
+def for_whole_numbers(required: Numbers, parts: int = 1) -> Numbers:
+    """Return the posterior variance to ask for, so that somebody who knows a contribution to be whole is left `required`.
+
+    >>> for_whole_numbers(np.array([0.0, 0.0225, 4.5])).round(3).tolist()
+    [0.0, 0.112, 4.5]
+    """
+    least = _least(parts)
+    found = _GRID[np.minimum(np.searchsorted(least, required), len(_GRID) - 1)]
+    return np.where(required <= 0, 0.0, np.where(required > least[-1], required + (_GRID[-1] - least[-1]), found))
+
+
+def on_whole_numbers(known: AttackerKnowledge) -> AttackerKnowledge:
+    """Return what to ask for on behalf of whole numbers; nothing for those whom attackers know too well as it is."""
+    crowd = np.diff(known.loading.indptr) - 1
+    rows = np.repeat(np.arange(len(crowd)), np.diff(known.loading.indptr))
+    parts = np.ones(len(known), np.int64)
+    np.maximum.at(parts, known.loading.indices, crowd[rows])
+    parts[known.leaves_of > 1] = _MOST_PARTS
+    parts = np.minimum(parts, _MOST_PARTS)
+    wanted = np.zeros(len(known))
+    for k in range(1, _MOST_PARTS + 1):
+        wanted = np.where(parts == k, for_whole_numbers(known.required, k), wanted)
+    v = np.where(np.isinf(known.given_variance), np.inf, whole_variance(known.given_variance))
+    possible = for_whole_numbers(known.required, 1) <= _ROOM * v
+    return replace(known, given_variance=v, required=np.where(possible, np.minimum(wanted, _ROOM * v), 0.0))

@@ -1,29 +1,77 @@
-"""Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
-
-The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf, variable,
-period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two variances the larger
-noise is the smaller one plus an independent part: whoever sees both publications knows of the leaf what he would have known
-from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value away.)
-"""
+"""Noise that depends on what it is for: the same leaf gets the same adjustment, in canonical order."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract import Draws
+from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
-from sfumato.schema.hierarchy.base import label_of
-from sfumato.tables.cells import Cells
-from sfumato.tables.dimension import TOTAL
-from sfumato.tables.table import Table
+from sfumato.schema.hierarchy import label_of
+from sfumato.tables.cells import TOTAL, Cells
+from sfumato.tables.rta.knowledge import AttackerKnowledge
+from sfumato.tables.table import Table, significant
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- canonical
+# The same problem in the same order: rows, formulas and types of labels must not show in the noise.
+#
+# Noise of leaves that share contributors is found by an iteration, and what that ends with may hang on the last bits of what it
+# starts from. Those come from the order in which records are summed, and leaves and contributors are listed.
+
+
+def in_order(table: Table, known: AttackerKnowledge) -> tuple[AttackerKnowledge, Whole]:
+    """Return what attackers know with leaves and unknowns in an order of their own, and the position of each leaf in it."""
+    ids = leaf_ids(table)
+    leaves = np.argsort(ids, kind="stable")
+    place = np.argsort(leaves)
+    unknowns = _order(table, known, place)
+    loading = sparse.csr_array(known.loading[leaves][:, unknowns])
+    loading.sort_indices()
+    loading.data = significant(loading.data)
+    return (
+        replace(
+            known, loading=loading, given_variance=significant(known.given_variance[unknowns]),
+            required=significant(known.required[unknowns]), means=None if known.means is None else known.means[unknowns],
+            owner=np.unique(known.owner[unknowns], return_inverse=True)[1].ravel(), attacks=known.attacks[unknowns],
+            contributor=known.contributor[unknowns],
+        ),
+        place,
+    )  # fmt: skip
+
+
+def _order(table: Table, known: AttackerKnowledge, place: Whole) -> Whole:
+    """Return unknowns by their first leaf, their contributor's name, and what is known of them."""
+    by = known.by_unknown
+    inside = np.diff(by.indptr) > 0
+    rows = place[by.indices]
+    first = np.full(len(known), len(place))
+    np.minimum.at(first, np.repeat(np.arange(len(known)), np.diff(by.indptr)), rows)
+    given = table.contributions
+    named = np.zeros(len(known), np.int64)
+    if given is not None and given.names is not None:
+        texts = np.array(["" if name is None else label_of(name) for name in given.names])
+        named = np.unique(texts, return_inverse=True)[1].ravel()[known.contributor]
+    entry = np.zeros(len(known))
+    entry[inside] = by.data[by.indptr[:-1][inside]]
+    keys = [significant(a) for a in (entry, known.required, known.given_variance)]
+    return np.lexsort((*keys, named, first))
+
+
+# --- drawing
+# Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
+#
+# The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf, variable,
+# period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two variances the larger
+# noise is the smaller one plus an independent part: whoever sees both publications knows of the leaf what he would have known
+# from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value away.)
+
+
 _FIRST, _LAST = -80, 240
 """Variances from 2 to the first up to 2 to the last of these have noise."""
 SMALLEST = 2.0**_FIRST
@@ -191,6 +239,6 @@ def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Number
 
 def _normals(draws: Draws, who: Whole, time: Numbers) -> Numbers:
     """Return a standard normal number for each (id, point of time); `time` has shape (k, ids) or (ids,)."""
-    from sfumato.kernels.digest import mix64
+    from sfumato.kernels.classes import mix64
 
     return draws.normals(mix64(mix64(who.view(np.uint64)) ^ time.view(np.uint64)).view(np.int64), "path")

@@ -10,15 +10,46 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- conjugate
+# Conjugate gradients for several right-hand sides at once.
+
+
+def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:
+    """Return S⁻¹b for a symmetric positive definite S, all columns of b at once, to a relative tolerance."""
+    diagonal = s.diagonal()
+    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.maximum(diagonal, 1e-300)), 0.0)[:, None]
+    x, r = np.zeros_like(b), scale * b
+    p, size = r.copy(), (r * r).sum(axis=0)
+    goal = tolerance**2 * size
+    for _ in range(10 * len(b) + 100):
+        if (size <= goal).all():
+            break
+        ap = scale * (s @ (scale * p))
+        step = _over(size, (p * ap).sum(axis=0))
+        x += step * p
+        r -= step * ap
+        new = (r * r).sum(axis=0)
+        p = r + _over(new, size) * p
+        size = new
+    return np.asarray(scale * x)
+
+
+def _over(a: Numbers, b: Numbers) -> Numbers:
+    return np.asarray(np.divide(a, b, out=np.zeros_like(a), where=b > 0))
+
+
+# --- knowledge
+# What attackers of a table know, as unknowns that enter its leaves, and the covariance of what is published.
+
+
 _LARGE = 1e6
 """An infinite prior variance is taken for so many times the largest finite one: less is safer, and the gap does not matter."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Knowledge:
+class AttackerKnowledge:
     """Unknowns d with prior variances, seen in the leaves as loading @ d + noise: confidential.
 
     An unknown is the total of a contributor or, where contributions are unknowns of their own, one contribution to a leaf.
@@ -88,7 +119,7 @@ class Knowledge:
         """Which leaves hang together through contributors in several of them: a number for each leaf."""
         return blocks_of(self)
 
-    def part(self, leaves: Whole) -> Knowledge:
+    def part(self, leaves: Whole) -> AttackerKnowledge:
         """Return what concerns some leaves, whole blocks of them."""
         loading = self.loading[leaves]
         inside = np.unique(loading.indices[loading.data != 0])
@@ -119,7 +150,7 @@ class Knowledge:
         return sparse.csr_array(multi @ multi.T + sparse.diags_array(own.astype(np.float64)) + noise)
 
 
-def blocks_of(known: Knowledge, noise: sparse.csr_array | None = None) -> Whole:
+def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -> Whole:
     """Return a number for each leaf: the same where leaves share an unknown, or have noise in common."""
     from scipy.sparse.csgraph import connected_components
 

@@ -1,24 +1,135 @@
-"""What every attacker knows of every contributor after publication: the joint audit of random tabular adjustment."""
+"""What every attacker knows of every contributor after publication: unknowns, blocks, and the joint audit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables.rta.attackers import left_of
-from sfumato.tables.rta.conjugate import conjugate_gradients
-from sfumato.tables.rta.knowledge import Knowledge, checked_noise
+from sfumato.tables.rta.knowledge import AttackerKnowledge, blocks_of, checked_noise, conjugate_gradients
+from sfumato.tables.rta.large_blocks import WIDER, left_near
 from sfumato.tables.rta.priors import Prior
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+if TYPE_CHECKING:
+    from sfumato.kernels.noisy_sums import NoisySums
+
+# --- attackers
+# The attackers' problem as arrays for the kernel: sums, unknowns, blocks and who knows which unknowns together.
+
+DENSE = 600
+"""Blocks of at most so many leaves are inverted."""
+CORRELATED = 4_000
+"""The same where noise is correlated: bounds are loose there."""
+
+
+class _Groups(NamedTuple):
+    start: Whole
+    unknown: Whole
+    block_start: Whole
+    simple: NDArray[np.bool_]
+
+
+def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NoisySums:
+    """Return the arrays for `kernels.noisy_sums.learned`, for noise with these variances or this covariance."""
+    from sfumato.kernels.noisy_sums import kernel_arguments
+
+    block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
+    order = np.argsort(block, kind="stable")
+    block_start = np.concatenate([[0], np.cumsum(np.bincount(block))])
+    by_unknown, count = known.by_unknown, known.leaves_of
+    of_unknown = np.full(len(known), -1, np.int64)
+    seen = (count > 0) & (known.variance > 0)
+    of_unknown[seen] = block[by_unknown.indices[by_unknown.indptr[:-1][seen]]]
+    groups = _groups(known, of_unknown, len(block_start) - 1)
+    s = known.covariance(omega)
+    return kernel_arguments(
+        block_start=block_start, block_row=order, s_start=s.indptr, s_row=s.indices, s_value=s.data,
+        diagonal=s.diagonal(),
+        row_start=known.loading.indptr, row_unknown=known.loading.indices, row_value=known.loading.data,
+        unknown_start=by_unknown.indptr, unknown_row=by_unknown.indices, unknown_value=by_unknown.data,
+        variance=known.variance, side=known.side, simple=groups.simple, group_start=groups.start,
+        group_unknown=groups.unknown, group_block_start=groups.block_start,
+    )  # fmt: skip
+
+
+def _groups(known: AttackerKnowledge, block: Whole, blocks: int) -> _Groups:
+    """Return which unknowns are known together, by block; those alone in one leaf are simple and stand in no group."""
+    side = known.side
+    placed = np.flatnonzero(block >= 0)
+    order = placed[np.lexsort((side[placed], block[placed]))]
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(block[order]) != 0) | (np.diff(side[order]) != 0)
+    group = np.cumsum(new) - 1
+    size = np.bincount(group) if len(group) else np.zeros(0, np.int64)
+    alone = (size[group] == 1) & (known.leaves_of[order] == 1)
+    simple = np.zeros(len(known), bool)
+    simple[order[alone]] = side[order[alone]] >= 0
+    kept = order[~alone]
+    starts = np.flatnonzero(new[~alone])
+    first = kept[starts]
+    block_start = np.searchsorted(block[first], np.arange(blocks + 1))
+    return _Groups(np.append(starts, len(kept)), kept, block_start, simple)
+
+
+class PosteriorVariances(NamedTuple):
+    """What remains unknown of everybody, shapes (unknowns,)."""
+
+    variance: Numbers
+    """For the attacker who learns most; a proven lower bound in blocks too large to invert."""
+    outsider: Numbers
+    helper: Whole
+    """An unknown of that attacker's; -1 for an outsider."""
+    exact: bool
+
+
+def left_of(
+    known: AttackerKnowledge,
+    omega: Numbers | sparse.csr_array,
+    enough: Numbers | None = None,
+    caps: tuple[int, ...] = WIDER,
+) -> PosteriorVariances:
+    """Return what remains unknown after publication of all leaves.
+
+    In large blocks it is a bound, looked at more closely (by `caps`, see `left_near`) where that is below `enough`, which is
+    what is required if not given.
+    """
+    from sfumato.kernels.noisy_sums import learned
+
+    q, gain, helper = learned(sums_of(known, omega), known.required > 0, _dense(omega))
+    v = known.variance
+    outsider = np.maximum(v * (1.0 - v * q), 0.0)
+    variance = np.maximum(outsider - gain, 0.0)
+    large = in_large_block(known, omega)
+    if large.any():
+        at = np.flatnonzero(large)
+        least = (known.required if enough is None else enough)[at]
+        variance[at], outsider[at], helper[at] = left_near(known, omega, at, least, caps)
+    return PosteriorVariances(variance, outsider, helper, not large.any())
+
+
+def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
+    """Return which unknowns that vary are in a block with too many leaves to invert, shape (unknowns,)."""
+    block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
+    wide = (np.bincount(block) > _dense(omega))[block].astype(np.float64)
+    return (abs(known.by_unknown.sign()).T @ wide > 0) & (known.variance > 0)
+
+
+def _dense(omega: Numbers | sparse.csr_array) -> int:
+    """Return up to how many leaves a block is inverted."""
+    return DENSE if isinstance(omega, np.ndarray) else max(CORRELATED, DENSE)
+
+
+# --- posterior audit
+# What every attacker knows of every contributor after publication: the joint audit of random tabular adjustment.
+
+
 _SLACK = 1e-9
 _MOST_CELLS, _MOST_UNKNOWNS = 3_000, 6_000
 
@@ -80,7 +191,7 @@ class PairAudit:
 
 def audit_pairs(
     table: Table,
-    prior: Prior | Knowledge,
+    prior: Prior | AttackerKnowledge,
     leaf_variance: Numbers | sparse.csr_array,
     *,
     published: NDArray[np.bool_] | None = None,
@@ -103,7 +214,7 @@ def audit_pairs(
     Where more than 600 leaves hang together through contributors in several of them, variances are proven lower bounds
     (`PairAudit.exact` is False): attackers are taken to know more of what enters from leaves far from a contributor's own.
     """
-    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
     if published is not None:
         return _seen_cells(table, known, omega, published)
@@ -115,7 +226,7 @@ def audit_pairs(
 
 
 def _seen_cells(
-    table: Table, known: Knowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]
+    table: Table, known: AttackerKnowledge, omega: Numbers | sparse.csr_array, published: NDArray[np.bool_]
 ) -> PairAudit:
     """Audit what is learned from the published cells alone."""
     published = np.asarray(published, bool)
@@ -163,7 +274,7 @@ class Belief(NamedTuple):
 
 def posterior(
     table: Table,
-    prior: Prior | Knowledge,
+    prior: Prior | AttackerKnowledge,
     leaf_variance: Numbers | sparse.csr_array,
     *,
     attacker: int | None = None,
@@ -184,7 +295,7 @@ def posterior(
         The published values of the leaves, for the mean; NaN without them, or without prior means. What an attacker knows
         is taken to be at its prior mean.
     """
-    known = prior if isinstance(prior, Knowledge) else prior.of(table)
+    known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
     if sum(x is not None for x in (unknown, cell, leaf)) != 1:
         raise ParameterError("say what the attacker wants to know: one of unknown, cell and leaf.")
@@ -206,7 +317,7 @@ def posterior(
     return Belief(mean, max(float(weights @ (v * weights) - a @ x), 0.0))
 
 
-def _unknowns_of(known: Knowledge, contributor: int) -> Whole:
+def _unknowns_of(known: AttackerKnowledge, contributor: int) -> Whole:
     owners = known.owner[known.contributor == contributor]
     return np.flatnonzero(np.isin(known.owner, owners))
 
@@ -225,3 +336,69 @@ def _solved(s: sparse.csr_array, b: Numbers) -> Numbers:
         root = _root(small.toarray())
         x[rows] = root.T @ (root @ b[rows])
     return x
+
+
+# --- cell certainty
+# How well readers know the true totals of cells after random tabular adjustment.
+
+
+def cell_variances(
+    table: Table, prior: Prior | AttackerKnowledge, leaf_variance: Numbers | sparse.csr_array
+) -> Numbers:
+    """Return the posterior variance of every cell's true total for an outsider, who knows least of all users; shape (cells,).
+
+    Exact where the leaves that hang together are few; otherwise an upper bound: the error of an estimate that looks at each leaf
+    by itself.
+    """
+    known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
+    left = _leaf_posterior(known, checked_noise(leaf_variance, table.cells.leaves))
+    r = table.cells.incidence
+    return np.asarray(np.maximum(np.asarray((r @ left).multiply(r).sum(axis=1)).ravel(), 0.0), np.float64)
+
+
+def cell_certainty(
+    table: Table, prior: Prior | AttackerKnowledge, leaf_variance: Numbers | sparse.csr_array
+) -> Numbers:
+    """Return the relative certainty w*²/posterior variance of every cell's total, shape (cells,): the smallest over all users.
+
+    w*² is the base variance of the total, Σ m²w² over contributors; the smallest entry is the utility U of the RTA paper
+    (section 3.2). Infinite where the total is known exactly (ERRATA 3.12).
+    """
+    known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
+    variance = cell_variances(table, known, leaf_variance)
+    base = np.asarray((table.cells.incidence @ known.loading).power(2) @ (known.required * known.threshold))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(variance > 0, base / variance, np.inf)
+
+
+def _leaf_posterior(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> sparse.csr_array:
+    """Return the posterior covariance of the leaves' true totals: K - K(K + Ω)⁺K, or a bound on it for large blocks."""
+    plain = isinstance(omega, np.ndarray)
+    noise = sparse.csr_array(sparse.diags_array(omega) if isinstance(omega, np.ndarray) else omega)
+    k = known.covariance(np.zeros(known.loading.shape[0]))
+    s = sparse.csr_array(k + noise)
+    total, own = s.diagonal(), k.diagonal()
+    shrink = np.divide(own, total, out=np.zeros_like(own), where=total > 0)
+    b, rest = sparse.diags_array(shrink), sparse.diags_array(1.0 - shrink)
+    bound = sparse.csr_array(rest @ k @ rest + b @ noise @ b)
+    block = known.block if plain else blocks_of(known, noise)
+    size = np.bincount(block)
+    parts = np.flatnonzero((size > 1) & (size <= DENSE))
+    keep = np.isin(block, parts, invert=True)
+    order = np.argsort(block, kind="stable")
+    start = np.concatenate([[0], np.cumsum(size)])
+    rows, cols, data = [], [], []
+    for part in parts:
+        at = order[start[part] : start[part + 1]]
+        kk, ss = k[at][:, at].toarray(), s[at][:, at].toarray()
+        exact = kk - kk @ np.linalg.pinv(ss, rcond=1e-12, hermitian=True) @ kk
+        rows.append(np.repeat(at, len(at)))
+        cols.append(np.tile(at, len(at)))
+        data.append(exact.ravel())
+    kept = sparse.diags_array(keep.astype(np.float64))
+    made = sparse.csr_array(kept @ bound)
+    if rows:
+        made = made + sparse.csr_array(
+            (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))), shape=made.shape
+        )
+    return sparse.csr_array(made)

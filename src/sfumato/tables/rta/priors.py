@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from sfumato.contract import param
-from sfumato.errors import DataError, NotApplicable, ParameterError, some
+from sfumato.contract.parameters import param
+from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.tables.contributions import Contributions
-from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers
 
-Numbers = NDArray[np.float64]
 Unknowns = Literal["contributor", "contribution"]
 
 
@@ -115,7 +115,7 @@ class Prior:
         """Return a copy with some fields changed."""
         return _checked(replace(self, **_arrays(changes)))
 
-    def of(self, table: Table) -> Knowledge:
+    def of(self, table: Table) -> AttackerKnowledge:
         """Return what the attackers of a table know: the unknowns, how they enter the leaves, and who knows which.
 
         One unknown for each contributor, its total: `loading` then holds weight × share of the total in the leaf. Attackers
@@ -147,7 +147,7 @@ class Prior:
             means = None if means is None else means[who] * share
         if (w == 0).all():
             raise ParameterError("no contributor has a base variance above 0: there is nothing to protect.")
-        return Knowledge(
+        return AttackerKnowledge(
             loading, v, w / self.threshold, means, owner.ravel().astype(np.int64), attacks, who, self.threshold, public
         )
 
@@ -205,7 +205,7 @@ def _spread(values: Any, n: int, name: str) -> Any:
         return np.full(n, values[()])
     if values.shape != (n,):
         raise DataError(
-            f"there are {some(len(values), 'value')} for {name}, but the table has {some(n, 'contributor')}."
+            f"there are {plural(len(values), 'value')} for {name}, but the table has {plural(n, 'contributor')}."
         )
     return values
 

@@ -1,37 +1,136 @@
-"""What is published of adjusted leaves: cells, their variances in one of four forms, and what was verified."""
+"""What is published of adjusted leaves, what was verified, and the confidential record for later tables."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract import Guarantee
+from sfumato.contract.release import Guarantee
 from sfumato.contract.score import digits as words_of
-from sfumato.errors import NotApplicable, listing
-from sfumato.tables.published import PublishedTable, Status
-from sfumato.tables.rta import bands
+from sfumato.errors import NotApplicable, ParameterError, join_names
+from sfumato.files import parse_json, write_text
+from sfumato.tables.cells import Cells, Status
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.rta import digits
 from sfumato.tables.rta.digits import round_up, unit, values_of
-from sfumato.tables.rta.knowledge import Knowledge
+from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import leaf_name
-from sfumato.tables.rta.record import Record
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.rta import RTA
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+# --- record
+# What was published, with its noise: what a later table of the same data must not contradict. Confidential.
+
+_WARNING = "CONFIDENTIAL: holds true values and their noise. Keep it with the seed, apart from what is published."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Record:
+    """The leaves of a published table: true totals, what was published of them in whole units, and how noise was drawn.
+
+    Whoever publishes another table of the same variable and period starts from it (`RTA.protect_later`), so that noise under
+    cells already published is not drawn again. It holds what the table hides: only its owner can read the file.
+    """
+
+    cells: Cells
+    totals: Numbers
+    """The true value of each leaf, shape (leaves,)."""
+    units: Whole
+    """What each leaf became, in units of the last digit published; shape (leaves,)."""
+    decimals: int
+    covariance: sparse.csr_array
+    """Of the noise of the leaves, leaves × leaves; diagonal for a first publication."""
+    variable: str = ""
+    period: str = ""
+
+    def __repr__(self) -> str:
+        return f"Record({len(self.cells):,} cells of {self.cells.leaves:,} leaves; confidential)"
+
+    def write(self, path: str | Path) -> None:
+        """Write it to a file that only its owner can read."""
+        write_text(path, self.text(), confidential=True)
+
+    def text(self) -> str:
+        """Return what stands in its file: a secret."""
+        covariance = self.covariance.tocoo()
+        incidence = self.cells.incidence.tocoo()
+        table = {
+            "warning": _WARNING, "version": 1, "variable": self.variable, "period": self.period, "decimals": self.decimals,
+            "dimensions": list(self.cells.dimensions), "labels": self.cells.labels.tolist(),
+            "incidence": [incidence.row.tolist(), incidence.col.tolist()], "totals": self.totals.tolist(),
+            "units": self.units.tolist(),
+            "covariance": [covariance.row.tolist(), covariance.col.tolist(), covariance.data.tolist()],
+        }  # fmt: skip
+        return json.dumps({**table, "digest": _digest(table)}, ensure_ascii=False)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Record:
+        """Read what `write` wrote."""
+        try:
+            table = parse_json(Path(path).read_text("utf-8"))
+            return cls._from_dict(table)
+        except FileNotFoundError:
+            raise ParameterError(f"there is no record of a published table at {path}.") from None
+        except Exception:  # whatever is wrong with it: messages from below quote true values
+            raise ParameterError(f"{path} is not the record of a published table, or is damaged.") from None
+
+    @classmethod
+    def _from_dict(cls, table: dict[str, Any]) -> Record:
+        if table["version"] != 1:
+            raise ValueError("another version")
+        if table.get("digest", digest := _digest(table)) != digest:  # earlier ones have none
+            raise ValueError("a number or a label was changed")
+        if not isinstance(table["dimensions"], list) or not all(isinstance(d, str) for d in table["dimensions"]):
+            raise TypeError("dimensions that are no names")
+        wide = len(table["dimensions"])
+        if not all(isinstance(row, list) and [type(x) for x in row] == [str] * wide for row in table["labels"]):
+            raise ValueError("labels that are no texts, or not one for each dimension")
+        labels = np.array(table["labels"], object).reshape(-1, wide)
+        totals = np.array(table["totals"], np.float64)
+        row, column = (np.array(part, np.int64) for part in table["incidence"])
+        incidence = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(labels), len(totals)))
+        a, b, data = table["covariance"]
+        covariance = sparse.csr_array(
+            (np.array(data, np.float64), (np.array(a, np.int64), np.array(b, np.int64))),
+            shape=(len(totals), len(totals)),
+        )
+        units = np.array(table["units"], np.int64)
+        if units.shape != totals.shape or totals.ndim != 1:
+            raise ValueError("not one unit for each leaf")
+        if not (np.isfinite(totals).all() and np.isfinite(covariance.data).all() and abs(table["decimals"]) <= 30):
+            raise ValueError("numbers that are none")
+        return cls(
+            Cells(tuple(map(str, table["dimensions"])), labels, incidence), totals, units, int(table["decimals"]), covariance,
+            str(table["variable"]), str(table["period"]),
+        )  # fmt: skip
+
+
+def _digest(table: dict[str, Any]) -> str:
+    """Return a digest of all that a record says, so that a damaged one is not used for later tables."""
+    said = {key: value for key, value in table.items() if key != "digest"}
+    return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+# --- publication
+# What is published of adjusted leaves: cells, their variances in one of four forms, and what was verified.
+
+
 _LOOSEST = 64.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Adjusted:
+class AdjustedLeaves:
     """Adjusted leaves, ready to be summed: confidential as long as the audit has not been looked at."""
 
     units: Whole
@@ -44,7 +143,7 @@ class Adjusted:
     """Whether leaves were drawn given the sums that some of them must have: what cancels in a sum is exact then."""
 
 
-def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> PublishedTable:
+def publish(rta: RTA, table: Table, known: AttackerKnowledge, adjusted: AdjustedLeaves) -> PublishedTable:
     """Return the table of adjusted leaves; refused where its variances would disclose a contribution."""
     cells, step = table.cells, unit(adjusted.decimals)
     exact_sums = np.asarray(cells.incidence.astype(np.int64) @ adjusted.units, np.int64)
@@ -71,7 +170,7 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
     elif how == "bands":
         if len(telling):
             check_bands(rta, table, known, values, told, leaf_variance)
-        quality = bands.letters(values, told, rta.cutpoints)
+        quality = digits.letters(values, told, rta.cutpoints)
     elif how == "bounds":
         factor = bound_factor(known, table, leaf_variance)
         if factor is None and rta.variances is None:
@@ -83,8 +182,8 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
                 "give the table a public size measure (size=...)."
             )
         else:
-            most = bands.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
-            quality = bands.letters(values, cells.sums(most) + rounding, rta.cutpoints)
+            most = digits.bounds(values_of(adjusted.units, adjusted.decimals), leaf_variance, table, factor)
+            quality = digits.letters(values, cells.sums(most) + rounding, rta.cutpoints)
     changed = noise > 0
     moved = apart > 1e-9 * np.maximum(np.abs(table.value), step)
     record = Record(
@@ -97,7 +196,7 @@ def publish(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted) -> Pub
     )  # fmt: skip
 
 
-def leaves_that_tell(known: Knowledge, leaf_variance: Numbers) -> Whole:
+def leaves_that_tell(known: AttackerKnowledge, leaf_variance: Numbers) -> Whole:
     """Return the leaves whose variance comes from confidential values, by position.
 
     All with noise if the contributors' own values are the sizes. If sizes are public, those with a contributor who is in
@@ -110,12 +209,12 @@ def leaves_that_tell(known: Knowledge, leaf_variance: Numbers) -> Whole:
     return np.flatnonzero(noisy)
 
 
-def check_exact(table: Table, known: Knowledge, telling: Whole) -> None:
+def check_exact(table: Table, known: AttackerKnowledge, telling: Whole) -> None:
     """Refuse to publish variances from which contributions can be worked out."""
     if not len(telling):
         return
-    found = telling[bands.worked_out(table.cells)[telling]]
-    where = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in found], 3) if len(found) else "the margins"
+    found = telling[digits.worked_out(table.cells)[telling]]
+    where = join_names([f"'{leaf_name(table, int(leaf))}'" for leaf in found], 3) if len(found) else "the margins"
     if known.public:
         why = (
             "they show how contributors divide among cells, which comes from the contributions themselves, as in "
@@ -130,18 +229,18 @@ def check_exact(table: Table, known: Knowledge, telling: Whole) -> None:
 
 
 def check_bands(
-    rta: RTA, table: Table, known: Knowledge, values: Numbers, told: Numbers, leaf_variance: Numbers
+    rta: RTA, table: Table, known: AttackerKnowledge, values: Numbers, told: Numbers, leaf_variance: Numbers
 ) -> None:
     """Refuse quality bands that say too precisely how large the noise is, where that comes from the values themselves."""
-    least, most = bands.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
+    least, most = digits.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
     given = table.contributions
     sizes = np.sqrt(known.variance) / rta.prior_cv
     if given is not None and not known.public:
         sizes = np.asarray(abs(given.own).sum(axis=0), np.float64).ravel()[known.contributor]
-    kept = bands.sd_kept(known.loading, known.variance, known.required, sizes, leaf_variance, least, most)
-    bad = np.flatnonzero(kept < bands.KEPT)
+    kept = digits.sd_kept(known.loading, known.variance, known.required, sizes, leaf_variance, least, most)
+    bad = np.flatnonzero(kept < digits.KEPT)
     if len(bad):
-        named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in bad[np.argsort(kept[bad])]], 3)
+        named = join_names([f"'{leaf_name(table, int(leaf))}'" for leaf in bad[np.argsort(kept[bad])]], 3)
         raise NotApplicable(
             f"quality bands with these cutpoints would say too much of contributions in {named}: the variances come from the "
             "contributors' own values. Give the table a public size measure (size=...), take fewer cutpoints, or publish "
@@ -149,7 +248,7 @@ def check_bands(
         )
 
 
-def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> float | None:
+def bound_factor(known: AttackerKnowledge, table: Table, leaf_variance: Numbers) -> float | None:
     """Return c such that no leaf has a larger variance than c times its squared total (plus 1 for whole numbers).
 
     k = vw²/((v - w²)d²) is the same for everybody if variances come from values; it is doubled until it holds for all leaves.
@@ -172,7 +271,9 @@ def bound_factor(known: Knowledge, table: Table, leaf_variance: Numbers) -> floa
     return k * factor * (1 + 1e-3)
 
 
-def _guarantees(rta: RTA, table: Table, known: Knowledge, adjusted: Adjusted, how: str) -> tuple[Guarantee, ...]:
+def _guarantees(
+    rta: RTA, table: Table, known: AttackerKnowledge, adjusted: AdjustedLeaves, how: str
+) -> tuple[Guarantee, ...]:
     audit, step = adjusted.audit, unit(adjusted.decimals)
     attacks = known.attacks
     who = "no contributor, and nobody outside," if attacks.all() else "no contributor who attacks, and nobody outside,"

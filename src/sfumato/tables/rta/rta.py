@@ -10,28 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract import Draws, param
-from sfumato.errors import DataError, NotApplicable, ParameterError, listing
-from sfumato.tables.protection import Protection
-from sfumato.tables.published import PublishedTable
-from sfumato.tables.rta import bands, priors
-from sfumato.tables.rta.canonical import in_order
-from sfumato.tables.rta.digits import not_below_zero, published_decimals, round_up, rounded, rounded_to
-from sfumato.tables.rta.division import Division
-from sfumato.tables.rta.drawing import correlated, leaf_draws, leaf_ids
-from sfumato.tables.rta.knowledge import Knowledge
-from sfumato.tables.rta.later import divide
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import param
+from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
+from sfumato.tables.published import Protection, PublishedTable
+from sfumato.tables.rta import digits, priors
+from sfumato.tables.rta.digits import (
+    not_below_zero,
+    on_whole_numbers,
+    published_decimals,
+    round_up,
+    rounded,
+    rounded_to,
+)
+from sfumato.tables.rta.drawing import correlated, in_order, leaf_draws, leaf_ids
+from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_name, leaf_noise
 from sfumato.tables.rta.priors import Prior
-from sfumato.tables.rta.publication import Adjusted, publish
-from sfumato.tables.rta.record import Record
-from sfumato.tables.rta.whole_numbers import on_whole_numbers
+from sfumato.tables.rta.publication import AdjustedLeaves, Record, publish
+from sfumato.tables.rta.successive_tables import Division, divide
 from sfumato.tables.table import Table
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
-
-Numbers = NDArray[np.float64]
 
 
 class RTA(Protection):
@@ -76,7 +78,7 @@ class RTA(Protection):
         choices=("exact", "bands", "bounds", "none"),
     )
     cutpoints: tuple[float, ...] = param(
-        default=bands.CUTPOINTS, doc="coefficients of variation that separate quality bands, rising"
+        default=digits.CUTPOINTS, doc="coefficients of variation that separate quality bands, rising"
     )
     decimals: int | None = param(
         default=None,
@@ -127,7 +129,7 @@ class RTA(Protection):
         values, decimals = table.totals + noise, published_decimals(table, self.decimals)
         if table.nonnegative:
             values = not_below_zero(values, covariance.diagonal())
-        adjusted = Adjusted(rounded(values, decimals), decimals, covariance, audit)
+        adjusted = AdjustedLeaves(rounded(values, decimals), decimals, covariance, audit)
         return publish(self._under(prior), table, known, adjusted)
 
     def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
@@ -155,7 +157,9 @@ class RTA(Protection):
         covariance = division.covariance()
         audit = audit_pairs(table, known, covariance)
         _check_held(audit, table, known)
-        return publish(self._under(prior), table, known, Adjusted(units, decimals, covariance, audit, divided=True))
+        return publish(
+            self._under(prior), table, known, AdjustedLeaves(units, decimals, covariance, audit, divided=True)
+        )
 
     def prior(self, table: Table) -> Prior:
         """Return what attackers are taken to know."""
@@ -177,19 +181,19 @@ class RTA(Protection):
             return self
         return replace(self, prior_cv=prior.prior_cv, base_cv=prior.base_cv, threshold=prior.threshold)
 
-    def _known(self, table: Table, prior: Prior) -> Knowledge:
+    def _known(self, table: Table, prior: Prior) -> AttackerKnowledge:
         known = prior.of(table)
         public = known.public and self.sizes != "values" and not _are_values(known, table, prior)
         required = known.required
         if self.variances == "bands" and (not public or (known.leaves_of > 1).any()):
-            required = required / bands.KEPT**2  # what reading a band may cost is given back beforehand
+            required = required / digits.KEPT**2  # what reading a band may cost is given back beforehand
         given = table.contributions
         if given is not None and given.waived is not None:
             required = np.where(given.waived[known.contributor], 0.0, required)
         return replace(known, required=required, public=public)
 
 
-def _needed(table: Table, known: Knowledge) -> Numbers:
+def _needed(table: Table, known: AttackerKnowledge) -> Numbers:
     """Return the variance of each leaf's noise, rounded up; more where contributions are whole, and attackers know it."""
     check_possible(table, known)
     ordered, place = in_order(table, known)
@@ -199,7 +203,7 @@ def _needed(table: Table, known: Knowledge) -> Numbers:
     return round_up(variance)[place]
 
 
-def _are_values(known: Knowledge, table: Table, prior: Prior) -> bool:
+def _are_values(known: AttackerKnowledge, table: Table, prior: Prior) -> bool:
     """Whether prior variances are those of the contributors' own values, whatever column they were read from.
 
     That is if most sizes are in one proportion to the values, to a thousandth: no measure that is public already does that.
@@ -235,12 +239,12 @@ def _in_units(table: Table, values: Numbers, division: Division, record: Record)
     return units
 
 
-def _check_held(audit: PairAudit, table: Table, known: Knowledge) -> None:
+def _check_held(audit: PairAudit, table: Table, known: AttackerKnowledge) -> None:
     """Refuse noise that does not keep the promise."""
     if audit.holds:
         return
     leaves = known.by_unknown[:, audit.failing[:20]].indices
-    named = listing([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
+    named = join_names([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
     found = "found that" if audit.exact else "could not rule out that"  # a bound, where many leaves hang together
     raise NotApplicable(
         f"the audit {found} somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "

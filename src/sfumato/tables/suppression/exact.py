@@ -10,15 +10,11 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.suppression.fast import Clock, OutOfTime
-from sfumato.tables.suppression.problem import Problem
-
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from sfumato.tables.suppression.heuristic import Clock, OutOfTime
+from sfumato.tables.suppression.problem import SuppressionProblem
+from sfumato.typing import Flags, Numbers, Whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +27,7 @@ class Demand:
     still: Whole
 
 
-def demands_of(problem: Problem) -> list[Demand]:
+def demands_of(problem: SuppressionProblem) -> list[Demand]:
     """Return what every secret must reach, as far as it can if everything is hidden that may be."""
     nobody = np.zeros(0, np.int64)
     found = []
@@ -48,7 +44,7 @@ def demands_of(problem: Problem) -> list[Demand]:
 class Exact:
     """Patterns of least cost that meet demands; demands may be added."""
 
-    def __init__(self, problem: Problem, clock: Clock) -> None:
+    def __init__(self, problem: SuppressionProblem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
         self._cuts: list[Numbers] = []
         room = 10 * (np.abs(problem.value).sum() + max((d.need for d in demands_of(problem)), default=0.0)) + 1

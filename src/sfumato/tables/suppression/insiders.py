@@ -1,4 +1,4 @@
-"""Contributors as attackers: each knows the whole of a leaf in which it is alone."""
+"""Contributors as attackers, and sums that no cell shows and that anybody can work out."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.suppression.checking import Check
+from sfumato.tables.cells import TOTAL, Cells, set_codes
 from sfumato.tables.suppression.exact import Demand
-from sfumato.tables.suppression.fast import Clock
-from sfumato.tables.suppression.problem import Problem
-from sfumato.tables.suppression.repair import Repair
-from sfumato.tables.suppression.witness import Pull, bounded_sums, room_of
+from sfumato.tables.suppression.heuristic import Clock, Repair
+from sfumato.tables.suppression.problem import SuppressionProblem
+from sfumato.tables.suppression.proof import PatternCheck, Pull, bounded_sums, room_of
+from sfumato.typing import Flags, Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+# --- insiders
+# Contributors as attackers: each knows the whole of a leaf in which it is alone.
 
 NOTHING = 1e-9
 """A share of a secret below which others have no part in it: rounding."""
 
 
 @dataclass(frozen=True, eq=False)
-class Insider:
+class InsiderSecrets:
     """One contributor, and the secrets that it might come too close to."""
 
     alone: Whole
@@ -55,12 +53,12 @@ class Insiders:
         found[single] = self.grossed.indices[self.grossed.indptr[single]]
         return found
 
-    def count(self, found: Check) -> int:
+    def count(self, found: PatternCheck) -> int:
         """Return how many contributors are alone in leaves that a pattern hides."""
         room, _ = room_of(found.problem, found.hidden)
         return len(np.unique(self.alone[(self.alone >= 0) & (room > 0)]))
 
-    def close(self, found: Check, since: int = 0) -> list[Insider]:
+    def close(self, found: PatternCheck, since: int = 0) -> list[InsiderSecrets]:
         """Return the contributors that the freedom of a pattern does not prove to stay away from secrets.
 
         A contributor that is alone in leaves knows them: directions in which they move are no freedom to it. Only secrets from
@@ -103,10 +101,10 @@ class Insiders:
             blocked = ~(np.minimum(up[part], down[part]) >= asked)
             start += len(at)
             if blocked.any():
-                blocked_ones.append(Insider(freedom.free[single[own]], since + at[blocked], share[blocked]))
+                blocked_ones.append(InsiderSecrets(freedom.free[single[own]], since + at[blocked], share[blocked]))
         return blocked_ones
 
-    def _touched(self, problem: Problem, hidden: Flags, weak: Whole, leaves: Whole) -> Flags:
+    def _touched(self, problem: SuppressionProblem, hidden: Flags, weak: Whole, leaves: Whole) -> Flags:
         """Return which leaves move when secrets whose freedom is small are moved by linear programs, shape (weak, leaves)."""
         repair = Repair(problem)
         found = np.zeros((len(weak), len(leaves)), bool)
@@ -118,7 +116,7 @@ class Insiders:
                     found[i] |= way[problem.alone[leaves]] != 0
         return found
 
-    def widen(self, found: Check, close: list[Insider], clock: Clock) -> tuple[Flags, int]:
+    def widen(self, found: PatternCheck, close: list[InsiderSecrets], clock: Clock) -> tuple[Flags, int]:
         """Return a pattern in which secrets can move although contributors know leaves, and how many pairs no pattern helps."""
         problem, hidden, helpless = found.problem, found.hidden.copy(), 0
         repair = Repair(problem)
@@ -139,14 +137,16 @@ class Insiders:
                 helpless += not met
         return hidden, helpless
 
-    def _known(self, target: int, side: int, need: float, hidden: Flags, leaves: Whole, problem: Problem) -> bool:
+    def _known(
+        self, target: int, side: int, need: float, hidden: Flags, leaves: Whole, problem: SuppressionProblem
+    ) -> bool:
         """Return whether a way was found before, for whomever, that goes far enough, is hidden and does not move leaves."""
         for far, moving in self._ways.get((target, side), ()):
             if far >= need and hidden[moving].all() and not np.isin(problem.alone[leaves], moving).any():
                 return True
         return False
 
-    def demands(self, audited: Check, close: list[Insider]) -> tuple[list[Demand], int]:
+    def demands(self, audited: PatternCheck, close: list[InsiderSecrets]) -> tuple[list[Demand], int]:
         """Return what must hold against contributors that are close, and does not, and how many pairs no pattern helps."""
         problem, hidden = audited.problem, audited.hidden
         repair, found, helpless = Repair(problem), [], 0
@@ -166,12 +166,12 @@ class Insiders:
                 helpless += not met
         return found, helpless
 
-    def level_of(self, problem: Problem, quantities: Whole) -> Numbers:
+    def level_of(self, problem: SuppressionProblem, quantities: Whole) -> Numbers:
         """Return how far up and down secrets must move against contributors who know leaves, at most."""
         need = self.level * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
         return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
 
-    def _needs(self, problem: Problem, target: int, share: float) -> list[tuple[int, float]]:
+    def _needs(self, problem: SuppressionProblem, target: int, share: float) -> list[tuple[int, float]]:
         """Return how far up and down a secret must be able to move, of which others have a share."""
         found = []
         for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
@@ -201,6 +201,156 @@ def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers)
     return np.asarray(far)
 
 
-def whole_need(problem: Problem, need: Numbers) -> Numbers:
+def whole_need(problem: SuppressionProblem, need: Numbers) -> Numbers:
     """Return how far secrets must move in whole numbers, where everybody knows that values are."""
     return np.maximum(np.ceil(need - 1e-9), 1.0) if problem.integer else need
+
+
+# --- unions
+# Sums that no cell shows and that anybody can work out: a total that is shown less its parts that are shown.
+
+
+_DEEP = 300
+"""Up to so many cells of linked tables, differences of differences are looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Breakdowns:
+    """The cells in classes (all of region by sector, all of region group by sector …) whose members do not overlap."""
+
+    cells: Cells
+    members: tuple[Whole, ...]
+    """The cells of each class."""
+    finer: tuple[Whole, ...]
+    """For each class the cells that it divides: each of its members is inside one of them or outside."""
+    nested: tuple[Whole, Whole]
+    """Cells, and cells inside them, whose difference is no sum of cells; see `remainders`."""
+
+    @classmethod
+    def of(cls, cells: Cells) -> Breakdowns:
+        """Return the classes of a table's cells."""
+        kind = _kinds(cells)
+        members, finer = [], []
+        for k in range(int(kind.max(initial=-1)) + 1):
+            inside = np.flatnonzero(kind == k)
+            rows = sparse.csr_array(cells.incidence[inside])
+            if (np.asarray(rows.sum(axis=0)) > 1).any():
+                continue  # they overlap: labels that are on no tree
+            common = sparse.coo_array(cells.incidence @ rows.T)
+            cell, member = common.coords
+            cut = np.zeros(len(cells), bool)
+            cut[cell[common.data < cells.sizes[inside][member]]] = True
+            covered = np.bincount(cell, common.data, len(cells)) > 0
+            divided = np.flatnonzero(~cut & covered & (kind != k))
+            if len(divided):
+                members.append(inside)
+                finer.append(divided)
+        return cls(cells, tuple(members), tuple(finer), remainders(cells))
+
+    def left_over(self, hidden: Flags) -> sparse.csr_array:
+        """Return the sums that are shown less their parts that are shown, as rows of leaves; each once, none of them a cell."""
+        found = []
+        rows = sparse.csr_array(self.cells.incidence)
+        for members, divided in zip(self.members, self.finer, strict=True):
+            open_ = np.ones(self.cells.leaves, bool)
+            open_[rows[members[~hidden[members]]].indices] = False
+            shown = divided[~hidden[divided]]
+            part = rows[shown].multiply(open_[None, :]).tocsr()
+            part.eliminate_zeros()
+            size = np.diff(part.indptr)
+            found.append(sparse.csr_array(part[(size > 0) & (size < self.cells.sizes[shown])]))
+        found.append(
+            differences(self.cells, *(c[~(hidden[self.nested[0]] | hidden[self.nested[1]])] for c in self.nested))
+        )
+        left = _new(rows, sparse.csr_array(sparse.vstack(found)))
+        return self._in_turn(rows, sparse.csr_array(rows[~hidden]), left) if self.deep else left
+
+    @property
+    def deep(self) -> bool:
+        """Whether differences of differences are looked at too: in small tables that cut across each other."""
+        return len(self.cells) <= _DEEP and bool((self.cells.of_leaf < 0).any())
+
+    def _in_turn(self, cells: sparse.csr_array, shown: sparse.csr_array, left: sparse.csr_array) -> sparse.csr_array:
+        """Return sums that are known, and those that follow by taking one of them, or a cell, from another, twice over.
+
+        With a total, a region and an area that has nothing in common with it, the rest of the total is known, and is in neither
+        table. The sums of cells that cover the total, less it, are what they have in common.
+        """
+        for _ in range(2):
+            known = sparse.csr_array(sparse.vstack([shown, left]))
+            if known.shape[0] > 4 * _DEEP:
+                break
+            size = np.diff(known.indptr)
+            common = sparse.coo_array(known @ known.T)
+            whole, part = common.coords
+            nested = (common.data == size[part]) & (size[part] < size[whole])
+            more = sparse.csr_array(known[whole[nested]] - known[part[nested]])
+            more.eliminate_zeros()
+            more = _new(sparse.csr_array(sparse.vstack([cells, left])), more)
+            if not more.shape[0]:
+                break
+            left = sparse.csr_array(sparse.vstack([left, more]))
+        return left
+
+
+def _new(known: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+    """Return the rows of leaves that are not known, each once."""
+    together = sparse.csr_array(sparse.vstack([known, rows]))
+    together.sort_indices()
+    _, first = np.unique(set_codes(together), axis=0, return_index=True)
+    return sparse.csr_array(together[np.sort(first[first >= known.shape[0]])])
+
+
+def remainders(cells: Cells) -> tuple[Whole, Whole]:
+    """Return pairs of cells, the second inside the first, whose difference is no sum of cells.
+
+    Linked tables have them that cut across each other: a region, and an area that lies in it, of a table of areas alone. What
+    is left of the region when the area is taken away is in neither table, and follows from the two.
+    """
+    unseen = np.asarray(cells.incidence @ (cells.of_leaf < 0).astype(np.float64))
+    if not unseen.any():
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    kind, size = _kinds(cells), cells.sizes
+    common = sparse.coo_array(cells.incidence @ cells.incidence.T)
+    whole, part = (c.astype(np.int64) for c in common.coords)
+    apart = np.ones(int(kind.max()) + 1, bool)
+    apart[kind[whole[(kind[whole] == kind[part]) & (whole != part)]]] = False  # kinds whose cells overlap
+    nested = (common.data == size[part]) & (size[part] < size[whole])
+    whole, part = whole[nested], part[nested]
+    # where all cells of the part's kind make up the whole, the others of them are the difference
+    key = whole * len(apart) + kind[part]
+    _, at = np.unique(key, return_inverse=True)
+    made = np.bincount(at.ravel(), size[part])[at.ravel()] == size[whole]
+    odd = ~(made & apart[kind[part]]) & (unseen[whole] > unseen[part])
+    return whole[odd], part[odd]
+
+
+def differences(cells: Cells, whole: Whole, part: Whole) -> sparse.csr_array:
+    """Return cells less cells that are inside them, as rows of leaves."""
+    rows = sparse.csr_array(cells.incidence[whole] - cells.incidence[part])
+    rows.eliminate_zeros()
+    return rows
+
+
+def _kinds(cells: Cells) -> Whole:
+    """Return a number for each cell, the same for those whose labels are on the same levels; shape (cells,)."""
+    levels = np.column_stack([_depth(cells, d) for d in range(len(cells.dimensions))])
+    return np.asarray(np.unique(levels, axis=0, return_inverse=True)[1].ravel(), np.int64)
+
+
+def _depth(cells: Cells, dimension: int) -> Whole:
+    """Return on which level of a dimension each cell's label is: 0 for the total, 1 for the coarsest labels; shape (cells,)."""
+    labels, place = np.unique(cells.labels[:, dimension].astype(str), return_inverse=True)
+    place = place.ravel()
+    if len(labels) == 1:
+        return np.zeros(len(cells), np.int64)
+    which = sparse.csr_array((np.ones(len(cells)), (place, np.arange(len(cells)))), shape=(len(labels), len(cells)))
+    leaves = sparse.csr_array(which @ cells.incidence)
+    leaves.data[:] = 1.0
+    common = sparse.coo_array(leaves @ leaves.T)
+    size = np.diff(leaves.indptr)
+    inner, outer = common.coords
+    within = (common.data == size[inner]) & (size[inner] < size[outer]) & (labels[outer] != TOTAL)
+    depth = 1 + np.bincount(inner[within], minlength=len(labels))
+    depth[labels == TOTAL] = 0
+    return np.asarray(depth[place], np.int64)

@@ -1,36 +1,114 @@
-"""From wishes to a safe pattern: the steps, the time limit, and what was verified."""
+"""From requirements to a safe pattern: the steps, the time limit, what was verified, and why there may be none."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.contract import Guarantee
+from sfumato.contract.release import Guarantee
 from sfumato.contract.score import digits
-from sfumato.errors import DataError, some
-from sfumato.tables.cells import Cells
-from sfumato.tables.leaf_sets import set_codes
-from sfumato.tables.rule import Sensitivity, SensitivityRule
-from sfumato.tables.suppression.checking import Check, check
+from sfumato.errors import DataError, join_names, plural
+from sfumato.tables.cells import Cells, set_codes
+from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.suppression.exact import Demand, Exact, demands_of
-from sfumato.tables.suppression.exchange import exchange_pattern
-from sfumato.tables.suppression.fast import Clock, Impossible, OutOfTime, first_pattern, mend
-from sfumato.tables.suppression.insiders import Insiders
-from sfumato.tables.suppression.making import make_problem
-from sfumato.tables.suppression.problem import Problem
-from sfumato.tables.suppression.refusal import refuse
-from sfumato.tables.suppression.superfluous import show_superfluous
-from sfumato.tables.suppression.unions import Breakdowns
-from sfumato.tables.suppression.wishes import Wishes
+from sfumato.tables.suppression.fallback import exchange_pattern, show_superfluous
+from sfumato.tables.suppression.heuristic import Clock, Impossible, OutOfTime, first_pattern, mend
+from sfumato.tables.suppression.insiders import Breakdowns, Insiders
+from sfumato.tables.suppression.problem import CellRequirements, SuppressionProblem, make_problem
+from sfumato.tables.suppression.proof import PatternCheck, check
 from sfumato.tables.table import Table
+from sfumato.typing import Flags, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+# --- refusal
+# Why a table cannot be protected, and the least that would have to give.
+
+_SECONDS = 20.0
+
+
+def refuse(
+    failed: Impossible, again: Callable[[Flags, Clock], Impossible | None], names: Callable[[Flags], list[str]]
+) -> DataError:
+    """Return the error for secrets that cannot move far enough: with the fewest cells to release, or the levels that work.
+
+    `again` searches with quantities released from having to be shown, and returns what then fails; `names` are the cells that
+    must be shown of some quantities.
+    """
+    release = _enough(failed, again) if failed.problem.fixed.any() else None
+    if release is not None:
+        return DataError(
+            f"{failed.problem.name(failed.target)} cannot be protected while cells that it depends on must be shown. It works if "
+            f"these may be hidden: {join_names((f'[{name}]' for name in names(release)), 100)}."
+        )
+    return _too_close(failed.problem)
+
+
+def _enough(failed: Impossible, again: Callable[[Flags, Clock], Impossible | None]) -> Flags | None:
+    """Return quantities that, released from having to be shown, let all secrets be protected: none of them for nothing."""
+    clock = Clock(time.monotonic() + _SECONDS)
+    release = np.zeros(0, bool)
+    known: Impossible | None = failed
+    while known is not None:  # when more may be hidden, other sums of hidden cells may turn out to be secrets
+        found = _fewest(known.problem, clock)
+        if found is None:
+            return None
+        count = int(np.flatnonzero(found).max(initial=-1)) + 1
+        release = np.concatenate([release, np.zeros(max(count - len(release), 0), bool)])
+        release[:count] |= found[:count]
+        known = again(release, clock)
+    for one in np.flatnonzero(release) if release.sum() > 1 else ():
+        fewer = release.copy()
+        fewer[one] = False
+        if not clock.over and again(fewer, clock) is None:
+            release = fewer
+    return release
+
+
+def _too_close(problem: SuppressionProblem) -> DataError:
+    """Return the error for a secret of which attackers know too much before."""
+    targets = problem.targets
+    low, high = problem.attacker(~problem.fixed).intervals(targets)
+    up, down = high - problem.value[targets], problem.value[targets] - low
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.min([
+            np.where(need[targets] > 0, got / need[targets], np.inf)
+            for got, need in ((up, problem.upper), (down, problem.lower), (up + down, problem.width))
+        ], axis=0)  # fmt: skip
+    worst = int(np.argmin(shares))
+    percent = _below(100 * max(float(shares[worst]), 0.0))
+    everything = "everything hidden that may be" if problem.fixed.any() else "everything hidden"
+    return DataError(
+        f"{problem.name(int(targets[worst]))} cannot be protected: even with {everything}, what attackers know before "
+        f"leaves it less room than the rule demands. It works with protection levels of {percent} % of those, or if attackers "
+        "know less."
+    )
+
+
+def _fewest(problem: SuppressionProblem, clock: Clock) -> Flags | None:
+    """Return the fewest quantities that would have to be released, or all if they are not found in time; None if none help."""
+    relaxed = replace(problem, cost=np.ones(len(problem)), hidden=~problem.fixed, fixed=np.zeros(len(problem), bool))
+    try:
+        found = Exact(relaxed, clock).solve(demands_of(relaxed))
+    except OutOfTime:
+        found = np.ones(len(problem), bool)
+    return None if found is None or not (found & problem.fixed).any() else found & problem.fixed
+
+
+def _below(percent: float) -> str:
+    """Return a number with three digits that is not above the given one."""
+    if percent <= 0:
+        return "0"
+    unit = 10.0 ** (np.floor(np.log10(percent)) - 2)
+    return f"{np.floor(percent / unit) * unit:.3g}"
+
+
+# --- pattern
+# From wishes to a safe pattern: the steps, the time limit, and what was verified.
+
 
 _TIDY = 8_000
 """Up to so many quantities, cells that turn out to be superfluous are looked for."""
@@ -47,7 +125,7 @@ class Pattern:
 
 
 def find_pattern(
-    table: Table, rule: SensitivityRule, wishes: Wishes, method: str, insider_level: float, ends: float
+    table: Table, rule: SensitivityRule, wishes: CellRequirements, method: str, insider_level: float, ends: float
 ) -> Pattern:
     """Return a safe pattern; refused where there is none, or none was found in time."""
     problem, of_cell, leaf_order = make_problem(
@@ -60,7 +138,7 @@ def find_pattern(
     people = None
     if insider_level > 0 and table.contributions is not None:
         people = Insiders(sparse.csr_array(table.contributions.grossed[leaf_order]), insider_level)
-    search = _Search(table, rule, problem, of_cell, leaf_order, Clock(ends), people)
+    search = _PatternSearch(table, rule, problem, of_cell, leaf_order, Clock(ends), people)
     cheapest = False
     try:
         found, late = search.run()
@@ -73,7 +151,7 @@ def find_pattern(
         ]) from None  # fmt: skip
     secrets = len(found.problem.targets)
     verified = (
-        f"an attacker's interval of {some(secrets, 'secret')} audited: {int(found.solved.sum()):,} by linear programs, the "
+        f"an attacker's interval of {plural(secrets, 'secret')} audited: {int(found.solved.sum()):,} by linear programs, the "
         f"others by tables that could be the true one; the shortest is at least {digits(found.margin)} times as long as demanded"
     )
     if not secrets:
@@ -84,10 +162,10 @@ def find_pattern(
 
 
 @dataclass(eq=False)
-class _Search:
+class _PatternSearch:
     table: Table
     rule: SensitivityRule
-    problem: Problem
+    problem: SuppressionProblem
     of_cell: Whole
     leaf_order: Whole
     clock: Clock
@@ -99,7 +177,7 @@ class _Search:
     unions: bool = True
     """Whether sums of hidden cells could be assessed."""
 
-    def run(self) -> tuple[Check, bool]:
+    def run(self) -> tuple[PatternCheck, bool]:
         """Return a safe pattern with its audit, in the problem with what was added to it, and whether time was short."""
         problem, tidy, settled, helpless = self.problem, len(self.problem) > _TIDY, 0, 0
         try:
@@ -136,7 +214,7 @@ class _Search:
             return failed
         return None
 
-    def improve(self, safe: Check) -> tuple[Check, bool, bool]:
+    def improve(self, safe: PatternCheck) -> tuple[PatternCheck, bool, bool]:
         """Return a cheaper pattern with its audit if there is one, whether it is the cheapest, and whether time was short."""
         problem, demands = safe.problem, demands_of(safe.problem)
         cost = problem.cost[safe.hidden].sum()
@@ -178,9 +256,11 @@ class _Search:
                 f"{digits(100 * self.insiders.level)} % of its protection levels, as far as others are part of it"
             )
             if self.helpless:
-                says += f", but for {some(self.helpless, 'pair')} of contributor and secret that no pattern keeps apart"
+                says += (
+                    f", but for {plural(self.helpless, 'pair')} of contributor and secret that no pattern keeps apart"
+                )
             found.append((
-                says, f"{some(self.alone, 'contributor')} looked at, by tables that could be the true one or by linear programs",
+                says, f"{plural(self.alone, 'contributor')} looked at, by tables that could be the true one or by linear programs",
             ))  # fmt: skip
         if cheapest:
             found.append(("no safe pattern costs less", "the mixed-integer program was solved to optimality"))
@@ -195,7 +275,7 @@ class _Search:
         cells = self.table.cells
         return Cells(cells.dimensions, cells.labels, sparse.csr_array(cells.incidence[:, self.leaf_order]))
 
-    def _unions(self, problem: Problem, hidden: Flags) -> Problem | None:
+    def _unions(self, problem: SuppressionProblem, hidden: Flags) -> SuppressionProblem | None:
         """Return the problem with sums that no cell shows, can be worked out and break the rule; None if there are none."""
         rows = self.breakdowns.left_over(hidden[self.of_cell])
         found = self._assess(rows) if rows.shape[0] else None
@@ -219,12 +299,12 @@ class _Search:
             self.unions = False
             return None
 
-    def _looked(self, found: Check, helpless: int) -> None:
+    def _looked(self, found: PatternCheck, helpless: int) -> None:
         """Note that contributors were looked at."""
         if self.insiders is not None:
             self.alone, self.helpless = self.insiders.count(found), helpless
 
-    def _at_once(self) -> Check:
+    def _at_once(self) -> PatternCheck:
         """Return a safe pattern that takes little time: of blocks, or all hidden that may be, which is safe if anything is."""
 
         def unsafe(rows: sparse.csr_array) -> Flags:

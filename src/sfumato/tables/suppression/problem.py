@@ -1,4 +1,4 @@
-"""What a pattern of suppressions has to achieve: quantities, what may be hidden, and how wide each secret must stay."""
+"""What a pattern of suppressions has to achieve: requirements and costs of every cell, as a problem."""
 
 from __future__ import annotations
 
@@ -10,17 +10,132 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.errors import listing
+from sfumato.errors import DataError, join_names
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.cells import Cells
+from sfumato.tables.linear_program import Equations
+from sfumato.tables.rules import margin_by_hand
+from sfumato.tables.sensitivity import APriori, Sensitivity, SensitivityRule
+from sfumato.tables.table import Table, in_order, significant
+from sfumato.typing import Flags, Numbers, Whole
 
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+# --- costs
+# What hiding a cell costs.
+
+COSTS = ("value", "frequency", "contributors", "unity", "log")
+
+
+def cost_of(cost: str, table: Table) -> Numbers:
+    """Return the cost of hiding each cell, shape (cells,), above 0."""
+    size = np.abs(table.value)
+    if cost == "frequency":
+        found = table.frequency
+    elif cost == "contributors":
+        try:
+            found = table.largest(1).contributors
+        except DataError:
+            raise DataError(
+                "the table does not say how many contributors its cells have. Use another cost, such as 'value'."
+            ) from None
+    elif cost == "unity":
+        found = np.ones(len(table))
+    elif cost == "log":
+        found = np.log1p(size)
+    else:
+        found = size
+    largest = float(found.max(initial=0.0))
+    return np.maximum(found, 1e-6 * largest if largest > 0 else 1.0)
+
+
+# --- wishes
+# What is asked of a pattern, for every cell: which are unsafe and how wide, which must be shown, costs, known bounds.
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class CellRequirements:
+    """All arrays have shape (cells,)."""
+
+    found: Sensitivity
+    cost: Numbers
+    fixed: Flags
+    """Cells that must be shown."""
+    low: Numbers
+    """What an attacker knows of a cell that is not shown."""
+    high: Numbers
+    leaf_low: Numbers
+    """The same of leaves, shape (leaves,)."""
+    leaf_high: Numbers
+
+    @classmethod
+    def of(
+        cls, table: Table, rules: SensitivityRule, cost: str, a_priori: APriori | None, percent: float | None
+    ) -> CellRequirements:
+        """Return the wishes that rules and parameters express."""
+        found, costs = rules.assess(table), cost_of(cost, table)
+        fixed = np.zeros(len(table), bool)
+        share = np.inf if percent is None else percent / 100
+        low, high = _around(table.value, share, table.nonnegative)
+        leaf_low, leaf_high = _around(table.totals, share, table.nonnegative)
+        if a_priori is not None:
+            status = a_priori.on(table.cells, "statuses")
+            found = _forced(table, found, status, margin_by_hand(rules) / 100)
+            fixed = status == "protected"
+            if (clash := np.flatnonzero(fixed & found.unsafe)).size:
+                raise DataError(
+                    f"{table.cells.name(int(clash[0]))} is unsafe by the rule, and protected from suppression. Make it 'safe' "
+                    "or 'unsafe', or leave it to the rule."
+                )
+            costs = np.where(np.isnan(given := a_priori.on(table.cells, "costs")), costs, given)
+            found = replace(
+                found,
+                upper=_given(a_priori, table, "upper_level", found.upper, found.unsafe),
+                lower=_given(a_priori, table, "lower_level", found.lower, found.unsafe),
+            )
+            low = np.fmax(low, a_priori.on(table.cells, "lower"))
+            high = np.fmin(high, a_priori.on(table.cells, "upper"))
+            slack = 1e-9 * np.abs(table.value)
+            if (bad := np.flatnonzero((low > table.value + slack) | (high < table.value - slack))).size:
+                raise DataError(
+                    f"the bounds of {table.cells.name(int(bad[0]))} do not hold its value. An attacker who is wrong before "
+                    "he begins works out nothing; correct them."
+                )
+        return cls(found, costs, fixed, low, high, leaf_low, leaf_high)
+
+
+def _around(value: Numbers, share: float, nonnegative: bool) -> tuple[Numbers, Numbers]:
+    """Return what is known of values: within a share of them, and not below zero where nothing is."""
+    with np.errstate(invalid="ignore"):
+        room = np.where(np.isinf(share), np.inf, share * np.abs(value))
+    low = value - room
+    return (np.maximum(low, np.minimum(0.0, value)) if nonnegative else low), value + room
+
+
+def _forced(table: Table, found: Sensitivity, status: NDArray[np.object_], margin: float) -> Sensitivity:
+    """Return the findings with cells made unsafe or safe by hand."""
+    unsafe, safe = status == "unsafe", np.isin(status, ("safe",))
+    new = unsafe & ~found.unsafe
+    level = np.maximum(margin * np.abs(table.value), 1.0 if table.is_count else 0.0)
+    lower = np.minimum(level, np.maximum(table.value, 0.0)) if table.nonnegative else level
+    return Sensitivity(
+        (found.unsafe | unsafe) & ~safe,
+        np.where(safe, 0.0, np.where(new, level, found.upper)),
+        np.where(safe, 0.0, np.where(new, lower, found.lower)),
+        np.where(safe, 0.0, found.width),
+        np.where(safe, "", np.where(new, "made unsafe by hand", found.reasons)).astype(object),
+    )
+
+
+def _given(a_priori: APriori, table: Table, name: str, level: Numbers, unsafe: Flags) -> Numbers:
+    given = a_priori.on(table.cells, name)
+    return np.where(unsafe & ~np.isnan(given), given, level)
+
+
+# --- problem
+# What a pattern of suppressions has to achieve: quantities, what may be hidden, and how wide each secret must stay.
+
+
+@dataclass(frozen=True, eq=False)
+class SuppressionProblem:
     """Quantities (cells, leaves that no cell shows, unions of cells) as sums of leaves, in an order that labels alone decide.
 
     A pattern is a flag for every quantity: hidden or shown. All arrays have shape (quantities,) unless they say otherwise.
@@ -84,7 +199,7 @@ class Problem:
             leaf_low[known] = leaf_high[known] = self.leaves[known]
         return Attacker(Cells(("quantity",), labels, self.rows), low, high, leaf_low, leaf_high, near=self.leaves)
 
-    def with_unions(self, rows: sparse.csr_array, upper: Numbers, lower: Numbers, width: Numbers) -> Problem:
+    def with_unions(self, rows: sparse.csr_array, upper: Numbers, lower: Numbers, width: Numbers) -> SuppressionProblem:
         """Return the problem with further secrets: sums of leaves that nobody publishes, but that must stay wide as well.
 
         Levels are in the table's own values.
@@ -110,7 +225,7 @@ class Problem:
             if q < base:
                 return self.name(q)
             mine = rows.indices[at_row[q - base] : at_row[q - base + 1]]
-            return f"the sum of {listing([f'({self.name(int(self.alone[leaf]))})' for leaf in mine])}"
+            return f"the sum of {join_names([f'({self.name(int(self.alone[leaf]))})' for leaf in mine])}"
 
         old = sparse.csr_array(sparse.hstack([self.sums, sparse.csr_array((self.sums.shape[0], count))]))
         return replace(
@@ -129,3 +244,65 @@ class Problem:
             sums=sparse.csr_array(sparse.vstack([old, equations])),
             name=name,
         )
+
+
+# --- making
+# A table, rules and wishes as a problem of suppression.
+
+
+def make_problem(
+    table: Table, found: Sensitivity, cost: Numbers, fixed: Flags, low: Numbers, high: Numbers, leaf_low: Numbers,
+    leaf_high: Numbers,
+) -> tuple[SuppressionProblem, Whole, Whole]:  # fmt: skip
+    """Return the problem, the quantity of each cell, and the table's leaf for each leaf of the problem."""
+    order, leaf_order = in_order(table.cells)
+    incidence = sparse.csr_array(table.cells.incidence[order][:, leaf_order])
+    incidence.sort_indices()
+    cells = Cells(table.cells.dimensions, table.cells.labels[order], incidence)
+    equations = Equations.of(cells)
+    count = len(equations.cell)
+    shown = equations.cell >= 0
+    unshown = np.flatnonzero(~shown)
+    leaf_of = np.full(count, -1, np.int64)
+    leaf_of[equations.of_leaf] = np.arange(cells.leaves)
+    single = (np.ones(len(unshown)), (np.arange(len(unshown)), leaf_of[unshown]))
+    rows = sparse.csr_array(sparse.vstack([
+        incidence[equations.cell[shown]], sparse.csr_array(single, shape=(len(unshown), cells.leaves)),
+    ]))  # fmt: skip
+    unit = 1.0 if table.integer else unit_of(table.totals)
+    low, high, leaf_low, leaf_high = (bound / unit for bound in (low, high, leaf_low, leaf_high))
+    # the last bits of a sum depend on the order of the records; decisions must not
+    leaves = significant(table.totals)[leaf_order] / unit
+    of_cell = np.empty(len(cells), np.int64)
+    of_cell[order] = equations.of_cell
+
+    def joined(given: Numbers, start: float, join: np.ufunc) -> Numbers:
+        out = np.full(count, start)
+        join.at(out, of_cell, given)
+        return out
+
+    unsafe = joined(found.unsafe.astype(float), 0.0, np.maximum) > 0
+    leaf_low, leaf_high = leaf_low[leaf_order], leaf_high[leaf_order]
+    value = rows @ leaves
+    quantity_low, quantity_high = joined(low, -np.inf, np.maximum), joined(high, np.inf, np.minimum)
+    at = equations.of_leaf
+    names = {int(q): int(c) for c, q in reversed(list(enumerate(of_cell)))}
+    problem = SuppressionProblem(
+        rows, leaves, value, unsafe, joined(found.upper / unit, 0.0, np.maximum),
+        joined(found.lower / unit, 0.0, np.maximum), joined(found.width / unit, 0.0, np.maximum),
+        joined(cost / unit_of(cost), 0.0, np.maximum), unsafe | ~shown,
+        joined(fixed.astype(float), 0.0, np.maximum) > 0,
+        np.minimum(np.maximum(quantity_low, rows @ leaf_low), value),
+        np.maximum(np.minimum(quantity_high, rows @ leaf_high), value),
+        np.minimum(np.maximum(leaf_low, quantity_low[at]), leaves),
+        np.maximum(np.minimum(leaf_high, quantity_high[at]), leaves),
+        equations.sums, table.integer, unit,
+        lambda q: table.cells.name(names[q]) if q in names else "cells together",
+    )  # fmt: skip
+    return problem, of_cell, leaf_order
+
+
+def unit_of(values: Numbers) -> float:
+    """Return a unit in which small numbers are usual ones: tolerances of solvers are absolute. It is 1 if they are already."""
+    usual = float(np.median(np.abs(values[values != 0]))) if values.any() else 1.0
+    return 1.0 if usual >= 1 else float(2.0 ** (np.floor(np.log2(usual)) - 10))

@@ -6,22 +6,19 @@ import time
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, param
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Guarantee
 from sfumato.errors import ParameterError
-from sfumato.kernels.blas import one_thread
-from sfumato.tables.a_priori import APriori
-from sfumato.tables.protection import Protection
-from sfumato.tables.published import PublishedTable, Status
-from sfumato.tables.rule import SensitivityRule
+from sfumato.kernels.moments import one_thread
+from sfumato.tables.cells import Status
+from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.rules import rules_of
-from sfumato.tables.suppression.costs import COSTS
+from sfumato.tables.sensitivity import APriori, SensitivityRule
 from sfumato.tables.suppression.pattern import Pattern, find_pattern
-from sfumato.tables.suppression.wishes import Wishes
+from sfumato.tables.suppression.problem import COSTS, CellRequirements
 from sfumato.tables.table import Table
-
-Numbers = NDArray[np.float64]
 
 
 class Suppression(Protection):
@@ -89,13 +86,13 @@ class Suppression(Protection):
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the table without the cells that must be hidden; refused where they cannot be."""
         ends = time.monotonic() + self.time_limit
-        wishes = Wishes.of(table, self.rules, self.cost, self.a_priori, self.bounds)
+        wishes = CellRequirements.of(table, self.rules, self.cost, self.a_priori, self.bounds)
         # matrices are small: threads gain nothing, and where others use the cores they wait for each other
         with one_thread():
             found = find_pattern(table, self.rules, wishes, self.method, self.insider_level, ends)
         return self._published(table, wishes, found)
 
-    def _published(self, table: Table, wishes: Wishes, found: Pattern) -> PublishedTable:
+    def _published(self, table: Table, wishes: CellRequirements, found: Pattern) -> PublishedTable:
         plain = PublishedTable.shown(table, self)
         status = np.where(wishes.found.unsafe, Status.PRIMARY, np.where(found.hidden, Status.SECONDARY, Status.SHOWN))
         says = f"the interval of every unsafe cell reaches its protection levels ({self.rules.label()})"

@@ -1,0 +1,437 @@
+"""The panels of a map: axes, curves and points of risk against utility, and both against the parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from sfumato.charts import theme
+from sfumato.charts.map_data import MapData, Measured, along
+from sfumato.charts.scales import Axis, wants_log
+from sfumato.charts.theme import FAINT, INK, SOFT, parameter_words, short, symbol
+from sfumato.typing import Numbers
+
+# --- sheet
+# What all panels of one map have in common: axes, labels, places on curves.
+
+_MANY = 3
+"""Up to so many curves are labelled where they are; more get a legend,"""
+_LONG = 48
+"""and so do names of more characters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """One map, its thresholds by risk label, and the chosen value of each parameter."""
+
+    data: MapData
+    limits: Mapping[str, float] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    share: bool = False
+    """Whether utilities are shares of the unmasked file's."""
+    fixed: tuple[Axis, Axis] | None = None
+    """Axes of risk and utility that are shared with other maps."""
+    among: tuple[str, ...] = ()
+    """All labels that colours are given to, where this sheet shows only some of them."""
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one parameter, so that points make a curve."""
+        return len(self.data.parameters) == 1
+
+    @property
+    def grid(self) -> Numbers:
+        """The (first) parameter's values."""
+        return self.data.points[:, 0]
+
+    @property
+    def labels(self) -> list[str]:
+        """The utilities' labels."""
+        return [u.label for u in self.data.utilities]
+
+    @property
+    def palette(self) -> list[str]:
+        """The labels that colours are given to."""
+        return list(self.among) or self.labels
+
+    def only(self, utility: Measured) -> Sheet:
+        """Return the sheet of one utility; colours and the risks' axes stay as they are."""
+        return replace(self, data=replace(self.data, utilities=(utility,)), among=tuple(self.palette))
+
+    # -- axes
+
+    @property
+    def log_t(self) -> bool:
+        """Whether the parameter's axis is in ratios. Zero is not on it, which is right only where the risk is infinite."""
+        zero = self.grid <= 0
+        drawn = any(np.isfinite(r.judged[zero, 0]).any() for r in self.data.risks)
+        return not drawn and wants_log(self.grid[~zero], 8)
+
+    @property
+    def t_axis(self) -> Axis:
+        """The parameter's axis."""
+        return Axis.over([*self.grid, *([] if math.isnan(self.chosen_t) else [self.chosen_t])], self.log_t, 0.04)
+
+    @property
+    def t_title(self) -> str:
+        """What the parameter's axis says."""
+        return parameter_words(self.data.parameters[0]) + (", log scale" if self.log_t else "")
+
+    def r_axis(self, risk: Measured) -> Axis:
+        """Return a risk's axis: log, unless some risk is zero or less."""
+        if self.fixed is not None:
+            return self.fixed[0]
+        limit = [self.limits[risk.label]] if risk.label in self.limits else []
+        values = [*finite(risk), *limit]
+        return Axis.over(values, all(v > 0 for v in values))
+
+    def r_title(self, risk: Measured) -> str:
+        """Return what a risk's axis says."""
+        name = risk.label if len(self.data.risks) > 1 else "disclosure risk R"
+        return name + (" (log scale)" if self.r_axis(risk).log else "")
+
+    @property
+    def u_axis(self) -> Axis:
+        """The utilities' axis."""
+        if self.fixed is not None:
+            return self.fixed[1]
+        return utility_axis(self.data.utilities)
+
+    @property
+    def u_title(self) -> str:
+        """What the utilities' axis says."""
+        if self.share:
+            return "data utility U, as a share of the unmasked file's"
+        return "data utility U" + (" (log scale)" if self.u_axis.log else "")
+
+    @property
+    def u_options(self) -> dict[str, Any]:
+        """How the utilities' ticks are written."""
+        if not self.share:
+            return {}
+        return {"format": ".0%" if self.u_axis.high - self.u_axis.low > 0.1 else ".1%"}
+
+    # -- labels
+
+    @property
+    def direct(self) -> bool:
+        """Whether curves are labelled where they are: few of them, each with an unmasked line of its own."""
+        ends = [u.unmasked for u in self.data.utilities]
+        few = len(ends) <= _MANY and max(map(len, self.labels)) <= _LONG
+        return few and not self.share and all(map(self.u_axis.shows, ends)) and len(set(ends)) == len(ends)
+
+    @property
+    def chosen_t(self) -> float:
+        """The chosen value of the only parameter; NaN if there is none."""
+        return float(self.chosen.get(self.data.parameters[0], math.nan)) if self.single else math.nan
+
+    @property
+    def chosen_words(self) -> str:
+        """The chosen value as a label: "λ² = 0.141"."""
+        return f"{symbol(self.data.parameters[0])} = {short(self.chosen_t)}"
+
+    # -- places
+
+    def places(self, t: float, risk: Measured) -> list[dict[str, Any]]:
+        """Return where a parameter value lies among each utility's points, on straight lines as drawn, leftmost first."""
+        r_axis, u_axis = self.r_axis(risk), self.u_axis
+        r = along(t, self.grid, risk.judged[:, 0], self.log_t, r_axis.log)
+        found: theme.Rows = [
+            {"t": t, "series": u.label, "u": along(t, self.grid, u.judged[:, 0], self.log_t, u_axis.log), "r": r}
+            for u in self.data.utilities
+        ]
+        return sorted((f for f in found if r_axis.shows(r) and u_axis.shows(f["u"])), key=lambda f: float(f["u"]))
+
+    def chosen_places(self, risk: Measured) -> list[dict[str, Any]]:
+        """Return where the chosen point lies, leftmost first: on each curve, or with several parameters at its own point."""
+        if self.single:
+            return [] if math.isnan(self.chosen_t) else self.places(self.chosen_t, risk)
+        p = self.data.nearest(self.chosen)
+        if p is None or not self.r_axis(risk).shows(float(risk.judged[p, 0])):
+            return []
+        r = float(risk.judged[p, 0])
+        found: theme.Rows = [{"series": u.label, "u": float(u.judged[p, 0]), "r": r} for u in self.data.utilities]
+        return sorted((f for f in found if self.u_axis.shows(f["u"])), key=lambda f: float(f["u"]))
+
+    # -- curves
+
+    def line_rows(self, risk: Measured) -> theme.Rows:
+        """Return the curves of risk against utility, if there is one parameter; an infinite risk has no place on them."""
+        if not self.single:
+            return []
+        log = self.r_axis(risk).log
+        made = [
+            {"t": t, "series": u.label, "u": float(u.curve[p]), "r": float(risk.curve[p])}
+            for u in self.data.utilities
+            for p, t in enumerate(self.grid)
+        ]
+        return [row for row in made if drawable(row, log)]
+
+    def has_points(self, risk: Measured) -> bool:
+        """Whether points are drawn: there are replications, not only formulas, or no curve to draw."""
+        replicated = risk.empirical is not None or any(u.empirical is not None for u in self.data.utilities)
+        return replicated or not self.single or len(self.grid) == 1
+
+    def point_rows(self, risk: Measured) -> theme.Rows:
+        """Return the points with their intervals, where points are drawn."""
+        if not self.has_points(risk):
+            return []
+        log = self.r_axis(risk).log
+        made = []
+        for u in self.data.utilities:
+            for p, t in enumerate(self.grid):
+                (value, low, high), (r, r_low, r_high) = u.judged[p], risk.judged[p]
+                row = {"t": t, "series": u.label, "u": value, "u_low": low, "u_high": high, "r": r}
+                made.append({**row, "r_low": r_low, "r_high": r_high})
+        return [row for row in made if drawable(row, log)]
+
+    def smooth(self, risk: Measured) -> bool:
+        """Whether the curves are formulas."""
+        return risk.analytic is not None and all(u.analytic is not None for u in self.data.utilities)
+
+
+def finite(measure: Measured) -> list[float]:
+    """Return every finite number of a measure, limits included."""
+    tables = [t for t in (measure.empirical, measure.analytic) if t is not None]
+    return [float(v) for t in tables for v in t.ravel() if math.isfinite(v)]
+
+
+def utility_axis(utilities: Iterable[Measured]) -> Axis:
+    """Return an axis for utilities: from zero, unless all lie far from it, or over orders of magnitude.
+
+    Where the unmasked file's utility is infinite, utility grows like 1/λ²: then a log axis soon reads better.
+    """
+    measures = list(utilities)
+    ends = [u.unmasked for u in measures if math.isfinite(u.unmasked)]
+    shown = [*(v for u in measures for v in finite(u)), *ends]
+    if not shown:
+        return Axis(0.0, 1.0, False)
+    low, high = min(shown), max(shown)
+    if low > 0 and high > (200 if ends else 20) * low:
+        return Axis.over(shown, True)
+    if low < 0 or low > 0.75 * high:
+        room = (high - low) or abs(high) * 0.1 or 1.0
+        return Axis(low - (0.35 if low > 0 else 0.05) * room, high + 0.06 * room, False)
+    return Axis(0.0, high * 1.05 or 1.0, False)
+
+
+def drawable(row: Mapping[str, Any], log: bool) -> bool:
+    """Whether a point has a place on the axes."""
+    return math.isfinite(row["u"]) and math.isfinite(row["r"]) and (row["r"] > 0 or not log)
+
+
+# --- plane
+# The panel of risk against utility: axes, reference lines, curves and points. What is written in it is in `lettering`.
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One map's curves in a panel: its sheet, which of its risks, and a name where several maps share the panel."""
+
+    sheet: Sheet
+    risk: Measured
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Risk against utility: the curves of one map, or of several that share the axes."""
+
+    traces: tuple[Trace, ...]
+    width: int
+    height: int
+    outer: bool = True
+    """Whether the risk axis is written; a panel to the right of another need not repeat it."""
+    title: str = ""
+
+    @property
+    def sheet(self) -> Sheet:
+        """The first map: axes, thresholds and words are the same for all."""
+        return self.traces[0].sheet
+
+    @property
+    def risk(self) -> Measured:
+        """The first map's risk."""
+        return self.traces[0].risk
+
+    @property
+    def several(self) -> bool:
+        """Whether several maps share the panel."""
+        return len(self.traces) > 1
+
+    def layers(self) -> list[alt.Chart]:
+        """Return what is drawn, without words."""
+        return [*self._unmasked(), *self._threshold(), *self._curves(), *self._points()]
+
+    # -- axes
+
+    def x(self, field: str = "u") -> alt.X:
+        """Return the axis of utility, for a field of the rows."""
+        about = max(3, self.width // 55)
+        return theme.x_axis(field, self.sheet.u_axis, self.sheet.u_title, self.width, about, **self.sheet.u_options)
+
+    def y(self, field: str = "r") -> alt.Y:
+        """Return the axis of risk, for a field of the rows."""
+        axis = self.sheet.r_axis(self.risk)
+        if self.outer:
+            return theme.y_axis(field, axis, self.sheet.r_title(self.risk), self.height)
+        return theme.y_axis(field, axis, "", self.height, labels=False, ticks=False, domain=False)
+
+    def pixel(self, u: float, r: float) -> tuple[float, float]:
+        """Return where a point stands, from the panel's top left corner."""
+        return self.sheet.u_axis.share(u) * self.width, (1 - self.sheet.r_axis(self.risk).share(r)) * self.height
+
+    @property
+    def colour(self) -> alt.Color:
+        """The colour of each utility."""
+        return theme.series_colour(self.sheet.palette, self.legend)
+
+    @property
+    def legend(self) -> alt.Legend | None:
+        """The legend, where curves are not labelled directly."""
+        if self.sheet.direct or self.title:
+            return None
+        points = any(t.sheet.has_points(t.risk) for t in self.traces)
+        symbol: dict[str, Any] = {"symbolSize": 50} if points else {"symbolType": "stroke", "symbolSize": 250}
+        offset = 24 if self.several else 6  # above the words on the unmasked lines
+        return alt.Legend(orient="top", direction="vertical", columns=1, offset=offset, symbolOpacity=1, **symbol)
+
+    # -- lines
+
+    def ends(self) -> theme.Rows:
+        """Return the utilities of the unmasked files, smallest first; equal ones of one overlaid map once."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for trace in self.traces:
+            for u in trace.sheet.data.utilities:
+                if self.sheet.u_axis.shows(u.unmasked):
+                    item = {"u": u.unmasked, "series": u.label, "map": trace.name, "what": "unmasked"}
+                    found.setdefault((trace.name, f"{u.unmasked:.9g}" if self.several else u.label), item)
+        return sorted(found.values(), key=lambda item: float(item["u"]))
+
+    def _unmasked(self) -> list[alt.Chart]:
+        ends = self.ends()
+        if not ends:
+            return []
+        if self.several:  # dashes tell the maps apart, so these lines are dotted
+            return [
+                theme.reference(
+                    ends, {"strokeDash": [1, 3], "strokeWidth": 1.4}, x=self.x(), color=alt.ColorValue(SOFT)
+                )
+            ]
+        return [theme.reference(ends, x=self.x(), color=self.colour)]
+
+    def _threshold(self) -> list[alt.Chart]:
+        limit = self.sheet.limits.get(self.risk.label)
+        if limit is None:
+            return []
+        return [theme.reference([{"r": limit, "what": "threshold"}], y=self.y(), color=alt.ColorValue(INK))]
+
+    def _curves(self) -> list[alt.Chart]:
+        lines = [{**row, "map": t.name} for t in self.traces for row in t.sheet.line_rows(t.risk)]
+        if not lines:
+            return []
+        smooth = all(t.sheet.smooth(t.risk) for t in self.traces)
+        style = {"clip": True, "strokeWidth": 2.0} if smooth else {"clip": True, "strokeWidth": 1.2, "opacity": 0.5}
+        dash = {"strokeDash": theme.series_dash([t.name for t in self.traces], self.legend)} if self.several else {}
+        return [
+            theme.draw("line", lines, style, x=self.x(), y=self.y(), color=self.colour, order=alt.Order("t:Q"), **dash)
+        ]
+
+    def _points(self) -> list[alt.Chart]:
+        points = [row for t in self.traces for row in t.sheet.point_rows(t.risk)]
+        if not points:
+            return []
+        thin = {"strokeWidth": 1, "opacity": 0.55, "clip": True}
+        across = {"x": self.x("u_low"), "x2": alt.X2("u_high:Q"), "y": self.y()}
+        upright = {"x": self.x(), "y": self.y("r_low"), "y2": alt.Y2("r_high:Q")}
+        bars = [theme.draw("rule", points, thin, **way, color=self.colour) for way in (across, upright)]
+        dot = {"filled": True, "size": 26, "opacity": 1, "clip": True}
+        shape = theme.series_shape(self.sheet.palette, self.legend)
+        return [*bars, theme.draw("point", points, dot, x=self.x(), y=self.y(), color=self.colour, shape=shape)]
+
+
+# --- profile
+# The small panels: risk and utility against the parameter.
+
+
+def risk_panel(
+    sheet: Sheet, risk: Measured, width: int, height: int, *, titled: bool = True, inner: bool = False
+) -> alt.LayerChart:
+    """Draw a risk against the parameter, with its threshold and the chosen value.
+
+    An `inner` panel stands to the right of others that have the same risk axis, and does not repeat it.
+    """
+    axis = sheet.r_axis(risk)
+    x = theme.x_axis("t", sheet.t_axis, sheet.t_title if titled else "", width, 5 if width > 150 else 4)
+    y = theme.y_axis("value", axis, "R (log scale)" if axis.log else "R", height, 5 if height < 200 else 7)
+    if inner:
+        y = theme.y_axis("value", axis, "", height, labels=False, ticks=False, domain=False)
+    layers: list[Any] = _chosen_line(sheet, x)
+    if risk.label in sheet.limits:
+        item = {"value": sheet.limits[risk.label], "what": "threshold"}
+        layers.append(theme.reference([item], y=y, color=alt.ColorValue(INK)))
+    layers += _against(sheet, [risk], x, y, alt.ColorValue(INK))
+    if inner and sheet.t_axis.shows(sheet.chosen_t):
+        item = {"t": sheet.chosen_t, "text": sheet.chosen_words}
+        layers += theme.words([item], {"fontWeight": "bold", "baseline": "bottom"}, x=x, **theme.at(y=-6))
+        places = [
+            {"t": sheet.chosen_t, "value": along(sheet.chosen_t, sheet.grid, risk.judged[:, 0], sheet.log_t, axis.log)}
+        ]
+        layers.append(theme.ring(places, x=x, y=y))
+    return theme.layered(*layers, width=width, height=height)
+
+
+def utility_panel(sheet: Sheet, width: int, height: int) -> alt.LayerChart:
+    """Draw every utility against the parameter, with what the unmasked file has."""
+    x = theme.x_axis("t", sheet.t_axis, sheet.t_title, width, 5)
+    title = "U (share)" if sheet.share else "U (log scale)" if sheet.u_axis.log else "U"
+    y = theme.y_axis("value", sheet.u_axis, title, height, 5, **sheet.u_options)
+    colour = theme.series_colour(sheet.palette, None)
+    ends = [
+        {"value": u.unmasked, "series": u.label, "what": "unmasked"}
+        for u in sheet.data.utilities
+        if sheet.u_axis.shows(u.unmasked)
+    ]
+    layers: list[Any] = _chosen_line(sheet, x)
+    layers += [theme.reference(ends, y=y, color=colour)] if ends else []
+    layers += _against(sheet, sheet.data.utilities, x, y, colour)
+    return theme.layered(*layers, width=width, height=height)
+
+
+def _chosen_line(sheet: Sheet, x: alt.X) -> list[alt.Chart]:
+    if not sheet.t_axis.shows(sheet.chosen_t):
+        return []
+    style = {"strokeWidth": 1, "color": FAINT, "clip": True}
+    return [theme.draw("rule", [{"t": sheet.chosen_t, "what": "chosen"}], style, x=x)]
+
+
+def _against(sheet: Sheet, measures: Sequence[Measured], x: alt.X, y: alt.Y, colour: Any) -> list[alt.Chart]:
+    """Draw measures against the parameter: formulas as lines, replications as points with intervals."""
+    lines, points = [], []
+    for m in measures:
+        for p, t in enumerate(sheet.grid):
+            if t <= 0 and sheet.log_t:
+                continue
+            lines.append({"t": t, "series": m.label, "value": m.curve[p]})
+            if m.empirical is not None or len(sheet.grid) == 1:
+                value, low, high = m.judged[p]
+                points.append({"t": t, "series": m.label, "value": value, "low": low, "high": high})
+    smooth = all(m.analytic is not None for m in measures)
+    line = {"clip": True, "strokeWidth": 1.6} if smooth else {"clip": True, "strokeWidth": 1, "opacity": 0.5}
+    made = [theme.draw("line", lines, line, x=x, y=y, color=colour)]
+    if points:
+        low = y.copy()
+        low.shorthand = "low:Q"
+        shape = theme.series_shape(sheet.palette, None) if len(measures) > 1 else alt.ShapeValue("circle")
+        bar, dot = (
+            {"strokeWidth": 1, "opacity": 0.55, "clip": True},
+            {"filled": True, "size": 14, "opacity": 1, "clip": True},
+        )
+        made.append(theme.draw("rule", points, bar, x=x, y=low, y2=alt.Y2("high:Q"), color=colour))
+        made.append(theme.draw("point", points, dot, x=x, y=y, color=colour, shape=shape))
+    return made

@@ -1,0 +1,475 @@
+"""A column in memory: Arrow outside, NumPy inside, converted only when looked at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.kernels.classes import mix64
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MANY = 10_000
+"""Below so many records it does not matter how distinct values are kept."""
+_DAY = 86_400e6
+"""Microseconds of a day."""
+
+
+class Kind(StrEnum):
+    """What sort of values a column holds."""
+
+    NUMBER = "numbers"
+    BOOLEAN = "yes/no values"
+    CATEGORY = "text or categories"
+    DATE = "dates"
+    OTHER = "values of another kind"
+
+
+def kind_of(arrow_type: pa.DataType) -> Kind:
+    """Return the kind of an Arrow type."""
+    import pyarrow.types as t
+
+    if t.is_dictionary(arrow_type) or t.is_string(arrow_type) or t.is_large_string(arrow_type):
+        return Kind.CATEGORY
+    if getattr(t, "is_string_view", lambda _: False)(arrow_type):
+        return Kind.CATEGORY
+    if t.is_boolean(arrow_type):
+        return Kind.BOOLEAN
+    if t.is_integer(arrow_type) or t.is_floating(arrow_type) or t.is_decimal(arrow_type):
+        return Kind.NUMBER
+    if t.is_date(arrow_type) or t.is_timestamp(arrow_type):
+        return Kind.DATE
+    return Kind.OTHER
+
+
+_DAYS = (-719_162, 2_932_896)
+"""The first day of the year 1 and the last of 9999, as days since 1970: the dates that Python has."""
+
+
+def impossible_dates(name: str) -> DataError:
+    """Return the refusal of a column with dates that no calendar has."""
+    return DataError(
+        f"column '{name}' has dates before the year 1 or after the year 9999. If they stand for 'no answer', "
+        "make them missing first; else the file is damaged."
+    )
+
+
+def check_dates(table: pa.Table) -> None:
+    """Refuse dates that Python's calendar does not have, which fail wherever somebody looks at them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for field in table.schema:
+        if kind_of(field.type) is not Kind.DATE or (units := _units_of_day(field.type)) is None:
+            continue
+        whole = pa.int32() if pa.types.is_date32(field.type) else pa.int64()
+        found = pc.min_max(table.column(field.name).cast(whole)).as_py()
+        first, last = _DAYS[0] * units, (_DAYS[1] + 1) * units - 1
+        if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
+            raise impossible_dates(field.name)
+
+
+def _units_of_day(arrow_type: pa.DataType) -> int | None:
+    """Return how many units of a date's type a day has; None for nanoseconds, which do not reach that far."""
+    import pyarrow.types as t
+
+    if t.is_timestamp(arrow_type):
+        return {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}.get(arrow_type.unit)
+    return 1 if t.is_date32(arrow_type) else 86_400_000
+
+
+def visible_only(values: Any) -> Any:
+    """Return an Arrow array with the same values and type whose memory holds these values and nothing else.
+
+    Arrow keeps more than it shows, and Parquet and Arrow files write it: a dictionary keeps categories that no record has any
+    more, a view of text keeps the text of records that were filtered out, and a null keeps the value that it hides.
+
+    >>> import pyarrow as pa
+    >>> visible_only(pa.array(["nurse", "bishop"]).dictionary_encode().slice(0, 1)).dictionary.to_pylist()
+    ['nurse']
+    """
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind = values.type
+    if isinstance(values, pa.ChunkedArray):
+        if t.is_dictionary(kind):  # one dictionary for all chunks: an Arrow file holds one
+            whole = values.unify_dictionaries().combine_chunks()
+            chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+        else:
+            chunks = values.chunks
+        return pa.chunked_array([visible_only(chunk) for chunk in chunks], kind)
+    if t.is_dictionary(kind):
+        return _used_categories(values)
+    if isinstance(values, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, visible_only(values.storage))
+    if t.is_string_view(kind) or t.is_binary_view(kind):
+        return values.cast(pa.large_string() if t.is_string_view(kind) else pa.large_binary()).cast(kind)
+    if t.is_struct(kind):
+        parts = [visible_only(part) for part in values.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null()) if parts else values
+    if t.is_list(kind) or t.is_large_list(kind):
+        lengths = np.asarray(values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = pa.array(ends, pa.int32() if t.is_list(kind) else pa.int64())
+        return type(values).from_arrays(offsets, visible_only(values.flatten()), type=kind, mask=values.is_null())
+    if t.is_nested(kind) or t.is_run_end_encoded(kind):
+        return values.take(pa.array(np.arange(len(values))))
+    # taking writes zeros under nulls
+    return values.take(pa.array(np.arange(len(values)))) if values.null_count and not t.is_null(kind) else values
+
+
+def _used_categories(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return categories without those that no value has; the others keep their order."""
+    import pyarrow as pa
+
+    codes = np.asarray(values.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    used = np.unique(codes[codes >= 0])
+    place = np.full(len(values.dictionary) + 1, -1, np.int64)
+    place[used] = np.arange(len(used))
+    moved = place[codes]
+    indices = pa.array(np.where(moved < 0, 0, moved), values.type.index_type, mask=moved < 0)
+    dictionary = visible_only(values.dictionary.take(pa.array(used)))
+    return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=values.type.ordered)
+
+
+class DistinctNumbers(Sequence[Any]):
+    """Distinct numbers from the smallest up, which become Python's when looked at."""
+
+    def __init__(self, numbers: NDArray[Any]) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self.numbers[at]
+        return found.item() if np.ndim(found) == 0 else DistinctNumbers(found)
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self.numbers), 65_536):
+            yield from self.numbers[start : start + 65_536].tolist()
+
+
+class Column:
+    """One column: its Arrow form and its NumPy form, each made from the other when first needed.
+
+    A column that no method touches keeps its Arrow form, so it leaves exactly as it came in.
+    """
+
+    def __init__(self, arrow: pa.ChunkedArray | pa.Array | None, numbers: NDArray[np.float64] | None = None) -> None:
+        self._arrow = arrow
+        self._numbers = numbers
+
+    @classmethod
+    def from_numbers(cls, values: NDArray[Any], null: NDArray[np.bool_] | None = None, integer: bool = False) -> Column:
+        """Make a number column from an array; `null` marks the missing ones; `integer` stores whole numbers."""
+        values = np.asarray(values, np.float64)
+        if null is not None and null.any():
+            values = np.where(null, np.nan, values)
+        if not integer:
+            column = cls(None, values)
+            column._null = null
+            return column
+        import pyarrow as pa
+
+        mask = np.isnan(values)
+        filled = np.round(np.where(mask, 0, values))
+        if not (np.abs(filled) < 2.0**63).all():
+            raise DataError("some values are infinite or too large to be stored as whole numbers.")
+        whole = filled.astype(np.int64)
+        return cls(pa.array(whole, mask=mask if mask.any() else None))
+
+    _null: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def from_values(cls, values: Iterable[object]) -> Column:
+        """Make a column from Python or NumPy values of one kind."""
+        import pyarrow as pa
+
+        return cls(pa.array(values))
+
+    @classmethod
+    def from_codes(cls, codes: NDArray[Any], values: Sequence[object], like: Column | None = None) -> Column:
+        """Make a column from codes into `values`; -1 is null. It has the type of `like`, or holds text if none is given."""
+        import pyarrow as pa
+
+        indices = pa.array(np.asarray(codes, np.int32), mask=np.asarray(codes) < 0)
+        wanted = pa.string() if like is None else like.arrow.type
+        if pa.types.is_dictionary(wanted):
+            table = pa.array(values, wanted.value_type)
+            return cls(pa.DictionaryArray.from_arrays(indices, table, ordered=wanted.ordered))
+        return cls(pa.array(values, wanted).take(indices))
+
+    def __len__(self) -> int:
+        return len(self._numbers) if self._arrow is None else len(self._arrow)  # type: ignore[arg-type]
+
+    @property
+    def arrow(self) -> pa.ChunkedArray | pa.Array:
+        """The column as Arrow, nulls as nulls and NaN as NaN."""
+        if self._arrow is None:
+            import pyarrow as pa
+
+            null = self._null if self._null is not None and self._null.any() else None
+            self._arrow = pa.array(self._numbers, mask=null, from_pandas=False)
+        return self._arrow
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What sort of values the column holds."""
+        return Kind.NUMBER if self._arrow is None else kind_of(self._arrow.type)
+
+    @property
+    def plain(self) -> bool:
+        """Whether each value is a single one, not a list or the like."""
+        import pyarrow as pa
+
+        return self._arrow is None or not pa.types.is_nested(self._arrow.type)
+
+    @cached_property
+    def null(self) -> NDArray[np.bool_]:
+        """Which values are null (NaN is not null)."""
+        if self._arrow is None:
+            return self._null if self._null is not None else np.zeros(len(self), bool)
+        return np.asarray(self._arrow.is_null().to_numpy(zero_copy_only=False), bool)
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The column as float64, NaN where missing; refused for text and dates."""
+        if self._numbers is None:
+            self._numbers = self._to_numbers()
+        return self._numbers
+
+    def _to_numbers(self) -> NDArray[np.float64]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+            raise DataError(f"the column holds {self.kind}, where numbers are needed.")
+        arrow = self._arrow
+        assert arrow is not None  # noqa: S101 - numbers are given when Arrow is not
+        if pa.types.is_boolean(arrow.type):
+            arrow = arrow.cast(pa.int8())
+        floats = pc.cast(arrow, pa.float64(), safe=False)
+        return np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
+
+    @cached_property
+    def days(self) -> NDArray[np.float64]:
+        """A column of dates in days since 1970, NaN where missing; times of day are fractions."""
+        import pyarrow as pa
+
+        zone = getattr(self.arrow.type, "tz", None)
+        ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
+        return np.asarray(ticks.to_numpy(zero_copy_only=False), np.float64) / _DAY
+
+    @cached_property
+    def codes(self) -> tuple[NDArray[np.int32], list[Any]]:
+        """Codes and the distinct values they stand for; missing (null or NaN) is -1. Codes follow sorted values."""
+        codes, values = self.ranks
+        return codes, values if isinstance(values, list) else list(values)
+
+    @cached_property
+    def ranks(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """As `codes`, but where nearly all numbers differ the values stay in an array: a list of them takes four times more."""
+        if self.kind is Kind.NUMBER and self._mostly_distinct:
+            from sfumato.kernels.sorting import ranks
+
+            codes, values = ranks(self.numbers)
+            return codes, DistinctNumbers(values if self._fractional else values.astype(np.int64))
+        return self._encoded()
+
+    @property
+    def _fractional(self) -> bool:
+        import pyarrow as pa
+
+        return self._arrow is None or pa.types.is_floating(self._arrow.type)
+
+    @property
+    def _mostly_distinct(self) -> bool:
+        """Whether few of some numbers throughout the column recur, and floats hold them exactly."""
+        import pyarrow as pa
+
+        if len(self) < _MANY or not (self._fractional or pa.types.is_integer(self.arrow.type)):
+            return False
+        seen = self.numbers[:: len(self) // 1_000]
+        few_recur = len(np.unique(seen)) > 0.9 * len(seen)
+        return few_recur and (self._fractional or bool(np.nanmax(np.abs(self.numbers)) < 2.0**53))
+
+    def _encoded(self) -> tuple[NDArray[np.int32], list[Any]]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        arrow = self.arrow
+        if pa.types.is_dictionary(arrow.type):
+            arrow = arrow.cast(arrow.type.value_type)
+        if pa.types.is_floating(arrow.type):
+            arrow = pc.add(arrow.cast(pa.float64()), 0.0)  # -0.0 becomes 0.0, the same value
+            arrow = pc.if_else(pc.is_nan(arrow), None, arrow)
+        encoded = arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
+        encoded = encoded.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        raw = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), np.int32)
+        order: Any
+        if pa.types.is_integer(encoded.dictionary.type) or pa.types.is_floating(encoded.dictionary.type):
+            numbers = encoded.dictionary.to_numpy(zero_copy_only=False)
+            order = np.argsort(numbers, kind="stable")
+            values = numbers[order].tolist()
+        else:
+            found = encoded.dictionary.to_pylist()
+            order = sorted(range(len(found)), key=lambda i: found[i])
+            values = [found[i] for i in order]
+        rank = np.empty(len(values) + 1, np.int32)
+        rank[order] = np.arange(len(values), dtype=np.int32)
+        rank[-1] = -1
+        return rank[raw], values
+
+    @cached_property
+    def missing(self) -> NDArray[np.bool_]:
+        """Which values are null or NaN."""
+        if self.kind is Kind.NUMBER:
+            return np.isnan(self.numbers) | self.null
+        return self.null
+
+    @cached_property
+    def hashes(self) -> NDArray[np.int64]:
+        """A 63-bit number per value, the same on every engine and in every run; 1 and 1.0 hash alike; missing is 0."""
+        if self.kind is Kind.NUMBER:
+            return np.where(self.missing, 0, (mix64(self._bits()) >> np.uint64(1)).astype(np.int64))
+        if self.kind is Kind.OTHER:  # lists and the like, which cannot be sorted into codes
+            return np.array([0 if v is None else _hash(v) for v in self.arrow.to_pylist()], np.int64)
+        codes, values = self.codes
+        table = np.array([_hash(v) for v in values] + [0], np.int64)
+        return table[codes]
+
+    def _bits(self) -> NDArray[np.uint64]:
+        import pyarrow as pa
+
+        if self._arrow is not None and pa.types.is_integer(self._arrow.type):
+            whole = self._arrow.fill_null(0).to_numpy(zero_copy_only=False)
+            signed = pa.types.is_signed_integer(self._arrow.type)
+            return np.asarray(whole, np.int64).view(np.uint64) if signed else np.asarray(whole, np.uint64)
+        numbers = np.where(self.missing, 0.0, self.numbers)
+        is_whole = (np.abs(numbers) < 2.0**63) & (numbers == np.floor(numbers))
+        whole = np.where(is_whole, numbers, 0.0).astype(np.int64)
+        return np.where(is_whole, whole.view(np.uint64), numbers.view(np.uint64))
+
+    def remember(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` made the first time: for things derived from this column alone."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+    @cached_property
+    def _memory(self) -> dict[Hashable, Any]:
+        return {}
+
+    def bare(self) -> Column:
+        """Return the same values without what was worked out from them: codes and hashes of a large file go when it goes."""
+        if self._arrow is None:
+            assert self._numbers is not None  # noqa: S101 - numbers are given when Arrow is not
+            return Column.from_numbers(self._numbers, self._null)
+        return Column(self._arrow)
+
+    def take(self, rows: NDArray[Any]) -> Column:
+        """Return the column at row numbers, or where a mask is true."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        if self._arrow is None:
+            assert self._numbers is not None  # noqa: S101
+            return Column.from_numbers(self._numbers[rows], None if self._null is None else self._null[rows])
+        import pyarrow as pa
+
+        arrow = self._arrow
+        if arrow.type == pa.string_view():  # Arrow cannot take from it
+            arrow = arrow.cast(pa.string())
+        taken = Column(arrow.take(rows))
+        if self._numbers is not None:
+            taken._numbers = self._numbers[rows]
+        return taken
+
+    def equals(self, other: Column) -> bool:
+        """Whether two columns hold the same values of the same type, nulls and NaN included."""
+        import pyarrow as pa
+
+        def flat(column: Column) -> pa.Array:
+            arrow = column.arrow
+            if pa.types.is_dictionary(arrow.type):  # the same categories may stand in another order
+                arrow = arrow.cast(arrow.type.value_type)
+            return arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
+
+        if self.arrow.type != other.arrow.type or len(self) != len(other):
+            return False
+        a, b = flat(self), flat(other)
+        if pa.types.is_floating(a.type):
+            same_null = bool(np.array_equal(self.null, other.null))
+            return same_null and bool(np.array_equal(self.numbers, other.numbers, equal_nan=True))
+        return bool(a.equals(b))
+
+
+class LazyColumn(Column):
+    """A column of numbers that is worked out when first looked at: a map often looks at few of the masked columns."""
+
+    def __init__(self, length: int, make: Callable[[], Column]) -> None:
+        self._length = length
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Column:
+        return self._make()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (self.arrow,)  # what it is made from holds the original values: it does not travel
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Numbers."""
+        return Kind.NUMBER
+
+    @property
+    def arrow(self) -> pa.ChunkedArray | pa.Array:
+        """The column as Arrow."""
+        return self._made.arrow
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The column as float64."""
+        return self._made.numbers
+
+    @cached_property
+    def null(self) -> NDArray[np.bool_]:
+        """Which values are null."""
+        return self._made.null
+
+    @cached_property
+    def ranks(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
+        """Codes and the distinct values they stand for."""
+        return self._made.ranks
+
+    @cached_property
+    def hashes(self) -> NDArray[np.int64]:
+        """A 63-bit number per value."""
+        return self._made.hashes
+
+    def bare(self) -> Column:
+        """Return the same values without what was worked out from them."""
+        return self._made.bare()
+
+    def take(self, rows: NDArray[Any]) -> Column:
+        """Return the column at row numbers, or where a mask is true."""
+        return self._made.take(rows)
+
+
+def _hash(value: object) -> int:
+    return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1

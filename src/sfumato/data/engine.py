@@ -1,0 +1,248 @@
+"""What every engine can do, and data in this process's memory. Nothing else knows where the data live."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.data.columns import Column, Kind, visible_only
+from sfumato.errors import DataError, unknown_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# --- base
+# What every engine can do. An engine is the only place that knows where the data live.
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some records in memory: hidden ids (int64, shape n; negative for simulated records) and columns of length n."""
+
+    ids: NDArray[np.int64]
+    columns: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: NDArray[Any]) -> Rows:
+        """Return the records at row numbers, or where a mask is true."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        return Rows(self.ids[rows], {name: column.take(rows) for name, column in self.columns.items()})
+
+    def to_arrow(self) -> pa.Table:
+        """Return the columns as an Arrow table, without the ids: the way out for every file and frame.
+
+        The table holds the values of these records and nothing else: see `visible_only`.
+        """
+        import pyarrow as pa
+
+        return pa.table({name: visible_only(column.arrow) for name, column in self.columns.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The combinations of values that some columns take: each once, in no particular order, c of them."""
+
+    columns: Mapping[str, Column]
+    """The values of each combination, columns of length c; NaN is null."""
+    counts: NDArray[np.int64]
+    """How many records have it, shape (c,)."""
+    sums: Mapping[str, NDArray[np.float64]]
+    """Sums over those records of the columns that were asked for, shape (c,)."""
+
+    @classmethod
+    def from_table(cls, table: pa.Table, names: Sequence[str], sums: Sequence[str]) -> Groups:
+        """Take a table of the named columns, then the counts, then the sums, in this order."""
+        columns = {name: Column(table.column(i)) for i, name in enumerate(names)}
+        numbers = [np.asarray(table.column(len(names) + i).to_numpy(), np.float64) for i in range(1 + len(sums))]
+        return cls(columns, numbers[0].astype(np.int64), dict(zip(sums, numbers[1:], strict=True)))
+
+
+RowFunction = Callable[[Rows], Rows]
+SortKeys = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+Reduction = Callable[[Rows], NDArray[np.float64]]
+
+
+class Engine(ABC):
+    """A set of records somewhere. Immutable: every operation returns another engine or an answer.
+
+    Records keep their hidden id through `map_batches`; ids are positions at load, so that the same file gives the
+    same ids on every engine.
+    """
+
+    name: str
+    """Where the data live, in a word: "memory", "DuckDB", "Spark"."""
+
+    @property
+    @abstractmethod
+    def kinds(self) -> Mapping[str, Kind]:
+        """Column names in order, and what sort of values each holds."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of records."""
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the records in pieces that fit in memory, with these columns only."""
+
+    @abstractmethod
+    def collect(self, columns: Sequence[str]) -> Rows:
+        """Bring these columns of all records into memory: in id order, or in their own order if they are there already."""
+
+    @abstractmethod
+    def map_batches(self, function: RowFunction) -> Engine:
+        """Apply a function to every piece of the data, where the data live.
+
+        The function sees every column. It is tried on zero records first, to learn the columns that come out.
+        """
+
+    @abstractmethod
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+        """Apply a function to every piece and add the arrays it returns."""
+
+    def group(
+        self,
+        columns: Sequence[str],
+        sums: Sequence[str] = (),
+        widths: Mapping[str, float] | None = None,
+        gaps: Mapping[str, Sequence[float]] | None = None,
+    ) -> Groups:
+        """Count the records that agree on all these columns, where the data live; add up some columns of numbers.
+
+        A column of numbers with a width w is grouped by floor(value / w); its numbers in `gaps` stand for missing, and are
+        null.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
+        rows = self.collect([*names, *sums])
+        parts: list[pa.Array | pa.ChunkedArray] = []
+        for name in names:
+            arrow = rows.columns[name].arrow
+            if pa.types.is_dictionary(arrow.type):
+                arrow = arrow.cast(arrow.type.value_type)
+            if name in widths:
+                numbers = rows.columns[name].numbers
+                numbers = np.where(np.isin(numbers, gaps.get(name, ())), np.nan, numbers)
+                arrow = pc.floor(pc.divide(pa.array(numbers), widths[name]))
+            if pa.types.is_floating(arrow.type):
+                arrow = pc.add(pc.if_else(pc.is_nan(arrow), None, arrow), 0.0)  # -0.0 is 0.0
+            parts.append(arrow)
+        labels = [f"c{i}" for i in range(len(names))]
+        added = [f"s{i}" for i in range(len(sums))]
+        table = pa.table([*parts, *(pa.array(rows.columns[n].numbers) for n in sums)], [*labels, *added])
+        found = table.group_by(labels, use_threads=False).aggregate([([], "count_all"), *((n, "sum") for n in added)])
+        return Groups.from_table(found.select([*labels, "count_all", *(f"{n}_sum" for n in added)]), names, list(sums))
+
+    def cross(
+        self,
+        other: Engine,
+        columns: Sequence[str],
+        widths: Mapping[str, float] | None = None,
+        most: int = 10**7,
+        gaps: Mapping[str, Sequence[float]] | None = None,
+    ) -> Groups | None:
+        """Count the records that are in two files by the values of some columns in both; None where that is done by record.
+
+        Those of the other file are named with a prime (``zip′``). Only a cluster does this; more than `most` combinations are
+        refused.
+        """
+        return None
+
+    @abstractmethod
+    def reorder(self, keys: SortKeys) -> Engine:
+        """Return the records sorted by a number that `keys` gives for their ids: `batches` and `write` go by that order."""
+
+    @abstractmethod
+    def write(self, path: str, form: str) -> None:
+        """Write the data, without the hidden ids, as "csv" or "parquet", piece by piece."""
+
+    def hold(self, rows: Rows) -> Engine:
+        """Return these records in memory; they leave as the kind of frame that this engine's data came in as, if it is local."""
+
+        return LocalEngine(rows)
+
+    @abstractmethod
+    def native(self) -> Any:
+        """Return a frame of the kind that came in, without the hidden ids."""
+
+    def known(self, columns: Sequence[str]) -> list[str]:
+        """Return the column names, each once, or refuse the first that is not in the data."""
+        for name in columns:
+            if name not in self.kinds:
+                raise DataError(unknown_name("column", name, self.kinds, "the data"))
+        return list(dict.fromkeys(columns))
+
+
+# --- local
+# Data in this process's memory: Arrow columns, whatever frame they came in as.
+
+
+class LocalEngine(Engine):
+    """Records in memory."""
+
+    name = "memory"
+
+    def __init__(self, rows: Rows, to_native: Callable[[pa.Table], Any] | None = None) -> None:
+        self.rows = rows
+        self._to_native = to_native
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table, to_native: Callable[[pa.Table], Any] | None = None) -> LocalEngine:
+        """Hold an Arrow table; record ids are its row positions."""
+        columns = {name: Column(table.column(i)) for i, name in enumerate(table.column_names)}
+        return cls(Rows(np.arange(table.num_rows, dtype=np.int64), columns), to_native)
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Column names in order, and what sort of values each holds."""
+        return {name: column.kind for name, column in self.rows.columns.items()}
+
+    def count(self) -> int:
+        """Return the number of records."""
+        return len(self.rows)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield all records at once: they are in memory already."""
+        yield self.collect(columns)
+
+    def collect(self, columns: Sequence[str]) -> Rows:
+        """Return these columns of all records."""
+        return Rows(self.rows.ids, {name: self.rows.columns[name] for name in self.known(columns)})
+
+    def map_batches(self, function: RowFunction) -> LocalEngine:
+        """Apply a function to all records."""
+        return self.hold(function(self.rows))
+
+    def reorder(self, keys: SortKeys) -> LocalEngine:
+        """Return the records sorted by a number per id."""
+        return self.hold(self.rows.take(np.argsort(keys(self.rows.ids), kind="stable")))
+
+    def reduce(self, function: Reduction, columns: Sequence[str]) -> NDArray[np.float64]:
+        """Apply a function to all records."""
+        return function(self.collect(columns))
+
+    def write(self, path: str, form: str) -> None:
+        """Write as CSV or Parquet."""
+        from sfumato.formats.arrow_files import write_table
+
+        write_table(self.rows.to_arrow(), path, form)
+
+    def hold(self, rows: Rows) -> LocalEngine:
+        """Return other records in memory, of the same kind of frame."""
+        return LocalEngine(rows, self._to_native)
+
+    def native(self) -> Any:
+        """Return a frame of the kind that came in."""
+        table = self.rows.to_arrow()
+        return table if self._to_native is None else self._to_native(table)

@@ -1,0 +1,45 @@
+"""Packages that import what they offer when it is first asked for, so that importing them stays light."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package.
+
+    The names stand once, where the type checker reads them: in the imports under ``if TYPE_CHECKING:`` of the package's
+    own `__init__.py`. Its modules can be reached as attributes, too: ``sfumato.masks.MDAV``.
+    """
+    homes = _homes(file)
+    folder = Path(file).parent
+
+    def get(name: str) -> Any:
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        if not name.startswith("_") and (
+            (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
+        ):
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return get, lambda: sorted(homes), sorted(homes)
+
+
+@cache
+def _homes(file: str) -> dict[str, str]:
+    """Return the module that each name of a package comes from."""
+    tree = ast.parse(Path(file).read_text("utf-8"))
+    blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return {
+        alias.name: node.module
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }

@@ -1,0 +1,416 @@
+"""The shape of every attack on a policy: planted data, targets, the server as an attacker sees it, and the bar."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import Parametric
+from sfumato.contract.snooper import Guesses, Success, success
+from sfumato.data.columns import Column
+from sfumato.data.engine import Rows
+from sfumato.data.microdata import Microdata
+from sfumato.mas.answer import Answer, Refusal
+from sfumato.mas.cutpoints import Cutpoints
+from sfumato.mas.dataset import Dataset
+from sfumato.mas.ledger import Ledger
+from sfumato.mas.perturbation import Secret, ledger_key
+from sfumato.mas.policy import Policy
+from sfumato.mas.preparation import codes_of, find_variables
+from sfumato.mas.question import Analysis
+from sfumato.mas.universe import Spec
+from sfumato.mas.variable import Variable
+from sfumato.mas.vault import Vault
+from sfumato.schema.attribute import Attribute, Role, Scale
+from sfumato.schema.schema import Schema
+
+# --- target
+# Targets: persons who are the difference between two universes.
+
+Piece = dict[str, tuple[str, ...]]
+Codes = Mapping[str, NDArray[np.int64]]
+LEVELS = 8
+"""Most levels of a variable that a universe chooses: more are refused by the rules as printed."""
+
+
+@dataclass(frozen=True)
+class AttackTarget:
+    """A record that is alone in what a universe holds and another does not."""
+
+    row: int
+    """Its place in the data; the custodian's knowledge."""
+    universe: Piece
+    """A piece that holds the target."""
+    without: Piece
+    """The same records without the target."""
+    pads: tuple[Piece, ...]
+    """Other pieces, without a record of the universe."""
+
+    def alone(self) -> Piece:
+        """Return the cell that the target is alone in."""
+        return {
+            n: tuple(v for v in levels if v not in self.without[n]) or levels for n, levels in self.universe.items()
+        }
+
+    def pair(self, pad: int | None = None) -> tuple[list[Piece], list[Piece]]:
+        """Return the two universes; with a pad, both have it in common."""
+        more = [] if pad is None else [self.pads[pad]]
+        return [self.universe, *more], [self.without, *more]
+
+
+def find_targets(
+    variables: Sequence[Variable], codes: Codes, conditions: int, smallest: int = 100, most: int = 400
+) -> list[AttackTarget]:
+    """Return targets of universes that are formed with so many known variables (2 to 4), at most one for each record;
+    none, if nobody is alone in the difference of two.
+
+    A universe fixes a level of all but two of them; of one it takes up to eight levels, of the last it leaves out, or not,
+    the level that the target alone has there: {F, S03, 60-89} against the same with race in {W, B, A}.
+    """
+    found: dict[int, AttackTarget] = {}
+    for chosen in itertools.permutations(variables, conditions):
+        if list(chosen[:-2]) == sorted(chosen[:-2], key=lambda v: v.name):
+            for target in _targets(chosen, codes, smallest):
+                found.setdefault(target.row, target)
+        if len(found) >= 4 * most:
+            break
+    rows = sorted(found)
+    spaced = [rows[i * len(rows) // min(most, len(rows))] for i in range(min(most, len(rows)))]
+    return [found[row] for row in spaced]
+
+
+def _targets(chosen: Sequence[Variable], codes: Codes, smallest: int) -> Iterator[AttackTarget]:
+    """Yield targets; the last variable tells the target apart, the one before it gives a range of levels."""
+    shape = tuple(len(v.levels) for v in chosen)
+    flat = np.ravel_multi_index([codes[v.name] for v in chosen], shape)
+    counts = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
+    order = np.argsort(flat, kind="stable")
+    starts = np.searchsorted(flat[order], np.arange(counts.size))
+    for place in zip(*np.nonzero(counts == 1), strict=True):
+        fixed, last = place[:-2], place[-1]
+        near = counts[fixed]  # levels of the range × levels of the last
+        if len(chosen) == 2:
+            # one level of the first; up to eight of the last, among them the target's
+            others = [i for i in np.argsort(-counts[place[0]], kind="stable") if i != last][: LEVELS - 1]
+            total, span = 1 + int(counts[place[0]][others].sum()), [place[0]]
+        else:
+            free = [i for i in np.argsort(-near.sum(1), kind="stable") if near[i, last] == 0 and i != place[-2]]
+            span = [place[-2], *free[: LEVELS - 1]]
+            others = [i for i in range(shape[-1]) if i != last][: LEVELS - 1]
+            total = 1 + int(near[np.ix_(span, others)].sum())
+        if total < smallest:
+            continue
+        base: Piece = {v.name: (v.levels[i],) for v, i in zip(chosen, fixed, strict=False)}
+        base[chosen[-2].name] = tuple(chosen[-2].levels[i] for i in sorted(span))
+        end = chosen[-1]
+        without = {**base, end.name: tuple(end.levels[i] for i in sorted(others))}
+        universe = {**base, end.name: tuple(end.levels[i] for i in sorted([*others, last]))}
+        row = int(order[starts[np.ravel_multi_index(place, shape)]])
+        yield AttackTarget(row, universe, without, tuple(_pads(chosen, base)))
+
+
+def _pads(chosen: Sequence[Variable], base: Piece) -> Iterator[Piece]:
+    """Yield pieces of other levels of the variable with most levels that the universe fixes: one, two or three of them."""
+    fixed = max((v for v in chosen if len(base.get(v.name, ())) == 1), key=lambda v: len(v.levels), default=None)
+    if fixed is None:
+        return
+    others = [level for level in fixed.levels if level not in base[fixed.name]]
+    for size in (1, 2, 3):
+        for some in itertools.islice(itertools.combinations(others, size), 40):
+            yield {fixed.name: some}
+
+
+# --- server
+# The server as an attacker sees it: questions go in, answers or refusals come out, by the vault's own way.
+
+
+@dataclass(eq=False)
+class QuestionTally:
+    """What came of the questions of an attack."""
+
+    answered: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many questions each rule refused."""
+
+    @property
+    def asked(self) -> int:
+        """How many questions were asked."""
+        return self.answered + self.refused.total()
+
+    @property
+    def refusal_rate(self) -> float:
+        """Share of questions that were refused; 0 if none was asked."""
+        return self.refused.total() / self.asked if self.asked else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """A data set behind a policy. An attacker waits as long as he likes, so the rate of questions is not limited."""
+
+    vault: Vault
+    dataset: Dataset
+    policy: Policy
+    tally: QuestionTally
+    user: str = "attacker"
+
+    def ask(self, universe: Spec, analysis: Analysis) -> Answer | Refusal:
+        """Ask a question."""
+        found = self.vault.ask(self.dataset, universe, analysis, self.policy, user=self.user)
+        if isinstance(found, Refusal):
+            self.tally.refused[found.rule] += 1
+        else:
+            self.tally.answered += 1
+        return found
+
+    def counts(self, universe: Spec, by: str) -> dict[str, float] | None:
+        """Return the counts of a universe by the levels of a variable, NaN where they are not shown; None if it is refused."""
+        from sfumato.mas.analyses.table_analyses import CrossTab
+
+        found = self.ask(universe, CrossTab((by,)))
+        if isinstance(found, Refusal):
+            return None
+        rows = next(iter(found.tables.values()))
+        return {str(row[by]): _number(row["count"]) for row in rows}
+
+    def as_user(self, name: str) -> Server:
+        """Return the same server for another user."""
+        return Server(self.vault, self.dataset, self.policy, self.tally, name)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+# --- world
+# Worlds for the bench: the data with planted confidential variables, frozen in a vault, so that no real value is attacked.
+
+
+HALF, THIRTY, RARE, AMOUNT = "planted_half", "planted_thirty", "planted_rare", "planted_amount"
+"""Confidential variables: yes for half of all, for 30 %, for 2 % of all but half of the targets; an amount of money."""
+LARGE = "planted_large"
+"""An amount that outliers alone have to speak of: of most sums one person makes up more than 90 %."""
+LARGEST = 600_000.0
+"""No ordinary amount is larger."""
+_ACCOUNTS = itertools.count()
+"""No two servers share accounts."""
+SHARES = {HALF: 0.5, THIRTY: 0.3, RARE: 0.02}
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedDataset:
+    """One planting: every target has each attribute, or not, by the toss of a coin."""
+
+    vault: Vault
+    dataset: Dataset
+    number: int
+    truths: Mapping[str, NDArray[np.float64]]
+    """Of each record: 1 for yes and 0 for no; the amount. Shape (n,)."""
+    outliers: frozenset[int]
+    """Rows whose amount is far above all others."""
+    codes: Mapping[str, NDArray[np.int64]]
+    """Level numbers of the known variables, shape (n,) each."""
+    numbers: Mapping[str, NDArray[np.float64]]
+    """Known variables of numbers, shape (n,) each."""
+
+    def server(self, policy: Policy, tally: QuestionTally, trial: int) -> Server:
+        """Return a server with a secret and accounts of its own."""
+        secret = Secret(Draws(f"attack {self.number} {trial}"))
+        fresh = dataclasses.replace(
+            self.dataset, name=f"{self.dataset.name}_{next(_ACCOUNTS)}", secret=secret, decided={}
+        )
+        return Server(self.vault, fresh, policy.with_(per_minute=None), tally)
+
+
+@dataclass(frozen=True, eq=False)
+class BaseData:
+    """Data to attack, and how to freeze worlds of them."""
+
+    data: Microdata
+    cutpoints: Mapping[str, Cutpoints]
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """The known variables that have levels."""
+        return tuple(v for v in find_variables(self.data, self.cutpoints) if v.known and v.levels)
+
+    @cached_property
+    def codes(self) -> dict[str, NDArray[np.int64]]:
+        """Level numbers of the known variables, shape (n,) each."""
+        columns, schema = self.data.batch().rows.columns, self.data.schema
+        return {v.name: codes_of(columns[v.name], schema[v.name], v).astype(np.int64) for v in self.variables}
+
+    @cached_property
+    def numbers(self) -> dict[str, NDArray[np.float64]]:
+        """Known variables of numbers, shape (n,) each."""
+        return {v.name: self.data.numbers(v.name) for v in self.variables if v.numeric}
+
+    def world(self, folder: Path, number: int, targets: Sequence[AttackTarget]) -> PlantedDataset:
+        """Plant and freeze a world."""
+        n, rng = len(self.data), Draws(f"world {number}").generator("planted")
+        rows = np.unique([target.row for target in targets])
+        truths: dict[str, NDArray[np.float64]] = {}
+        for name, share in SHARES.items():
+            truths[name] = (rng.random(n) < share).astype(np.float64)
+        truths[RARE][rows] = (rng.random(len(rows)) < SHARES[HALF]).astype(np.float64)
+        fewest = min(
+            len(target.universe) for target in targets
+        )  # the universes that the attacks on amounts are made with
+        few = rng.permutation(np.unique([t.row for t in targets if len(t.universe) == fewest]))[: max(1, n // 1000)]
+        amount = np.minimum(np.exp(rng.normal(10.5, 0.7, n)), LARGEST)
+        amount[few] = LARGEST * np.exp(rng.uniform(0.2, 1.6, len(few)))
+        truths[AMOUNT] = np.asarray(np.round(amount, 2), np.float64)
+        truths[LARGE] = np.where(amount > LARGEST, truths[AMOUNT], np.round(amount / 1e5, 2))
+        batch = self.data.batch().rows
+        words = np.array(["no", "yes"], object)
+        planted = {name: Column.from_values(words[truths[name].astype(int)]) for name in SHARES}
+        columns = {**batch.columns, **planted, **{name: Column.from_numbers(truths[name]) for name in (AMOUNT, LARGE)}}
+        marks = [Attribute(name, role=Role.CONFIDENTIAL, scale=Scale.UNORDERED) for name in SHARES]
+        marks += [Attribute(name, role=Role.CONFIDENTIAL) for name in (AMOUNT, LARGE)]
+        schema = Schema((*self.data.schema, *marks))
+        whole = Microdata(self.data.engine.hold(Rows(batch.ids, columns)), schema)
+        folder.mkdir(parents=True, exist_ok=True)
+        secret = Draws(f"vault {number}")
+        vault = Vault(folder, secret, Policy(title="open"))
+        vault.ledger = Ledger(folder / "attacks.sqlite", ledger_key(secret), lasting=False)
+        dataset = vault.freeze("survey", whole, self.cutpoints)
+        return PlantedDataset(vault, dataset, number, truths, frozenset(int(i) for i in few), self.codes, self.numbers)
+
+
+# --- recipe
+# The shape of every recipe of the attack bench, and how its success is held against the bar.
+
+
+ENOUGH = 400
+"""The bar is for so many targets, or more."""
+WITHIN = 0.20
+"""A guess of a number is right if it is off by no more than this share."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackTrials:
+    """Where a recipe is run: worlds, targets, one policy, and a count of what was refused."""
+
+    worlds: Sequence[PlantedDataset]
+    targets: Callable[[int], Sequence[AttackTarget]]
+    """Targets of universes that are formed with so many variables."""
+    policy: Policy
+    trials: int = 400
+    tally: QuestionTally = field(default_factory=QuestionTally)
+
+    def each(
+        self, conditions: int = 2, trials: int | None = None, *, outliers: bool | None = None
+    ) -> Iterator[tuple[Server, PlantedDataset, AttackTarget]]:
+        """Yield a fresh server and a target, as often as there are trials: other secrets, other tosses of the coin.
+
+        With `outliers`, targets whose amounts are far above all others; without, if it is False, all but these.
+        """
+        pairs = [
+            (world, target)
+            for target in self.targets(conditions)
+            for world in self.worlds
+            if outliers is None or (target.row in world.outliers) is outliers
+        ]
+        for i in range((trials or self.trials) if pairs else 0):
+            world, target = pairs[(i * 7) % len(pairs) if len(pairs) % 7 else i % len(pairs)]
+            yield world.server(self.policy, self.tally, i), world, target
+
+
+class PolicyAttack(Parametric, family="attack recipe", abstract=True):
+    """One attack of MAS.md, "Attacks to withstand"."""
+
+    title: ClassVar[str] = ""
+    bar: ClassVar[float] = 0.55
+    """The largest share of right guesses that a policy may allow."""
+    above: ClassVar[Literal["nothing", "baseline"]] = "nothing"
+    """Whether the bar is counted from the baseline."""
+
+    @abstractmethod
+    def run(self, field: AttackTrials) -> Guesses:
+        """Attack every target, and say what was guessed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a policy fared against a recipe."""
+
+    recipe: str
+    title: str
+    success: Success
+    limit: float
+    """The largest share that the bar allows."""
+    refusal_rate: float
+    refused: dict[str, int]
+    """How many questions each rule refused."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the policy withstood."""
+        return self.success.rate <= self.limit + 1e-12
+
+    @property
+    def verdict(self) -> Literal["withstood", "not clear", "BROKEN"]:
+        """The same in a word; of few targets more than the bar allows may be right by chance, and then it is not clear."""
+        if self.held:
+            return "withstood"
+        sure = self.success.targets >= ENOUGH or self.success.interval[0] > self.limit
+        return "BROKEN" if sure else "not clear"
+
+
+def outcome(recipe: PolicyAttack, field: AttackTrials) -> Outcome:
+    """Run a recipe and hold it against its bar."""
+    found = success(recipe.run(field))
+    limit = recipe.bar + (found.baseline if recipe.above == "baseline" else 0.0)
+    tally = field.tally
+    return Outcome(recipe.name, recipe.title, found, limit, tally.refusal_rate, dict(sorted(tally.refused.items())))
+
+
+def yes_or_no(rows: Sequence[int], scores: Sequence[float], truths: Sequence[float], baseline: float = 0.5) -> Guesses:
+    """Return guesses from scores: yes above 0, no below; at 0 the attacker tosses a coin."""
+    score, truth = np.array(scores, np.float64), np.array(truths, np.float64)
+    guess = (score > 0).astype(np.float64)
+    right = np.where(score == 0, 0.5, guess == truth)
+    return Guesses(np.array(rows, np.int64), guess, truth, right, np.full(len(truth), baseline), np.abs(score))
+
+
+def balanced(guesses: Guesses) -> Guesses:
+    """Weigh right answers so that their mean is the balanced accuracy: the mean over those with and those without."""
+    yes = np.asarray(guesses.truth, bool)
+    share = float(yes.mean())
+    if share in (0.0, 1.0):
+        return guesses
+    weights = np.where(yes, 0.5 / share, 0.5 / (1 - share))
+    return Guesses(
+        guesses.target, guesses.guess, guesses.truth, guesses.right * weights, guesses.baseline, guesses.sure
+    )
+
+
+def numbers(rows: Sequence[int], guessed: Sequence[float], truths: Sequence[float]) -> Guesses:
+    """Return guesses of numbers; the baseline is a placebo: the server holds another target's value."""
+    guess, truth = np.array(guessed, np.float64), np.array(truths, np.float64)
+    placebo = np.mean(
+        [_near(guess, np.roll(truth, k)) for k in range(1, min(len(truth), 8))] or [np.zeros(len(truth))], axis=0
+    )
+    return Guesses(np.array(rows, np.int64), guess, truth, _near(guess, truth), placebo)
+
+
+def leaks(found: Sequence[bool]) -> Guesses:
+    """Return what is not a guess but must never happen: 1 where it did."""
+    right = np.array(found, np.float64)
+    return Guesses(np.arange(len(right)), right, np.ones(len(right)), right, np.zeros(len(right)))
+
+
+def _near(guess: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(guess), np.abs(guess - truth) <= WITHIN * np.abs(truth), False).astype(np.float64)

@@ -1,0 +1,314 @@
+"""Models and their pictures as a source: saturated models, separation, standard errors, residuals, probes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sfumato.contract.draws import Draws
+from sfumato.contract.parameters import param
+from sfumato.contract.snooper import Guesses
+from sfumato.errors import NotApplicable, SfumatoError
+from sfumato.mas.analyses.regression import OLS
+from sfumato.mas.analyses.residuals import Residuals
+from sfumato.mas.analyses.table_analyses import CrossTab, Quantiles
+from sfumato.mas.answer import Answer, Refusal
+from sfumato.mas.attacks.base import (
+    AMOUNT,
+    HALF,
+    LARGEST,
+    RARE,
+    SHARES,
+    AttackTarget,
+    AttackTrials,
+    Piece,
+    PlantedDataset,
+    PolicyAttack,
+    Server,
+    balanced,
+    leaks,
+    numbers,
+    yes_or_no,
+)
+from sfumato.mas.attacks.budget import Planner
+from sfumato.mas.question import Analysis
+from sfumato.mas.universe import Spec
+
+# --- saturated
+# Recipes 6 and 7: a model with a dummy for every level, one of which is a person.
+
+
+class SaturatedModel(PolicyAttack):
+    """A dummy for every level of the target's universe: the fitted value of the target's level is the target's own."""
+
+    title = "saturated model, a dummy for one"
+    bar, above = 0.05, "baseline"
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Ask for one model about each target."""
+        rows, guessed, truths = [], [], []
+        for server, world, target in field.each(2, outliers=True):
+            rows.append(target.row)
+            guessed.append(fitted(server, target))
+            truths.append(float(world.truths[AMOUNT][target.row]))
+        return numbers(rows, guessed, truths)
+
+
+def fitted(server: Server, target: AttackTarget) -> float:
+    """Return the fitted value of the target's cell, from the coefficients of its dummies; NaN if none is its own."""
+    name = next(n for n, levels in target.universe.items() if levels != target.without[n])
+    own = target.alone()[name][0]
+    found = server.ask(target.universe, OLS(f"{AMOUNT} ~ C(`{name}`)"))
+    if isinstance(found, Refusal):
+        return math.nan
+    rows = found.tables["coefficients"]
+    told = [row for row in rows if f"[{own}]" in str(row["term"]).replace("[T.", "[")]
+    values = [row["coefficient"] for row in (rows[0], *told)]
+    return sum(v for v in values if isinstance(v, int | float)) if told else math.nan
+
+
+# --- separation
+# Recipe 9: a small cell with one outcome only. Who is told that there is no other outcome knows that of everybody in it.
+
+
+_FEW, _TRIES = 60, 3
+
+
+class SeparationAttack(PolicyAttack):
+    """A logistic model of an attribute that 2 % have, with a coefficient for a small group of the target's.
+
+    If nobody else in the group has it, the model is refused as separated, or its coefficient is far down, unless the target does.
+    Nearly all are refused, and then "no" is guessed; right guesses are weighed so that this alone is worth one half.
+    """
+
+    title = "a small group with one outcome"
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Ask for one model about each target, of the smallest group that there is."""
+        rows, scores, truths = [], [], []
+        for trial, (server, world, target) in enumerate(field.each(4)):
+            planner = Planner(target, world, server, RARE, Draws("groups").child(trial).generator("sets"))
+            rows.append(target.row)
+            scores.append(told(server, planner))
+            truths.append(float(world.truths[RARE][target.row]))
+        return balanced(yes_or_no(rows, scores, truths))
+
+
+def told(server: Server, planner: Planner) -> float:
+    """Return by how many more than usual the group has the attribute; less than nothing, if the model is separated."""
+    models = [ask for ask in planner.asks(_FEW) if ask.model]
+    for ask in sorted(models, key=lambda ask: ask.reading.n)[:_TRIES]:
+        found = server.ask(ask.universe, ask.analysis(RARE))
+        if isinstance(found, Answer):
+            value = ask.told(found, RARE)
+            if not math.isnan(value):
+                return value - (ask.reading.n - 1) * SHARES[RARE] - 0.5
+        elif found.rule == "separation":
+            return -1.0
+    return 0.0
+
+
+# --- standard errors
+# Recipe 6, grown: the standard error of a small group's slope tells how the predictor varies there.
+
+
+class StandardErrors(PolicyAttack):
+    """A known number is explained by the amount, in each group on its own: is the target one of the very rich?
+
+    The square of a slope's standard error is s²/Sxx + D/Sxx², D the variance of the noise, which a policy tells; and Sxx is that
+    of the others, whose amounts are of a known distribution, and the square of the target's.
+    """
+
+    title = "standard errors of a small group"
+    least: int = param(default=130, doc="fewest records of the group", low=20, integer=True)
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Ask for one model about each target: half of them are very rich."""
+        rows, scores, truths = [], [], []
+        for rich in (True, False):
+            for server, world, target in field.each(2, field.trials // 2, outliers=rich):
+                rows.append(target.row)
+                scores.append(self._score(server, world, target))
+                truths.append(float(rich))
+        return yes_or_no(rows, scores, truths)
+
+    def _score(self, server: Server, world: PlantedDataset, target: AttackTarget) -> float:
+        """Return by how much the squares of the group exceed what is halfway between rich and not."""
+        name = next(iter(world.numbers), None)
+        if name is None:
+            raise NotApplicable(
+                "standard errors are attacked with a known variable of numbers, and these data have none."
+            )
+        group = smallest_group(world, target, name, self.least)
+        if group is None:
+            return 0.0
+        universe, by, level, n = group
+        found = server.ask(universe, OLS(f"`{name}` ~ C(`{by}`) + C(`{by}`):`{AMOUNT}`"))
+        if isinstance(found, Refusal):
+            return 0.0
+        amount, top = world.truths[AMOUNT], world.dataset.variables[AMOUNT].top
+        usual, rich = amount[amount <= LARGEST], 2 * LARGEST
+        if server.policy.amounts.top_coded and top is not None:
+            usual, rich = np.where(usual >= top[0], top[1], usual), top[1]
+        reach = server.policy.models.sd * float(np.ptp(world.numbers[name])) / 2
+        noise = reach**2 * ((rich / 2) ** 2 + (rich / 2 - float(usual.mean())) ** 2)
+        squares = _squares(found, level, noise)
+        return 0.0 if math.isnan(squares) else squares / (n * float(np.var(usual)) + rich**2 / 2) - 1
+
+
+def smallest_group(
+    world: PlantedDataset, target: AttackTarget, name: str, least: int
+) -> tuple[Piece, str, str, int] | None:
+    """Return a universe, a variable, the target's level of it, and how many have both: few, but not fewer than allowed."""
+    known = world.dataset.variables
+    own = {v: int(codes[target.row]) for v, codes in world.codes.items() if v != name}
+    found = []
+    for by in own:
+        for within in (None, *own):
+            here = np.ones(len(world.codes[by]), bool) if within is None else world.codes[within] == own[within]
+            n = int((here & (world.codes[by] == own[by])).sum())
+            if within != by and n >= least and int(here.sum()) >= max(600, n + least):
+                piece: Piece = {} if within is None else {within: (known[within].levels[own[within]],)}
+                found.append((n, piece, by, known[by].levels[own[by]]))
+    if not found:
+        return None
+    n, piece, by, level = min(found, key=lambda one: one[0])
+    return piece, by, level, n
+
+
+def _squares(found: Answer, level: str, noise: float) -> float:
+    """Return Sxx of a group by its standard error and the mean square of residuals; NaN if they are not shown."""
+    slopes = [r for r in found.tables["coefficients"] if f"[{level}]" in str(r["term"]) and AMOUNT in str(r["term"])]
+    residual = next((r["mean square"] for r in found.tables["anova"] if r["source"] == "Residual"), None)
+    if len(slopes) != 1 or not isinstance(residual, int | float) or not slopes[0]["standard error"]:
+        return math.nan
+    square = float(slopes[0]["standard error"]) ** 2
+    return (float(residual) + math.sqrt(float(residual) ** 2 + 4 * noise * square)) / (2 * square)
+
+
+# --- picture
+# Recipe 10: the synthetic picture of residuals, asked for many times, and with and without the target.
+
+
+class RepeatedPicture(PolicyAttack):
+    """The same picture many times: were it drawn anew each time, the noise of its points would average out."""
+
+    title = "one picture asked for 50 times"
+    bar = 0.0
+    times: int = param(default=50, doc="how often each picture is asked for", low=2, integer=True)
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Ask for the picture of everybody; a leak is one that differs from the first."""
+        found = []
+        for server, world, _ in field.each(2, min(field.trials, 2)):
+            answers = [picture(server, world, None) for _ in range(self.times)]
+            found.append(len({answer.to_bytes() for answer in answers if answer is not None}) > 1)
+        return leaks(found)
+
+
+class PictureDifferencing(PolicyAttack):
+    """Pictures of U and of U without the target: an outlier would be a point of its own in one of them."""
+
+    title = "differencing, pictures of residuals"
+    bar, above = 0.05, "baseline"
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Ask for two pictures about each target; the guess is the change of the largest residual, in units of the amount."""
+        rows, guessed, truths = [], [], []
+        for server, world, target in field.each(2, outliers=True):
+            rows.append(target.row)
+            guessed.append(largest(server, world, target.universe) - largest(server, world, target.without))
+            truths.append(float(world.truths[AMOUNT][target.row]))
+        return numbers(rows, guessed, truths)
+
+
+def picture(server: Server, world: PlantedDataset, universe: Piece | None) -> Answer | None:
+    """Return the picture of the residuals of the amount on a known number; None if it is refused."""
+    name = next(iter(world.numbers), None)
+    if name is None:
+        raise NotApplicable("pictures are attacked with a known variable of numbers, and these data have none.")
+    found = server.ask(universe, Residuals(f"{AMOUNT} ~ `{name}`"))
+    return found if isinstance(found, Answer) else None
+
+
+def largest(server: Server, world: PlantedDataset, universe: Piece) -> float:
+    """Return the largest residual of a picture in units of the amount; NaN if it is refused."""
+    found = picture(server, world, universe)
+    if found is None:
+        return math.nan
+    listed = (row.get("residual") for rows in found.tables.values() for row in rows)
+    points = [float(value) for value in listed if isinstance(value, int | float)]
+    usual = float(np.std(world.truths[AMOUNT]))  # the attacker is given what a standardised residual is worth
+    return max(points, default=math.nan) * usual
+
+
+# --- probes
+# Recipes 8, 10, 11 and 13: requests that must be refused, and must not quote the data when they are.
+
+
+FORMULAS = (
+    "{y} ~ 1/(abs({x}-89)+1e-6)", "{y} ~ I({x}**20)", "{y} ~ power({x}, 20)", "{y} ~ exp({x})",
+    "{y} ~ I({x}==89)", "{y} ~ __import__('os').getcwd()", "{y} ~ eval('1')", "{y} ~ residuals({x})",
+    "{y} ~ predict({x})", "{y} ~ cooks({x})", "{y} ~ max({x})", "{y} ~ offset({x})",
+    "{y} ~ {x} | {x} == 89", "{y} ~ nan * {x}", "{y} ~ lambda: {x}", "{y} ~ {x};DROP TABLE records",
+    "{y} ~ C({x}, levels=[89])", "{y} ~ weights({x})", "{y} ~ {x} + offset({y})", "nan ~ {x}", "{y} ~ {x} * inf",
+)  # fmt: skip
+"""What a formula must not do; y is the amount, x a known variable."""
+
+
+class Probes(PolicyAttack):
+    """Functions that single a person out, code in formulas, extremes, levels that are not there: a leak is an answer, or an error
+    that quotes the target's amount.
+    """
+
+    title = "formulas and errors that tell"
+    bar = 0.0
+
+    def run(self, field: AttackTrials) -> Guesses:
+        """Send every probe."""
+        found = []
+        for server, world, target in field.each(2, min(field.trials, 10), outliers=True):
+            found += [leaked(server, world, target, probe) for probe in probes(world, target)]
+        return leaks(found)
+
+
+Probe = Callable[[], tuple[Spec, Analysis]]
+"""Makes a universe and an analysis; that alone may be refused."""
+
+
+def probes(world: PlantedDataset, target: AttackTarget) -> Iterator[Probe]:
+    """Yield hostile questions."""
+    x = f"`{next(iter(world.numbers), HALF)}`"
+    for formula in FORMULAS:
+        yield partial(_model, formula.format(y=AMOUNT, x=x))
+    yield lambda: ({AMOUNT: f"{world.truths[AMOUNT][target.row] + 1:.2f}"}, CrossTab((HALF,)))
+    yield lambda: ({HALF: "1 OR 1=1"}, CrossTab((HALF,)))
+    yield lambda: (None, Quantiles(of=AMOUNT, p=(1.0,)))
+    yield lambda: (None, Quantiles(of=AMOUNT, p=(math.nan,)))
+    yield lambda: ({AMOUNT: math.nan}, CrossTab((HALF,)))
+    for kind, given in (
+        (CrossTab, {"by": [HALF]}),
+        (OLS, {"formula": f"{AMOUNT} ~ {x}"}),
+    ):  # a variable in place of the weights
+        yield partial(_weighted, kind, given)
+
+
+def leaked(server: Server, world: PlantedDataset, target: AttackTarget, probe: Probe) -> bool:
+    """Send a probe; return whether it was answered, or refused in words that hold the target's amount."""
+    try:
+        found = server.ask(*probe())
+    except SfumatoError as error:
+        return f"{world.truths[AMOUNT][target.row]:.2f}" in str(error)
+    return not isinstance(found, Refusal)
+
+
+def _weighted(kind: type[Analysis], given: dict[str, Any]) -> tuple[Spec, Analysis]:
+    return None, kind.from_dict({**given, "weighted": AMOUNT})
+
+
+def _model(formula: str) -> tuple[Spec, Analysis]:
+    return None, OLS(formula)

@@ -1,0 +1,203 @@
+"""What was asked: who asked how much, what is left of the accounts, and the workload as a utility."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sfumato.contract.measure import Measure, Weighted
+from sfumato.errors import DataError
+from sfumato.mas.ledger import Alert, Entry, alerts_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sfumato.mas.vault import Vault
+
+# --- asked
+# What users ask for, from the log: estimands and how often, ready as the utility of an R-U map.
+
+_MODELS: dict[str, Literal["linear", "logistic"]] = {"linear model": "linear", "logistic model": "logistic"}
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """Something that users ask for: a table, a mean, a regression, a correlation; whatever the universe."""
+
+    kind: str
+    """A "table", "linear model", "logistic model" or "correlation"."""
+    about: tuple[str, ...]
+    """The sides of the table, the formula, or the variables."""
+    weighted: bool = False
+
+    def measure(self) -> Measure:
+        """Return how much of it a masked file keeps: 1 if nothing is lost."""
+        from sfumato.utility.distances import TableDistance
+        from sfumato.utility.moments import CorrelationsKept
+        from sfumato.utility.regression import IntervalOverlap
+
+        if self.kind == "table":
+            return TableDistance(over=self.about, order=len(self.about), weighted=self.weighted)
+        if self.kind == "correlation":
+            return CorrelationsKept(over=self.about, weighted=self.weighted)
+        return IntervalOverlap(self.about[0], model=_MODELS[self.kind], weighted=self.weighted)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Estimands and how often they were asked for and answered."""
+
+    counts: Mapping[Estimand, int]
+    skipped: int = 0
+    """Questions for which there is no measure of a masked file, such as quantiles."""
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each estimand, the most frequent first."""
+        import pandas as pd
+
+        total = sum(self.counts.values())
+        return pd.DataFrame([
+            {"kind": e.kind, "about": ", ".join(e.about), "weighted": e.weighted, "asked": n, "share": n / total}
+            for e, n in self.counts.items()
+        ])  # fmt: skip
+
+    def utility(self) -> Weighted:
+        """Return the utility of a masked file for these users: each estimand counts as often as it was asked for."""
+        if not self.counts:
+            raise DataError("the log holds no question that a masked file could answer.")
+        total = sum(self.counts.values())
+        shares = tuple(n / total for n in self.counts.values())
+        return Weighted(parts=tuple(estimand.measure() for estimand in self.counts), weights=shares)
+
+
+def workload(log: Iterable[Entry | Mapping[str, Any]]) -> Workload:
+    """Return what was asked for in a log (`vault.ledger.entries()`) and answered, the most frequent first.
+
+    Examples
+    --------
+    >>> asked = workload([{"outcome": "answered", "analysis": "cross_tab", "by": ["sex", "race"]}] * 3)
+    >>> dict(asked.counts)
+    {Estimand(kind='table', about=('race', 'sex'), weighted=False): 3}
+    """
+    found: Counter[Estimand] = Counter()
+    skipped = 0
+    for entry in log:
+        content = entry if isinstance(entry, Mapping) else entry.content
+        if content.get("outcome") != "answered":
+            continue
+        estimands = _estimands(content)
+        skipped += not estimands
+        found.update(estimands)
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0].kind, item[0].about))
+    return Workload(dict(ordered), skipped)
+
+
+def _estimands(content: Mapping[str, Any]) -> list[Estimand]:
+    weighted = bool(content.get("weighted", False))
+    match content.get("analysis"):
+        case "cross_tab":
+            made = [Estimand("table", tuple(sorted(content["by"])), weighted)]
+            if of := content.get("of"):
+                made.append(Estimand("linear model", (str(of),), weighted))
+            return made
+        case "ols":
+            return [Estimand("linear model", (str(content["formula"]),), weighted)]
+        case "logistic":
+            return [Estimand("logistic model", (str(content["formula"]),), weighted)]
+        case "correlation":
+            return [Estimand("correlation", tuple(sorted(content["of"])), weighted)]
+    return []
+
+
+# --- standing
+# What a custodian looks at: who asked how much, what is left of the accounts, the accumulated loss, and the alerts.
+
+
+_MINUTE = datetime.timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class UserUsage:
+    """What one user asked of a data set."""
+
+    user: str
+    asked: int
+    """Questions and dry runs."""
+    refused: int
+    errors: int
+    """Questions that made no sense."""
+    busiest: int
+    """Most questions in a minute, of this data set."""
+    spent: float
+    """The most that was spent on any record."""
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """How a data set stands: for the custodian alone."""
+
+    dataset: str
+    policy: str
+    users: tuple[UserUsage, ...]
+    spent: float
+    """The most that all users together have spent on any record."""
+    limits: tuple[float, float] | None
+    """What a user, and what all users together, may spend on a record; None if the policy keeps no accounts."""
+    per_minute: int | None
+    """Most questions of a user in a minute."""
+    loss: float
+    """Accumulated zero-concentrated loss of the record that count tables tell most about."""
+    alerts: tuple[Alert, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**asdict(self), "alerts": [alert.to_json() for alert in self.alerts]}
+
+    def __str__(self) -> str:
+        user, everybody = self.limits or (None, None)
+        lines = [f"{self.dataset}, policy {self.policy}. CONFIDENTIAL: for the custodian."]
+        lines += [
+            f"{one.user}: {one.asked:,} asked, {one.refused:,} refused, {one.errors:,} errors, at most {one.busiest:,} in a "
+            f"minute; spent {_of(one.spent, user)}"
+            for one in self.users
+        ]
+        lines += [f"all users: spent {_of(self.spent, everybody)}", f"zero-concentrated loss: {self.loss:.3g}"]
+        return "\n".join([*lines, *map(str, self.alerts)])
+
+
+def usage_of(vault: Vault, name: str, entries: Sequence[Entry]) -> UsageReport:
+    """Return how a data set stands, from the lines of the log."""
+    dataset, policy = vault.dataset(name), vault.policy_of(name)
+    mine = [entry for entry in entries if entry.family == name]
+    users = []
+    for user in sorted({entry.user for entry in mine}):
+        asked = [entry for entry in mine if entry.user == user]
+        outcomes = [entry.content["outcome"] for entry in asked]
+        users.append(UserUsage(
+            user, len(asked), outcomes.count("refused"), outcomes.count("error"), _busiest(asked),
+            vault.ledger.spent(user, name, dataset.variables),
+        ))  # fmt: skip
+    accounts = policy.accounts
+    return UsageReport(
+        dataset.label, policy.label, tuple(users), vault.ledger.spent("", name, dataset.variables),
+        None if accounts is None else (accounts.user, accounts.everybody), policy.per_minute,
+        vault.ledger.loss(name, dataset.variables), tuple(alerts_in(mine)),
+    )  # fmt: skip
+
+
+def _busiest(entries: Sequence[Entry]) -> int:
+    """Return the most lines within any minute."""
+    moments = sorted(datetime.datetime.fromisoformat(entry.moment) for entry in entries)  # clocks are set back
+    first, most = 0, 0
+    for i, moment in enumerate(moments):
+        while moments[first] <= moment - _MINUTE:
+            first += 1
+        most = max(most, i - first + 1)
+    return most
+
+
+def _of(spent: float, limit: float | None) -> str:
+    return f"{spent:.3g}" if limit is None else f"{spent:.3g} of {limit:g}"

@@ -1,0 +1,125 @@
+"""Reports on a protected table and on a policy of the analysis system, for a disclosure review board."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.contract.score import Section
+from sfumato.mas.attacks.base import Outcome
+from sfumato.mas.attacks.reference_workload import Honest
+from sfumato.mas.policy import Policy
+from sfumato.mas.policy_sections import attacks_section, cost_section, open_section, policy_section, standing_section
+from sfumato.mas.policy_trials import PolicyMap
+from sfumato.mas.usage import UsageReport
+from sfumato.reports.board_sections import paragraphs
+from sfumato.reports.report import Report, Version
+from sfumato.tables.measures import TableMeasure
+from sfumato.tables.protection_map import TableMap
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.section import rules_in, table_section
+from sfumato.tables.table_audit import audit
+
+# --- table report
+# The report on a protected table, for a disclosure review board or for the public.
+
+
+def table_report(
+    published: PublishedTable | Sequence[PublishedTable],
+    *,
+    title: str,
+    asked: str = "",
+    map: TableMap | None = None,
+    measures: Sequence[TableMeasure] | None = None,
+    publishable: bool = False,
+) -> Report:
+    """Return a report about one protected table or several.
+
+    The confidential version is for the board: what was done to each table, what holds and how that is known, what an attacker
+    works out (an audit is run), what is kept, and what was not examined; with `map` also how the methods compare. The
+    publishable version tells nothing that the published table does not.
+
+    Parameters
+    ----------
+    asked
+        What was asked, in your own words; it stands in both versions.
+    map
+        A map of several protections of the same table, for the confidential version.
+    measures
+        What to measure; what is usual for the method if not given.
+    """
+    tables = [published] if isinstance(published, PublishedTable) else list(published)
+    sections = [Section("What was asked", tuple(paragraphs(asked)))] if asked else []
+    for one in tables:
+        sections += table_sections(one, publishable, measures)
+    if map is not None and not publishable:
+        sections.append(map.report())
+    subtitle = "About a published table" if publishable else "Report to the disclosure review board"
+    version: Version = "publishable" if publishable else "confidential"
+    return Report(title, sections, subtitle, (), version)
+
+
+def table_sections(
+    published: PublishedTable, publishable: bool = False, measures: Sequence[TableMeasure] | None = None
+) -> list[Section]:
+    """Return the sections about one table: what was done, and for the board what an audit found."""
+    if publishable:
+        return [table_section(published, publishable=True)]
+    found = audit(published, rules=rules_in(published.protection))
+    return [table_section(published, measures=measures, audit=found), found.section()]
+
+
+# --- policy report
+# The report on a policy of the analysis system, for a disclosure review board.
+
+
+def policy_report(
+    policy: Policy,
+    *,
+    title: str = "",
+    asked: str = "",
+    attacks: Mapping[str, Sequence[Outcome]] | None = None,
+    served: Honest | None = None,
+    standing: UsageReport | None = None,
+    map: Section | PolicyMap | None = None,
+) -> Report:
+    """Return a report about a policy: what it demands and does, what it withstands and costs, and what is not promised.
+
+    Parameters
+    ----------
+    asked
+        What was asked, in your own words.
+    attacks
+        Outcomes of the attack bench, by the title of the policy that was attacked: as it is, and with its universe rules off.
+    served
+        What it costs honest users.
+    standing
+        What was asked so far of a data set that the policy holds for.
+    map
+        A map of the policy's settings, or its section.
+    """
+    sections = [Section("What was asked", tuple(paragraphs(asked)))] if asked else []
+    sections.append(policy_section(policy))
+    sections += [attacks_section(attacks)] if attacks else []
+    sections += [cost_section(served)] if served is not None else []
+    sections += [map if isinstance(map, Section) else map.report()] if map is not None else []
+    sections += [standing_section(standing, policy)] if standing is not None else []
+    sections.append(open_section())
+    data: dict[str, Any] = {"policy": policy.to_dict()}
+    data |= {"attacks": {name: [_facts(o) for o in found] for name, found in attacks.items()}} if attacks else {}
+    data |= {"workload": dataclasses.asdict(served)} if served is not None else {}
+    data |= {"standing": _stands(standing)} if standing is not None else {}
+    name = title or f"The policy {policy.label}"
+    return Report(name, sections, "Report to the disclosure review board", (), "confidential", data)
+
+
+def _facts(one: Outcome) -> dict[str, Any]:
+    return {**dataclasses.asdict(one), "held": one.held}
+
+
+def _stands(standing: UsageReport) -> dict[str, Any]:
+    """Return how a data set stands, without the names of users."""
+    users = [{k: v for k, v in dataclasses.asdict(one).items() if k != "user"} for one in standing.users]
+    near = [{"line": a.entry.seq, "near": [e.seq for e in a.near]} for a in standing.alerts]
+    return {**standing.to_json(), "users": users, "alerts": near}

@@ -1,0 +1,216 @@
+"""k-anonymity, k-map and δ-presence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
+from sfumato.contract.measure import DirectMeasure, Need
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Classes, Missing
+from sfumato.errors import NotApplicable, ParameterError, count_of
+from sfumato.risk.class_distributions import ROUNDING
+from sfumato.risk.keys import of_original, population_classes, released_classes
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
+
+# --- k anonymity
+# k-anonymity: records that share their keys with too few others (Samarati 2001; Sweeney 2002).
+
+
+class KAnonymity(DirectMeasure):
+    """The share of released records that match fewer than k records on the snooper's keys, themselves included.
+
+    The file is k-anonymous when the share is 0. The smallest number of matching records stands in the details: it is the
+    largest k for which the file is k-anonymous. Per record: the number of records that match it.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    k: int = param(default=3, doc="how many records must look the same", low=2, integer=True)
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below {self.k}-anonymity"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records match fewer than {self.k} records on the keys"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some records that match fewer than k; their values count those that match."""
+        return float((values < self.k).mean())
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Count the records below k."""
+        found = released_classes(outcome, snooper, self.missing)
+        f, n = found.matches, int(found.sizes.sum())
+        below = int(found.sizes[f < self.k].sum())
+        smallest = int(f.min())
+        return self.result(
+            below / n,
+            f"{count_of(below, n, ('matches', 'match'))} fewer than {self.k} records on "
+            f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {smallest:,}",
+            details={
+                "records below k": float(below),
+                "unique records": float(found.sizes[f == 1].sum()),
+                "smallest class": float(smallest),
+                "classes": float(len(found)),
+                "records left out": float(found.records - n),
+            },
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, np.asarray(f)),
+        )
+
+
+# --- k map
+# k-map: records that match too few persons of the population (Sweeney 2001).
+
+
+class KMap(DirectMeasure):
+    """The share of released records that match fewer than k persons of the population on the snooper's keys.
+
+    It is to the population what k-anonymity is to the released file. A record whose keys nobody in the population has counts as
+    below k, and the number of these stands in the details. Per record: how many persons match it.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
+
+    k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below a {self.k}-map"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records match fewer than {self.k} persons of the population"
+
+    def of_records(self, values: NDArray[np.float64]) -> float:
+        """Return the share of some records that fewer than k persons match; their values count those."""
+        return float((values < self.k).mean())
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Count the records below k."""
+        found, _, persons = population_matches(outcome, snooper, self.missing)
+        persons, n = np.round(persons, 6), int(found.sizes.sum())
+        below, fewest = int(found.sizes[persons < self.k].sum()), float(persons.min())
+        return self.result(
+            below / n,
+            f"{count_of(below, n, ('matches', 'match'))} fewer than {self.k} persons of the population on "
+            f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {fewest:,.6g}",
+            details={
+                "records below k": float(below),
+                "fewest persons": fewest,
+                "records that nobody matches": float(found.sizes[persons == 0].sum()),
+                "records left out": float(found.records - n),
+            },
+            find_records=(lambda: of_original(outcome, found, persons)) if outcome.aligned else None,
+        )
+
+
+# --- delta presence
+# δ-presence: how sure a snooper can be that a person of the population is in the file (Nergiz, Atzori, Clifton 2007).
+
+
+def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:
+    """Return the classes of the release and of the population, and how many persons match each of the release's, shape (c,)."""
+    found = released_classes(outcome, snooper, missing)
+    if snooper.population is None:
+        raise NotApplicable(f"this needs {Need.POPULATION}; give it with Snooper(population=...).")
+    population = population_classes(snooper.population, found, snooper)
+    persons = found.counts_in(population)
+    if not (persons > 0).any():
+        raise NotApplicable(
+            "nobody in the population has the keys of a released record. Code the population's keys as they are released: "
+            "recoded in the same way, with the same labels."
+        )
+    return found, population, persons
+
+
+class DeltaPresence(DirectMeasure):
+    """The largest probability with which a snooper who has a table of the population can say that a person is in the file.
+
+    Of the F persons with the same keys f are released, so each of them is in the file with probability f/F. The release is
+    (δ_min, δ_max)-present if every person's probability lies between the two. A released record with missing keys, which
+    match anything, may be that of any person it matches, each equally likely. Per record: the probability of its person.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
+
+    delta_max: float = param(default=0.5, doc="the largest probability that is allowed", low=0, high=1)
+    delta_min: float = param(default=0.0, doc="the smallest probability that is allowed", low=0, high=1)
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Refuse bounds in the wrong order."""
+        if self.delta_min > self.delta_max:
+            raise ParameterError(
+                f"delta_min of delta_presence must be at most delta_max, but they are {self.delta_min:g} and {self.delta_max:g}."
+            )
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return "largest probability of presence"
+
+    @property
+    def variant(self) -> str:
+        """The rule for missing keys."""
+        return RULES[self.missing]
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the probability in words."""
+        return f"a snooper can say of somebody, with probability {value:.3g}, that he is in the file"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the probability of each person."""
+        found, population, persons = population_matches(outcome, snooper, self.missing)
+        somebody = persons > 0
+        # each record adds 1/F to each of the F persons whose it may be
+        parts = np.where(somebody, found.sizes / np.where(somebody, persons, 1.0), 0.0)
+        present = np.minimum(population.counts_in(replace(found, weights=parts)), 1.0)
+        sizes = np.asarray(population.sizes if population.weights is None else population.weights, np.float64)
+        above, below = present > self.delta_max + ROUNDING, present < self.delta_min - ROUNDING
+        largest, smallest, total = float(present.max()), float(present.min()), float(sizes.sum())
+
+        def records() -> Numbers:
+            sums = found.counts_in(replace(population, weights=sizes * present))
+            return np.asarray(
+                of_original(outcome, found, np.where(somebody, sums / np.where(somebody, persons, 1), np.nan))
+            )
+
+        return self.result(
+            largest,
+            f"a snooper who knows {', '.join(key_names(outcome, snooper))} can say of somebody, with probability {largest:.3g}, "
+            f"that he is in the file; of {float(sizes[above].sum()):,.0f} of {total:,.0f} persons with more than "
+            f"{self.delta_max:g}",
+            details={
+                "persons above delta_max": float(sizes[above].sum()),
+                "persons below delta_min": float(sizes[below].sum()),
+                "smallest probability": smallest,
+                "persons in the population": total,
+                "records that nobody matches": float(found.sizes[~somebody].sum()),
+                "records left out": float(found.records - found.sizes.sum()),
+            },
+            find_records=records if outcome.aligned else None,
+        )

@@ -1,0 +1,514 @@
+"""l-diversity, (α, k)-anonymity, t-closeness, β-likeness and δ-disclosure privacy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.attacker_file import RULES, missing_rule
+from sfumato.contract.measure import DirectMeasure
+from sfumato.contract.parameters import param
+from sfumato.contract.release import Release
+from sfumato.contract.score import Score, Side
+from sfumato.contract.snooper import Snooper
+from sfumato.data.classes import Missing
+from sfumato.data.columns import Kind
+from sfumato.data.microdata import Microdata
+from sfumato.errors import NotApplicable, ParameterError, count_of, plural
+from sfumato.kernels.classes import classes
+from sfumato.risk.class_distributions import ROUNDING, ClassCells, Distributions, distributions, keys_beside
+from sfumato.risk.keys import of_original
+from sfumato.schema.attribute import Scale
+from sfumato.schema.hierarchy import label_of
+from sfumato.schema.schema import Schema
+from sfumato.typing import Numbers
+
+# --- l diversity
+# l-diversity: records that match on the keys and have too few different confidential values (Machanavajjhala et al. 2007).
+
+DiversityKind = Literal["distinct", "entropy", "recursive"]
+
+
+def distinct_diversity(cells: ClassCells) -> Numbers:
+    """Return how many values each class has, shape (r,)."""
+    return cells.distinct.astype(np.float64)
+
+
+def entropy_diversity(cells: ClassCells) -> Numbers:
+    """Return exp(entropy) of each class, shape (r,): as many values as equally frequent ones would be."""
+    n = cells.totals
+    logs = np.add.reduceat(cells.counts * np.log(cells.counts), cells.starts[:-1])
+    return np.exp(np.log(n) - logs / n)
+
+
+def recursive_diversity(cells: ClassCells, c: float) -> Numbers:
+    """Return the largest l of each class with r_1 < c · (r_l + ... + r_m), shape (r,); 0 if there is none.
+
+    r_1, ..., r_m are the counts of the class in falling order.
+    """
+    order = np.lexsort((-cells.counts, cells.rows))
+    counts, first = cells.counts[order], cells.starts[:-1]
+    before = np.cumsum(counts) - counts
+    tail = np.repeat(before[first] + cells.totals, cells.distinct) - before
+    most = np.repeat(counts[first], cells.distinct)
+    holds = most < c * tail * (1 - ROUNDING)  # the bound is strict, and 1.1 * 10 is above 11 by rounding alone
+    return np.add.reduceat(holds.astype(np.float64), first)  # tails fall, so the first l hold
+
+
+class LDiversity(DirectMeasure):
+    """The share of released records in classes whose confidential values are not l-diverse.
+
+    A class is what a snooper finds who knows the keys: the records that match. It is l-diverse if it has l different values
+    (``kind="distinct"``), if exp(entropy) of its values is at least l (``"entropy"``), or if its most frequent value is less
+    than c times as frequent as the l-th, the next and so on together (``"recursive"``). Of several columns each is looked at in
+    turn while the snooper knows the others too, unless ``others="ignored"``. Per record: the largest l that holds for its class.
+
+    Examples
+    --------
+    >>> from sfumato import Release, Snooper
+    >>> from sfumato.datasets import five
+    >>> people = Release.of(five(), five(), align="rows")
+    >>> LDiversity(["zip"], l=2).score(people, Snooper(keys=("sex",))).value
+    0.0
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    over: tuple[str, ...] = param(doc="the confidential columns", columns="many", holds="anything")
+    l: float = param(default=2.0, doc="how many values a class must have, in the sense of `kind`", low=1, above=True)  # noqa: E741
+    kind: DiversityKind = param(
+        default="distinct",
+        doc="what diverse means: different values, exp(entropy), or a limit on the most frequent value",
+        choices=("distinct", "entropy", "recursive"),
+    )
+    c: float = param(
+        default=3.0, doc="how many times more frequent the most frequent value may be (recursive)", low=0, above=True
+    )
+    others: Literal["keys", "ignored"] = param(
+        default="keys",
+        doc="of several columns, whether a snooper knows the others when he wants to learn one",
+        choices=("keys", "ignored"),
+    )
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Refuse a number of values that is not whole, and no columns."""
+        if not self.over:
+            raise ParameterError("over of l_diversity must name at least one column.")
+        if self.kind != "entropy" and self.l != int(self.l):
+            raise ParameterError(f"l of l_diversity must be a whole number if kind is '{self.kind}'; got {self.l:g}.")
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below {self._asked} of {', '.join(self.over)}"
+
+    @property
+    def _asked(self) -> str:
+        return f"({self.c:g}, {self.l:g})-diversity" if self.kind == "recursive" else f"{self.l:g}-diversity"
+
+    @property
+    def variant(self) -> str:
+        """The kind, what is known of other columns, and the rule for missing keys."""
+        several = "" if len(self.over) < 2 else f"; the other columns are {self.others}"
+        return f"{self.kind}{several}; {RULES[self.missing]}"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
+
+    def of_records(self, values: Numbers) -> float:
+        """Return the share of some records whose l is too small; their values are the l of their classes."""
+        return float((values < self.l * (1 - ROUNDING)).mean())
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the l of each class, for each column."""
+        keys = keys_beside(outcome, snooper, self.over)
+        found, diversity = [], []
+        for column in self.over:
+            rest = () if self.others == "ignored" else tuple(c for c in self.over if c != column)
+            by, names = (*keys, *rest), (*keys, *self.over)
+            found.append(distributions(outcome, snooper, self.missing, column, by, names))
+            diversity.append(found[-1].each(self._diversity))
+        fine = found[0].fine  # tells records apart by all columns, so that each is counted once
+        each = np.fmin.reduce([np.append(v, np.nan)[d.place] for d, v in zip(found, diversity, strict=True)])
+        n = int(fine.sizes[~np.isnan(each)].sum())
+        below = int(fine.sizes[each < self.l * (1 - ROUNDING)].sum())
+        least = float(np.nanmin(each))
+        details = {
+            "records in violating classes": float(below),
+            "smallest l": least,
+            "records left out": float(fine.records - n),
+        }
+        if len(self.over) > 1:
+            details |= {f"smallest l of {c}": float(d.min()) for c, d in zip(self.over, diversity, strict=True)}
+        return self.result(
+            below / n,
+            f"{count_of(below, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self._asked}; "
+            f"the least diverse class has {_amount(self.kind, least)}",
+            details=details,
+            find_records=(lambda: np.asarray(of_original(outcome, fine, each))) if outcome.aligned else None,
+        )
+
+    def _diversity(self, cells: ClassCells) -> Numbers:
+        if self.kind == "recursive":
+            return recursive_diversity(cells, self.c)
+        return entropy_diversity(cells) if self.kind == "entropy" else distinct_diversity(cells)
+
+
+def _amount(kind: DiversityKind, least: float) -> str:
+    if kind == "distinct":
+        return f"{least:,.0f} different value{'' if least == 1 else 's'}"
+    return f"l = {least:.3g}"
+
+
+# --- alpha k
+# (α, k)-anonymity: classes that are too small, or in which a confidential value is too frequent (Wong et al. 2006).
+
+
+class AlphaK(DirectMeasure):
+    """The share of released records that are not (α, k)-anonymous.
+
+    A record is, if at least k records match it on the keys, itself included, and none of the sensitive values has a share above α
+    among those of them whose value is known. All values of the column are sensitive unless some are named: a diagnosis of flu
+    may be of no concern. Per record: the largest share of a sensitive value in its class.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    column: str = param(doc="the confidential column", columns="one", holds="anything")
+    alpha: float = param(default=0.5, doc="the largest share that a sensitive value may have in a class", low=0, high=1)
+    k: int = param(default=3, doc="how many records must look the same", low=1, integer=True)
+    values: tuple[str, ...] = param(default=(), doc="the sensitive values; all if none are named")
+    missing: Missing = missing_rule()
+
+    def validate(self) -> None:
+        """Take one value or a list of values."""
+        given: object = self.values
+        if not isinstance(given, str | list | tuple):
+            raise ParameterError("values of alpha_k must be a list of values of the column.")
+        listed = (given,) if isinstance(given, str) else given
+        object.__setattr__(self, "values", tuple(label_of(value) for value in listed))
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below {self._asked} of {self.column}"
+
+    @property
+    def _asked(self) -> str:
+        return f"({self.alpha:g}, {self.k})-anonymity"
+
+    @property
+    def variant(self) -> str:
+        """Which values are sensitive, and the rule for missing keys."""
+        named = "1 named value is" if len(self.values) == 1 else f"{len(self.values)} named values are"
+        which = f"{named} sensitive" if self.values else "every value is sensitive"
+        return f"{which}; {RULES[self.missing]}"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the size of each class and the largest share in it."""
+        keys = keys_beside(outcome, snooper, [self.column])
+        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        watched = self._watched(found, outcome)
+        share = np.append(found.each(lambda cells: cells.largest(cells.shares * watched[cells.values])), np.nan)[
+            found.place
+        ]
+        size = _matches(found)
+        counted, sizes = ~np.isnan(size), found.fine.sizes
+        n, small, frequent = int(sizes[counted].sum()), size < self.k, share > self.alpha + ROUNDING
+        broken, largest, least = int(sizes[small | frequent].sum()), float(np.nanmax(share)), int(np.nanmin(size))
+        return self.result(
+            broken / n,
+            f"{count_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self._asked}; a sensitive value of "
+            f"'{self.column}' has at most {100 * largest:.3g} % of a class, and the smallest class has {plural(least)}",
+            details={
+                "records in violating classes": float(broken),
+                "records below k": float(sizes[small].sum()),
+                "records above alpha": float(sizes[frequent].sum()),
+                "largest share": largest,
+                "smallest class": float(least),
+                "records left out": float(found.fine.records - n),
+            },
+            find_records=(lambda: np.asarray(of_original(outcome, found.fine, share))) if outcome.aligned else None,
+        )
+
+    def _watched(self, found: Distributions, outcome: Release) -> NDArray[np.float64]:
+        """Return 1 for a sensitive value and 0 for another, shape (m,)."""
+        if not self.values:
+            return np.ones(len(found.values))
+        known = [label_of(value) for value in found.values]
+        if absent := set(self.values) - set(known):
+            # one that was masked away is no danger, but one that never was is a slip of the pen
+            before = outcome.original.engine
+            standing = before.group([self.column]).columns[self.column].codes[1] if self.column in before.kinds else ()
+            if never := sorted(absent - {label_of(value) for value in standing}):
+                raise NotApplicable(
+                    f"no record has the value '{never[0]}' in '{self.column}', neither before nor after masking. "
+                    "Look for its spelling among the column's values."
+                )
+        return np.array([value in self.values for value in known], np.float64)
+
+
+def _matches(found: Distributions) -> Numbers:
+    """Return how many records match those of each row of `fine` on the keys; NaN where the rule leaves them out."""
+    fine = found.fine
+    by_key = [fine.codes[fine.names.index(name)] for name in found.keys]
+    row, _ = classes(by_key, len(fine))
+    matches = replace(fine.among(found.keys), rule=found.rule).matches[row].astype(np.float64)
+    if found.rule == "ignored":
+        matches[np.any([codes < 0 for codes in by_key], axis=0)] = np.nan
+    return matches
+
+
+# --- t closeness
+# t-closeness: classes whose confidential values are distributed unlike the whole file (Li, Li, Venkatasubramanian 2007).
+
+
+Distance = Literal["ordered", "unordered", "hierarchical"]
+_BY_SCALE: dict[Scale, Distance] = {
+    Scale.ORDERED: "ordered",
+    Scale.UNORDERED: "unordered",
+    Scale.PARTIALLY_ORDERED: "hierarchical",
+}
+
+
+class TCloseness(DirectMeasure):
+    """The largest distance between the distribution of a confidential column in a class and in the whole file, from 0 to 1.
+
+    The distance is the earth mover's: how far shares of the values have to be moved, on average, to make one distribution the
+    other. A step from one of m values in order to the next costs 1/(m - 1) (``distance="ordered"``); from any value to any other,
+    1 (``"unordered"``); or as far as one has to go up the column's hierarchy until both values are one, divided by its height
+    (``"hierarchical"``). If none is named, the column's scale decides. Per record: the distance of its class.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    column: str = param(doc="the confidential column", columns="one", holds="anything")
+    distance: Distance | None = param(
+        default=None,
+        doc="how far apart values are; by the column's scale if none is named",
+        choices=("ordered", "unordered", "hierarchical"),
+    )
+    t: float = param(default=0.2, doc="the largest distance that is close enough", low=0, high=1)
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"t-closeness distance of {self.column}"
+
+    @property
+    def variant(self) -> str:
+        """The distance and the rule for missing keys."""
+        return f"{self.distance or 'by the scale of the column'}; {RULES[self.missing]}"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return what the distance means."""
+        return f"the class that is least like the whole file is {value:.3g} away from it in '{self.column}'"
+
+    def of_records(self, values: Numbers) -> float:
+        """Return how far the classes of some records are from the whole file at most."""
+        return float(values.max())
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the distance of each class."""
+        keys = keys_beside(outcome, snooper, [self.column])
+        distance = self.distance or _BY_SCALE[outcome.masked.schema[self.column].scale]
+        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        apart = _apart(found, distance, outcome.masked)
+        beyond, n, largest = found.records_in(apart > self.t + ROUNDING), found.n, float(apart.max())
+        score = self.result(
+            largest,
+            f"the class of {', '.join(keys)} that is least like the whole file is {largest:.3g} away from it in "
+            f"'{self.column}'; {count_of(beyond, n, ('is', 'are'))} in classes more than {self.t:g} away",
+            details={
+                "records in classes beyond t": float(beyond),
+                "mean distance": float(found.sizes @ apart) / n,
+                "classes": float(len(found)),
+                "records left out": float(found.left_out),
+            },
+            find_records=(lambda: found.per_original(outcome, apart)) if outcome.aligned else None,
+        )
+        return replace(score, variant=f"{distance}; {RULES[self.missing]}")
+
+
+def _apart(found: Distributions, distance: Distance, data: Microdata) -> Numbers:
+    """Return the distance of each class from the whole file, shape (c,)."""
+    from sfumato.kernels.column_pairs import ordered_distances, tree_distances
+
+    whole = found.whole
+    if distance == "ordered":
+        places = _places(found, data)
+        along = np.bincount(places, whole).astype(np.int64)
+        return found.each(lambda cells: ordered_distances(*_in_order(cells, places), along))
+    nodes = _nodes(found, data) if distance == "hierarchical" else np.arange(len(whole), dtype=np.int32)[None, :]
+    return found.each(lambda cells: tree_distances(cells.starts, cells.values, cells.counts, whole, nodes))
+
+
+def _places(found: Distributions, data: Microdata) -> NDArray[np.int32]:
+    """Return the place of each value in the order of values, shape (m,)."""
+    attribute, kind = data.schema[found.column], data.kind(found.column)
+    if kind is not Kind.CATEGORY:
+        return np.arange(len(found.whole), dtype=np.int32)  # numbers, dates and yes/no come sorted
+    numbers = [attribute.values.get(str(value)) for value in found.values]
+    if None in numbers:
+        raise NotApplicable(
+            f"column '{found.column}' holds text, and the schema does not say in which order it comes. Give each of its values "
+            "a number there (values = {...}), or choose distance='unordered'."
+        )
+    return np.unique(np.array(numbers, np.float64), return_inverse=True)[1].astype(np.int32)
+
+
+def _in_order(
+    cells: ClassCells, places: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the cells of each class in order of place."""
+    here = places[cells.values]
+    if (np.diff(places) > 0).all():
+        return cells.starts, here, cells.counts
+    order = np.lexsort((here, cells.rows))
+    return cells.starts, here[order], cells.counts[order]
+
+
+def _nodes(found: Distributions, data: Microdata) -> NDArray[np.int32]:
+    """Return the node of each value on each level of the column's hierarchy below the root, shape (height, m)."""
+    hierarchy = data.schema[found.column].hierarchy
+    if hierarchy is None:
+        raise NotApplicable(
+            f"column '{found.column}' has no hierarchy in the schema, so values have no distance in it. "
+            "Give it one, or choose distance='unordered'."
+        )
+    levels = [hierarchy.generalise(list(found.values), level) for level in range(hierarchy.height)]
+    return np.stack([np.unique(labels.astype(str), return_inverse=True)[1] for labels in levels]).astype(np.int32)
+
+
+# --- beta likeness
+# β-likeness: values whose share in a class is too far above their share in the file (Cao, Karras 2012).
+
+
+class BetaLikeness(DirectMeasure):
+    """The share of released records in classes that are not β-like: a confidential value is too much more frequent there.
+
+    A value with share p in the file and q in a class has the gain (q - p)/p: how much more likely it has become to a snooper who
+    finds the class. A class is β-like if no gain is above β (``kind="basic"``), nor above -ln p (``"enhanced"``, so that a
+    frequent value cannot become certain). Per record: the largest gain in its class.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    column: str = param(doc="the confidential column", columns="one", holds="anything")
+    beta: float = param(
+        default=1.0, doc="how much more frequent a value may be in a class, relatively", low=0, above=True
+    )
+    kind: Literal["enhanced", "basic"] = param(
+        default="enhanced", doc="whether a gain is also bounded by -ln p", choices=("enhanced", "basic")
+    )
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below {self.beta:g}-likeness of {self.column}"
+
+    @property
+    def variant(self) -> str:
+        """The kind and the rule for missing keys."""
+        return f"{self.kind}; {RULES[self.missing]}"
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records are in classes without {self.kind} {self.beta:g}-likeness"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the gains of each class."""
+        keys = keys_beside(outcome, snooper, [self.column])
+        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        shares, n = found.whole / found.n, found.n
+        bounds = np.minimum(self.beta, -np.log(shares)) if self.kind == "enhanced" else np.full(len(shares), self.beta)
+
+        def most(cells: ClassCells) -> Numbers:
+            gain = cells.shares / shares[cells.values] - 1
+            return np.column_stack([cells.largest(gain), cells.largest(gain - bounds[cells.values])])
+
+        gain, excess = found.each(most).T
+        broken, largest = found.records_in(excess > ROUNDING), float(gain.max())
+        return self.result(
+            broken / n,
+            f"{count_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.kind} {self.beta:g}-likeness; "
+            f"at most, a value of '{self.column}' is {1 + largest:.3g} times as frequent in a class as in the file",
+            details={
+                "records in violating classes": float(broken),
+                "largest gain": largest,
+                "classes": float(len(found)),
+                "records left out": float(found.left_out),
+            },
+            find_records=(lambda: found.per_original(outcome, gain)) if outcome.aligned else None,
+        )
+
+
+# --- delta disclosure
+# δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
+
+
+class DeltaDisclosure(DirectMeasure):
+    """The share of released records in classes that are not δ-disclosure private.
+
+    A class is, if |log2(q/p)| < δ for every value of the confidential column: its share q in the class is neither 2^δ times its
+    share p in the file, nor that many times less. A value that a class lacks has q = 0, which breaks every δ, as in the paper.
+    With ``absent="ignored"`` only values that occur in the class are looked at, as in ARX. Per record: the largest |log2(q/p)| of
+    its class.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+
+    column: str = param(doc="the confidential column", columns="one", holds="anything")
+    delta: float = param(default=1.0, doc="the bound on |log2(q/p)|, which must stay below", low=0, above=True)
+    absent: Literal["counts", "ignored"] = param(
+        default="counts", doc="whether a value that a class lacks breaks the bound", choices=("counts", "ignored")
+    )
+    missing: Missing = missing_rule()
+
+    def label(self) -> str:
+        """Return a few words for a legend."""
+        return f"records below {self.delta:g}-disclosure privacy of {self.column}"
+
+    @property
+    def variant(self) -> str:
+        """What absent values do, and the rule for missing keys."""
+        return (
+            f"a value that a class lacks {'counts' if self.absent == 'counts' else 'is ignored'}; {RULES[self.missing]}"
+        )
+
+    def words(self, value: float, schema: Schema) -> str:
+        """Return the share in words."""
+        return f"{100 * value:.3g} % of the records are in classes without {self.delta:g}-disclosure privacy"
+
+    def assess(self, outcome: Release, snooper: Snooper) -> Score:
+        """Find the largest ratio of each class."""
+        keys = keys_beside(outcome, snooper, [self.column])
+        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        shares, n, m = found.whole / found.n, found.n, len(found.whole)
+
+        def ratio(cells: ClassCells) -> Numbers:
+            largest = cells.largest(np.abs(np.log2(cells.shares / shares[cells.values])))
+            return np.where(cells.distinct < m, np.inf, largest) if self.absent == "counts" else largest
+
+        ratios = found.each(ratio)
+        broken, largest = found.records_in(ratios >= self.delta * (1 - ROUNDING)), float(ratios.max())
+        most = "a class lacks a value altogether" if np.isinf(largest) else f"the largest |log2(q/p)| is {largest:.3g}"
+        return self.result(
+            broken / n,
+            f"{count_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.delta:g}-disclosure privacy of "
+            f"'{self.column}'; {most}",
+            details={
+                "records in violating classes": float(broken),
+                "largest |log2(q/p)|": largest,
+                "classes": float(len(found)),
+                "records left out": float(found.left_out),
+            },
+            find_records=(lambda: found.per_original(outcome, ratios)) if outcome.aligned else None,
+        )

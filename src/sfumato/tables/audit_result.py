@@ -1,0 +1,388 @@
+"""What an audit found, and the same in words: never a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.contract.score import Section
+from sfumato.contract.score import TextTable as Grid
+from sfumato.errors import ParameterError, count_of, plural
+from sfumato.tables.cells import Status
+from sfumato.tables.certificates import Certificate, Insider, KnownBounds, bound, equation
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.sensitivity import Sensitivity
+from sfumato.typing import Flags, Numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sfumato.tables.rta.posterior_audit import PairAudit
+
+# --- words
+# An audit in words: the headline first, then which cells, and by which equations; never a value.
+
+_LISTED = 10
+
+
+def headline(audit: Audit) -> str:
+    """Return the answer in one sentence."""
+    counts = audit.counts
+    exact, near, known = (counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor"))
+    parts = [
+        f"{plural(n, 'cell')} {'is' if n == 1 else 'are'} {what}"
+        for n, what in (
+            (exact, "exactly disclosed"), (near, "approximately disclosed"), (known, "known to a contributor who knows his own"),
+        ) if n
+    ]  # fmt: skip
+    if n := len(audit.differences):
+        parts.append(f"{plural(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
+    if audit.pairs is not None and not audit.pairs.holds:
+        perhaps = "" if audit.pairs.exact or audit.pairs.measured else "perhaps "  # a bound is no proof that they do
+        parts.append(f"some contributors {perhaps}learn more of others than they may")
+    if parts:
+        return f"Not safe: {_and(parts)}."
+    if not counts["not shown"] and audit.pairs is None:
+        return "Every cell is shown as it is: there is nothing to work out."
+    published = audit.published
+    if audit.pairs is None and (published.variance is not None or published.leaf_variance is not None):
+        return "Nothing sensitive can be worked out for sure; whether the noise suffices was not looked at, for want of a prior."
+    return "Nothing sensitive can be worked out from what is published."
+
+
+def _and(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def sentences(audit: Audit) -> list[str]:
+    """Return what was looked at, by which yardstick, and what was not."""
+    counts = audit.counts
+    said = [f"{count_of(counts['not shown'], counts['cells'], ('is', 'are'), 'cell')} hidden or changed."]
+    if audit.rules:
+        said.append(
+            f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must "
+            f"be uncertain by {100 * audit.tolerance:g} % of their value."
+        )
+    elif audit.published.suppressed.any():
+        said.append(
+            "A suppressed cell counts as approximately disclosed if the interval that a reader can work out is no longer than "
+            f"{100 * audit.tolerance:g} % of its value."
+        )
+    if counts["harmless"]:
+        said.append(
+            f"{plural(counts['harmless'], 'other cell')} can be worked out too, but none of these is sensitive."
+        )
+    if audit.pairs is not None:
+        said.append(_learned(audit.pairs))
+    return [*said, *audit.notes]
+
+
+def _learned(pairs: PairAudit) -> str:
+    """Return what contributors learn of each other, in words."""
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    failing = len(pairs.failing)
+    at_least = "" if pairs.exact else "about " if pairs.measured else "at least "
+    worst = (
+        f"the smallest posterior variance is {at_least}{asked.min():.3g} of what is required"
+        if len(asked)
+        else "none is required"
+    )
+    are = "are" if pairs.exact or pairs.measured else "may be"
+    told = (
+        "no attacker learns more than is allowed" if not failing else f"{failing:,} {are} known better than is allowed"
+    )
+    return f"Of {plural(len(pairs.ratio), 'contribution')} with a prior, {told}; {worst}."
+
+
+def reasons(audit: Audit) -> list[tuple[str, str, str]]:
+    """Return the first disclosed cells: name, verdict, and the equations."""
+    cells, verdicts = audit.published.cells, audit.verdicts
+    rows = []
+    why: dict[int, list[str]] = {}
+    for proof in audit.certificates:  # of the same cells, and more
+        why.setdefault(proof.cell, []).append(proof.words)
+    for cell in _first(audit):
+        because = why.get(cell, [])
+        if audit.exact[cell] and audit.bounds is not None and audit.bounds[1][cell] - audit.bounds[0][cell] > 1e-3:
+            because.append("only one whole number fits")
+        if audit.shown[cell]:
+            because = ["it is shown, although a rule calls it unsafe"]
+        rows.append((cells.name(cell), str(verdicts[cell]), "; ".join(because)))
+    seen: set[int] = set(_first(audit))
+    for insider in audit.insiders:
+        if len(rows) >= _LISTED or insider.cell in seen or audit.disclosed[insider.cell]:
+            continue
+        seen.add(insider.cell)
+        own = [cells.name(int(c)) for c in cells.of_leaf[list(insider.alone)] if c >= 0]
+        alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
+        more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
+        rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
+    for whole, part in audit.differences[: max(_LISTED - len(rows), 0)]:
+        told = "both are shown, and what is left is in no cell and unsafe by a rule"
+        rows.append((f"[{cells.name(whole)}] − [{cells.name(part)}]", "exactly disclosed", told))
+    return rows
+
+
+def _first(audit: Audit) -> list[int]:
+    at = np.flatnonzero(audit.disclosed)
+    return [int(c) for c in at[np.lexsort((at, ~audit.exact[at]))][:_LISTED]]
+
+
+def page(audit: Audit) -> str:
+    """Return a page for people."""
+    lines = [audit.headline, "", *sentences(audit)]
+    rows = reasons(audit)
+    if rows:
+        lines += ["", "Disclosed cells, and how:"]
+        for name, verdict, because in rows:
+            lines.append(f"  {name}: {verdict}")
+            lines += [f"      {part}" for part in because.split("; ") if part]
+        left = audit.counts["exactly disclosed"] + audit.counts["approximately disclosed"]
+        left += audit.counts["known to a contributor"] + len(audit.differences) - len(rows)
+        if left > 0:
+            lines.append(f"  and {plural(left, 'more cell')}: see the frame of the audit.")
+    worst = audit.worst
+    if not rows and worst is not None and np.isfinite(audit.relative_width[worst]):
+        lines += ["", f"The shortest interval, relative to its value, is that of {audit.published.cells.name(worst)}."]
+    return "\n".join(lines)
+
+
+def findings(audit: Audit) -> dict[str, Any]:
+    """Return the findings for machines, without values."""
+    verdicts, cells = audit.verdicts, audit.published.cells
+    told = np.flatnonzero(audit.disclosed | (verdicts == "known to a contributor"))
+    why: dict[int, list[dict[str, Any]]] = {}
+    for found in audit.certificates:
+        entry = {
+            "words": found.words, "sign": found.sign,
+            "cells": [
+                {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "times": str(times)}
+                for c, times in found.coefficients.items()
+            ],
+        }  # fmt: skip
+        why.setdefault(found.cell, []).append(entry)
+    return {
+        "safe": audit.safe,
+        "headline": audit.headline,
+        "counts": dict(audit.counts),
+        "tolerance": audit.tolerance,
+        "rules": list(audit.rules),
+        "disclosed": [
+            {
+                **dict(zip(cells.dimensions, cells.labels[c], strict=True)),
+                "verdict": verdicts[c],
+                "because": why.get(int(c), []),
+            }
+            for c in told
+        ],
+        "differences": [[cells.name(whole), cells.name(part)] for whole, part in audit.differences],
+        "posterior": None if audit.pairs is None else _posterior(audit.pairs),
+        "notes": list(audit.notes),
+    }
+
+
+def _posterior(pairs: PairAudit) -> dict[str, Any]:
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    return {
+        "contributions": len(pairs.ratio),
+        "known better than allowed": len(pairs.failing),
+        "smallest ratio to what is required": float(asked.min()) if len(asked) else None,
+        "holds": pairs.holds,
+        "exact": pairs.exact,
+    }
+
+
+def section(audit: Audit) -> Section:
+    """Return the audit as a section of a report."""
+    counts = Grid(("what", "cells"), tuple(audit.counts.items()), "What a reader can work out.")
+    rows = reasons(audit)
+    content = [counts]
+    if rows:
+        content.append(
+            Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them.")
+        )
+    return Section("Audit of the published table", (audit.headline, *sentences(audit)), tuple(content))
+
+
+# --- result
+# What an audit found.
+
+
+EXPLAINED = 20
+"""How many disclosed cells are explained without being asked for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What a reader of a published table works out: for the custodian, who decides whether it can be published.
+
+    Its words and `frame()` hold what follows from the published table alone, and no contributor's value; `frame(custodian=True)`
+    adds true values and protection levels.
+    """
+
+    published: PublishedTable
+    known: KnownBounds = field(repr=False)
+    """What the reader was taken to know."""
+    examined: Flags
+    """Which cells were looked at: those that are not shown as they are; shape (cells,). So are the next five."""
+    low: Numbers
+    """The smallest value that fits everything published."""
+    high: Numbers
+    exact: Flags
+    """Cells whose value follows exactly, or that are shown although a rule calls them unsafe."""
+    near: Flags
+    """Cells whose value follows nearly: the interval is shorter than it must be."""
+    sensitive: Flags
+    """Cells that must not be worked out: those that the rules call unsafe, else the primary suppressions, else all."""
+    tolerance: float
+    rules: tuple[str, ...] = ()
+    """The sensitivity rules in words, where there are any."""
+    sensitivity: Sensitivity | None = field(default=None, repr=False)
+    insiders: tuple[Insider, ...] = field(default=(), repr=False)
+    """Contributors who, knowing their own figures, work out a sensitive cell: confidential."""
+    pairs: PairAudit | None = None
+    """What every contributor learns of every other, where noise was added and a prior was given."""
+    notes: tuple[str, ...] = ()
+    """What was not looked at."""
+    bounds: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
+    """`low` and `high` before whole numbers were looked for."""
+    differences: tuple[tuple[int, int], ...] = ()
+    """Pairs of shown cells, the second inside the first, whose difference is in no cell and unsafe by a rule."""
+
+    def __repr__(self) -> str:
+        return f"Audit({self.headline})"
+
+    def __str__(self) -> str:
+
+        return page(self)
+
+    @property
+    def shown(self) -> Flags:
+        """Cells that are published as they are, or that the reader was said to know; shape (cells,)."""
+        return np.asarray(self.known.shown | (self.published.status == Status.SHOWN))
+
+    @property
+    def disclosed(self) -> Flags:
+        """Sensitive cells that are disclosed to everybody, exactly or nearly; shape (cells,)."""
+        return (self.exact | self.near) & self.sensitive
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing sensitive was found to be disclosed, to everybody or to a contributor."""
+        learned = self.pairs is not None and not self.pairs.holds
+        return not (self.disclosed.any() or self.insiders or self.differences or learned)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many cells there are of every sort."""
+        insiders = {i.cell for i in self.insiders if not self.disclosed[i.cell]}
+        return {
+            "cells": len(self.published),
+            "not shown": int(self.examined.sum()),
+            "exactly disclosed": int((self.exact & self.sensitive).sum()),
+            "approximately disclosed": int((self.near & self.sensitive).sum()),
+            "known to a contributor": len(insiders),
+            "harmless": int(((self.exact | self.near) & ~self.sensitive).sum()),
+            "protected": int((self.examined & ~self.exact & ~self.near).sum()) - len(insiders),
+        }
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+
+        return headline(self)
+
+    @cached_property
+    def relative_width(self) -> Numbers:
+        """How long the interval of each cell is, relative to the value (to its middle where that is not known)."""
+        original = self.published.original
+        with np.errstate(invalid="ignore", divide="ignore"):
+            middle = (self.low + self.high) / 2 if original is None else original.value
+            width = np.where(np.isinf(self.high) | np.isinf(self.low), np.inf, self.high - self.low)
+            return np.asarray(np.where(width == 0, 0.0, width / np.abs(middle)))
+
+    @property
+    def worst(self) -> int | None:
+        """The sensitive cell that was looked at and has the shortest interval relative to its value; None if there is none."""
+        here = np.flatnonzero((self.examined | self.exact) & self.sensitive)
+        if not len(here):
+            return None
+        return int(here[np.lexsort((self.relative_width[here], ~self.exact[here]))[0]])
+
+    def explain(self, cell: int) -> tuple[Certificate, ...]:
+        """Return the equations from which a cell follows: one, or two where bounds are needed, above and below.
+
+        Cells that are protected have them too: why their interval is no longer than it is. None for a cell that is shown,
+        and where nothing is known.
+        """
+        if not 0 <= cell < len(self.published):
+            raise ParameterError(f"there is no cell {cell}: the table has {len(self.published):,}, counted from 0.")
+        if self.shown[cell]:
+            return ()
+        if self.exact[cell] and (found := equation(self.known, cell)) is not None:
+            return (found,)
+        low, high = (self.low, self.high) if self.bounds is None else self.bounds
+        sides = (
+            bound(self.known, cell, "≥", float(low[cell])) if np.isfinite(low[cell]) else None,
+            bound(self.known, cell, "≤", float(high[cell])) if np.isfinite(high[cell]) else None,
+        )
+        return tuple(side for side in sides if side is not None)
+
+    @cached_property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Why the first disclosed cells are: exactly disclosed ones first; `explain` tells of any other."""
+        at = np.flatnonzero(self.disclosed)
+        order = at[np.lexsort((at, ~self.exact[at]))][:EXPLAINED]
+        return tuple(found for cell in order.tolist() for found in self.explain(cell))
+
+    @property
+    def verdicts(self) -> NDArray[np.object_]:
+        """For every cell: "shown", "exactly disclosed", "approximately disclosed", "known to a contributor" or "protected"."""
+        said = np.where(self.examined, "protected", np.where(self.shown, "shown", "not examined")).astype(object)
+        said[list({i.cell for i in self.insiders})] = "known to a contributor"
+        said[self.near] = "approximately disclosed"
+        said[self.exact] = "exactly disclosed"
+        return said
+
+    def frame(self, custodian: bool = False) -> pd.DataFrame:
+        """Return every cell with its interval and verdict; `custodian` adds true values and what the rules ask for."""
+        import pandas as pd
+
+        cells = self.published.cells
+        why: dict[int, str] = {}
+        for found in self.certificates:
+            why[found.cell] = "; ".join(filter(None, (why.get(found.cell, ""), found.words)))
+        columns: dict[str, Any] = {d: cells.labels[:, i] for i, d in enumerate(cells.dimensions)}
+        columns |= {
+            "low": self.low, "high": self.high, "relative_width": self.relative_width if custodian else self._public_width,
+            "verdict": self.verdicts, "sensitive": self.sensitive & (self.examined | self.exact),
+            "because": [why.get(i, "") for i in range(len(cells))],
+        }  # fmt: skip
+        if custodian:
+            columns["value"] = self.published.source("the custodian's frame").value
+            if self.sensitivity is not None:
+                names = ("upper", "lower", "width")
+                columns |= {f"required_{name}": getattr(self.sensitivity, name) for name in names}
+                columns["rule"] = self.sensitivity.reasons
+        return pd.DataFrame(columns)
+
+    @property
+    def _public_width(self) -> Numbers:
+        """Relative to the middle of the interval, which everybody can compute."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            width = np.where(np.isinf(self.high) | np.isinf(self.low), np.inf, self.high - self.low)
+            return np.asarray(np.where(width == 0, 0.0, width / np.abs((self.low + self.high) / 2)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings for machines: counts, and the disclosed cells with their equations; no values."""
+
+        return findings(self)
+
+    def section(self) -> Section:
+        """Return the audit as a section of a report."""
+
+        return section(self)

@@ -1,0 +1,304 @@
+"""Secondary suppression for tables of any size: elimination first, linear programs where that is not enough."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.tables.suppression.problem import SuppressionProblem
+from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
+from sfumato.typing import Flags, Numbers, Whole
+
+# --- repair
+# The cheapest further cells to hide so that a secret can move far enough: one linear program for each secret and side.
+#
+# Fischetti and Salazar-González, Models and algorithms for optimizing cell suppression in tabular data with linear
+# constraints, Journal of the American Statistical Association 95 (2000); the costs by distance moved are Kelly, Golden and
+# Assad's (Cell suppression: disclosure protection for sensitive tabular data, Networks 22, 1992).
+
+_NEAR = (300, 1500)
+"""How many quantities around a secret are looked at first, and then, before all of them are."""
+
+
+class Repair:
+    """Ways for secrets to move, where hidden quantities move for nothing and shown ones at their cost."""
+
+    def __init__(self, problem: SuppressionProblem) -> None:
+        self.problem = problem
+        self._by_column = sparse.csc_array(problem.sums)
+        # what can move to one side alone, such as a shown zero, is of little use: ways are looked for without it first
+        self._stuck = ((problem.value <= problem.low) | (problem.value >= problem.high)) & ~problem.hidden
+        self._around: dict[tuple[int, int], Whole] = {}
+
+    def way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
+        """Return a move of all quantities that takes the target by `need` (below zero: down); None where there is none.
+
+        `still` are quantities that do not move because the attacker knows them.
+        """
+        return self._nearest(target, need, hidden, still, False)
+
+    def free_way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
+        """Return such a move of hidden quantities alone, in which they move little; None where there is none."""
+        return self._nearest(target, need, hidden, still, True)
+
+    def _nearest(self, target: int, need: float, hidden: Flags, still: Whole | None, free: bool) -> Numbers | None:
+        if need == 0:
+            return np.zeros(len(self.problem))
+        seen = 0
+        for near in (*_NEAR, len(self.problem)):
+            columns = self.around(target, near)
+            if len(columns) == seen:
+                continue
+            seen = len(columns)
+            columns = columns[hidden[columns] if free else hidden[columns] | ~self.problem.fixed[columns]]
+            if still is not None:
+                columns = np.setdiff1d(columns, still)
+            if (found := self._solve(target, need, hidden, columns, free)) is not None:
+                return found
+        return None
+
+    def around(self, target: int, count: int) -> Whole:
+        """Return the quantities that hang together with a target through the fewest equations, at least `count` of them."""
+        if (target, count) not in self._around:
+            sums, columns = self.problem.sums, self._by_column
+            inside, done = np.zeros(len(self.problem), bool), np.zeros(sums.shape[0], bool)
+            stuck = self._stuck if count < len(self.problem) else np.zeros(len(self.problem), bool)
+            inside[target] = True
+            last = np.array([target])
+            while len(last) and inside.sum() < count:
+                rows, near = np.zeros(sums.shape[0], bool), np.zeros(len(self.problem), bool)
+                rows[_entries(columns.indptr, columns.indices, last)] = True
+                near[_entries(sums.indptr, sums.indices, np.flatnonzero(rows & ~done))] = True
+                done |= rows
+                last = np.flatnonzero(near & ~inside & ~stuck)
+                inside[last] = True
+            self._around[target, count] = np.flatnonzero(inside)
+        return self._around[target, count]
+
+    @cached_property
+    def _solver(self) -> Any:
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.silent()
+        for option, value in _OPTIONS.items():
+            solver.setOptionValue(option, value)
+        return solver
+
+    def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
+        """Return the cheapest way on which only some quantities move; a `short` one if what moves costs, hidden or not."""
+        import highspy
+
+        p = self.problem
+        if target not in movable:
+            return None
+        unit = abs(need)
+        paid = np.flatnonzero(movable != target) if short else np.flatnonzero(~hidden[movable])
+        cost = np.ones(len(paid)) if short else p.cost[movable[paid]]
+        count = len(movable)
+        above, below = (p.high - p.value)[movable] / unit, (p.low - p.value)[movable] / unit
+        low, high = np.minimum(below, 0.0), np.maximum(above, 0.0)
+        place = int(np.searchsorted(movable, target))
+        if not low[place] <= np.sign(need) <= high[place]:
+            return None
+        low[place] = high[place] = np.sign(need)
+        # what is shown moves up by one column and down by another, each at its cost
+        start, entry, sign = _columns(self._by_column, np.concatenate([movable, movable[paid]]), count)
+        costs = np.zeros(count + len(paid))
+        costs[paid] = cost
+        costs[count:] = cost
+        tops = np.concatenate([high, -low[paid]])
+        low[paid] = 0.0
+        bottoms, balance = np.concatenate([low, np.zeros(len(paid))]), np.zeros(int(entry.max(initial=-1)) + 1)
+        highs = self._solver
+        highs.clearSolver()
+        highs.passModel(
+            len(costs), len(balance), len(entry), int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize), 0.0,
+            costs, bottoms, tops, balance, balance, start, entry, sign, np.zeros(len(costs), np.int32),
+        )  # fmt: skip
+        highs.run()
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        x = np.array(highs.getSolution().col_value)
+        x[paid] -= x[count:]
+        move = np.zeros(len(p))
+        move[movable] = np.where(np.abs(x[:count]) > 1e-8, x[:count], 0.0) * unit
+        return move
+
+
+_OPTIONS: dict[str, str | int | float] = {
+    "solver": "simplex", "threads": 1, "random_seed": 0, "presolve": "off",
+    "primal_feasibility_tolerance": 1e-9,
+}  # fmt: skip
+
+
+def _columns(
+    matrix: sparse.csc_array, which: Whole, plain: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Numbers]:
+    """Return some columns of a matrix without its empty rows, as starts, rows and entries; after `plain` of them, negated."""
+    length = (matrix.indptr[which + 1] - matrix.indptr[which]).astype(np.int64)
+    ends = np.cumsum(length)
+    at = np.arange(int(ends[-1])) - np.repeat(ends - length - matrix.indptr[which], length)
+    used = np.zeros(matrix.shape[0], bool)
+    used[matrix.indices[at]] = True
+    row = (np.cumsum(used) - 1)[matrix.indices[at]]
+    entries = matrix.data[at]
+    entries[int(ends[plain - 1]) :] *= -1
+    return np.concatenate([[0], ends]).astype(np.int32), row.astype(np.int32), entries
+
+
+def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) -> Whole:
+    """Return the entries of several rows of a sparse matrix."""
+    length = start[rows + 1] - start[rows]
+    offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return np.asarray(entries[np.repeat(start[rows], length) + offset], np.int64)
+
+
+# --- fast
+# Secondary suppression for tables of any size: elimination first, linear programs where that is not enough.
+
+
+class OutOfTime(Exception):  # noqa: N818
+    """The time limit was reached before a safe pattern was found."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How long there is still to work."""
+
+    ends: float = np.inf
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no time left."""
+        return time.monotonic() > self.ends
+
+    def look(self) -> None:
+        """Stop if the time is over."""
+        if self.over:
+            raise OutOfTime
+
+
+class Impossible(Exception):  # noqa: N818
+    """A secret cannot move far enough, whatever is hidden; `target` is the quantity of the `problem`."""
+
+    def __init__(self, problem: SuppressionProblem, target: int) -> None:
+        super().__init__("a secret cannot be protected")
+        self.problem, self.target = problem, target
+
+
+def first_pattern(problem: SuppressionProblem) -> Flags:
+    """Return a pattern in which no secret follows from what is shown by equations alone.
+
+    Quantities are shown in the order of their cost, the dearest first, each unless a secret would then be a combination of
+    what is shown: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros and whatever
+    else cannot move to both sides come before all, since they protect little.
+    """
+    from sfumato.kernels.table_algebra import rows_to_hide
+
+    sure = np.flatnonzero(problem.fixed & ~problem.hidden)
+    maybe = np.flatnonzero(~problem.fixed & ~problem.hidden)
+    room = np.minimum(problem.value - problem.low, problem.high - problem.value)[maybe]
+    maybe = maybe[np.lexsort((-problem.cost[maybe], room > 0))]
+    rows = problem.rows
+    hide = rows_to_hide(
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.shape[1],
+        np.concatenate([sure, maybe]), len(sure), problem.targets,
+    )  # fmt: skip
+    return problem.hidden | hide
+
+
+class Mending:
+    """Hides more where intervals are too short: the cheapest first, then everything near, further each time."""
+
+    def __init__(self, problem: SuppressionProblem) -> None:
+        self.problem = problem
+        self._repair = Repair(problem)
+        self._wide = 16
+
+    def mend(self, found: PatternCheck, clock: Clock) -> PatternCheck:
+        """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
+        problem, before = self.problem, int(found.hidden.sum())
+        targets = problem.targets[found.failing]
+        wider = self.widen(found, clock)
+        if int(wider.hidden.sum()) == before:
+            near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
+            wider.hidden[near[~problem.fixed[near]]] = True
+            if int(wider.hidden.sum()) == before and self._wide >= len(problem):
+                raise Impossible(problem, int(targets[0]))
+            self._wide *= 4
+        return wider
+
+    def widen(self, found: PatternCheck, clock: Clock) -> PatternCheck:
+        """Return a pattern with the cheapest further cells hidden that let secrets move, and how far they then reach."""
+        problem = self.problem
+        hidden, up, down = found.hidden.copy(), found.up.copy(), found.down.copy()
+        targets = problem.targets[found.failing]
+        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
+        for place in found.failing[np.argsort(-need, kind="stable")]:
+            clock.look()
+            _widen(problem, self._repair, int(place), up, down, hidden)
+        return replace(found, hidden=hidden, up=up, down=down)
+
+
+def mend(problem: SuppressionProblem, hidden: Flags, clock: Clock, sure: PatternCheck | None = None) -> PatternCheck:
+    """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
+    mending = Mending(problem)
+    found = check(problem, hidden, sure, solve=False)
+    if not len(found.failing):
+        return found
+    # a way that a secret can move shows what to hide, or that nothing need be
+    sure = mending.widen(found, clock)
+    while True:
+        clock.look()
+        found = check(problem, sure.hidden, sure)
+        if not len(found.failing):
+            return found
+        sure = mending.mend(found, clock)
+
+
+def _widen(problem: SuppressionProblem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:
+    """Hide what lets one secret move far enough to both sides; note how far all secrets move on the way."""
+    targets = problem.targets
+    target = int(targets[place])
+    least = 1.0 if problem.integer else 1e-3 * max(abs(float(problem.value[target])), 1e-6)
+    for side in (1, -1):
+        here = np.array([place])
+        if not short(problem, targets[here], up[here], down[here])[0]:
+            return
+        got, other = (up, down) if side > 0 else (down, up)
+        level = float((problem.upper if side > 0 else problem.lower)[target])
+        wide = float(problem.width[target]) - (other[place] if np.isfinite(other[place]) else 0.0)
+        known = up[place] + down[place] <= 0
+        goals = [max(level, wide, least if known else 0.0), max(level, wide / 2, 0.0), level]
+        for goal in dict.fromkeys(goals):
+            if got[place] >= goal:
+                break
+            goal = np.ceil(goal - 1e-9) if problem.integer else goal
+            way = repair.way(target, side * goal, hidden)
+            if way is not None:
+                hidden |= way != 0
+                _note(problem, way, up, down)
+                break
+
+
+def _note(problem: SuppressionProblem, way: Numbers, up: Numbers, down: Numbers) -> None:
+    """Take down how far every secret moved, and how far it would move the other way."""
+    moved = way[problem.targets]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(
+            way > 0,
+            (problem.value - problem.low) / way,
+            np.where(way < 0, (problem.value - problem.high) / way, np.inf),
+        )
+    back = min(1.0, max(float(room.min(initial=np.inf)), 0.0))
+    for move in (moved, -back * moved):
+        rise, fall = whole(problem, problem.targets, np.maximum(move, 0.0), np.maximum(-move, 0.0))
+        np.maximum(up, rise, out=up)
+        np.maximum(down, fall, out=down)

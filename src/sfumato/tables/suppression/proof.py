@@ -1,0 +1,454 @@
+"""The audit of a pattern: tables that could be the true one as well, or two linear programs for each secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sfumato.tables.suppression.problem import SuppressionProblem
+from sfumato.typing import Flags, Numbers, Whole
+
+# --- witness
+# Proofs that intervals are wide enough, many at a time: tables that could be the true one as well.
+
+_CHUNK = 512
+_PRIMES = np.array([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89])
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """What ties quantities to leaves, on the best ways of the quantities; leaves move in units of their radius."""
+
+    gain: Numbers
+    """How far each way takes its quantity, shape (quantities,)."""
+    longest: Numbers
+    """How far each way takes any leaf, shape (quantities,)."""
+    dots: Numbers
+    """How far each way takes each of some leaves, shape (quantities, leaves)."""
+    others: Numbers
+    """Some other ways that nothing shown stands against, shape (free, ways)."""
+    moved: Numbers
+    """How far these take the quantities, shape (quantities, ways)."""
+
+    @cached_property
+    def others_longest(self) -> Numbers:
+        """How far each of the other ways takes any leaf, shape (ways,)."""
+        return np.asarray(np.abs(self.others).max(axis=0, initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom:
+    """The ways in which hidden leaves can move without anything that is shown changing.
+
+    A leaf j can move by `radius` both up and down. In units of the radius, moves of Euclidean length at most 1 stay within
+    all bounds of leaves: an ellipsoid of tables that are as good as the true one. `basis` spans it, orthonormal.
+    """
+
+    problem: SuppressionProblem
+    free: Whole
+    """The leaves that move."""
+    radius: Numbers
+    """Shape (free,)."""
+    basis: Numbers
+    """Shape (free, dimension)."""
+
+    @classmethod
+    def of(cls, problem: SuppressionProblem, hidden: Flags) -> Freedom:
+        """Return the freedom that a pattern leaves."""
+        from sfumato.kernels.table_algebra import null_space
+
+        room, shown = room_of(problem, hidden)
+        free = np.flatnonzero(room > 0)
+        rows = sparse.csr_array(shown[:, free])
+        size = np.diff(rows.indptr)
+        order = np.argsort(size, kind="stable")
+        rows = sparse.csr_array(rows[order[size[order] > 0]])  # short sums first keep the elimination sparse
+        directions = null_space(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), len(free))
+        radius = room[free]
+        basis, _ = np.linalg.qr(directions / radius[:, None])
+        return cls(problem, free, radius, basis)
+
+    @cached_property
+    def steps(self) -> Numbers:
+        """The basis in units of the leaves, shape (free, dimension)."""
+        return self.radius[:, None] * self.basis
+
+    def pull(self, quantities: Whole, leaves: Whole) -> Pull:
+        """Return what ties quantities to leaves."""
+        moves, other = self.moves(quantities), self.basis.T @ directions(len(self.free))
+        parts = [np.abs(self.basis @ moves[i : i + _CHUNK].T).max(axis=0) for i in range(0, len(moves), _CHUNK)]
+        return Pull(
+            (moves**2).sum(axis=1), np.concatenate([np.zeros(0), *parts]), moves @ self.basis[leaves].T,
+            self.basis @ other, moves @ other,
+        )  # fmt: skip
+
+    def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still.
+
+        Asked are several quantities with the leaves that stand still for them; all answers are one after the other.
+        """
+        quantities = np.concatenate([np.zeros(0, np.int64), *(q for q, _ in asked)])
+        moves, first = self.moves(quantities), 0
+        for q, leaves in asked:
+            inner, part = self.basis[leaves], slice(first, first + len(q))
+            inverse = np.linalg.pinv(inner @ inner.T, rcond=1e-10, hermitian=True)
+            moves[part] -= moves[part] @ inner.T @ inverse @ inner
+            first += len(q)
+        return self.reach(quantities, hidden, moves)
+
+    def moves(self, quantities: Whole) -> Numbers:
+        """Return how quantities change along the basis, shape (quantities, dimension)."""
+        rows = sparse.csr_array(self.problem.rows[quantities][:, self.free])
+        return np.asarray(rows @ self.steps)
+
+    def reach(
+        self, quantities: Whole, hidden: Flags, along: Numbers | None = None, enough: Numbers | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall, shape (quantities,).
+
+        Each is moved in the direction that is best within the ellipsoid, as far as all bounds allow; or in those given by
+        `along`, shape (quantities, dimension). Where the ellipsoid itself reaches as far as is `enough`, that will do.
+        """
+        up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
+        p, free = self.problem, self.free
+        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
+        bounded = bounded_sums(p, hidden)
+        rows = sparse.csr_array(p.rows[bounded][:, free])
+        for first in range(0, len(quantities), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            moves = self.moves(quantities[part]) if along is None else along[part]
+            gain = (moves**2).sum(axis=1)
+            up[part] = down[part] = np.sqrt(gain)
+            doubtful = np.arange(len(gain))
+            if enough is not None and not len(bounded):
+                doubtful = np.flatnonzero(np.sqrt(gain) < enough[part])
+                if not len(doubtful):
+                    continue
+            moves, gain = moves[doubtful], gain[doubtful]
+            way = self.basis @ moves.T
+            used = (
+                np.maximum(most_used(way, above), most_used(-way, below)),
+                np.maximum(most_used(-way, above), most_used(way, below)),
+            )
+            if len(bounded):
+                sums = rows @ (self.radius[:, None] * way)
+                with np.errstate(divide="ignore"):
+                    top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+                for side, sign in ((0, 1), (1, -1)):
+                    np.maximum(used[side], most_used(sign * sums, top), out=used[side])
+                    np.maximum(used[side], most_used(-sign * sums, bottom), out=used[side])
+            some = gain > 1e-18 * (1 + p.value[quantities[part][doubtful]] ** 2)
+            for side, reach in ((0, up), (1, down)):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    reach[first + doubtful] = np.where(some, gain / used[side], 0.0)
+        return up, down
+
+
+def room_of(problem: SuppressionProblem, hidden: Flags) -> tuple[Numbers, sparse.csr_array]:
+    """Return how far each leaf can move both up and down, 0 where it is shown, and the rows of what is shown."""
+    with np.errstate(invalid="ignore"):
+        room = np.minimum(problem.leaves - problem.leaf_low, problem.leaf_high - problem.leaves)
+    usual = float(np.median(np.abs(problem.leaves[problem.leaves != 0]))) if problem.leaves.any() else 1.0
+    room = np.where(np.isinf(room), np.maximum(np.abs(problem.leaves), usual), room)
+    shown = sparse.csr_array(problem.rows[~hidden])
+    single = np.diff(shown.indptr) == 1
+    room[shown.indices[shown.indptr[:-1][single]]] = 0.0
+    return room, shown
+
+
+def directions(count: int) -> Numbers:
+    """Return some directions that have nothing to do with each other, shape (count, directions): fixed numbers in (-1, 1)."""
+    return np.asarray(2 * np.modf(np.outer(np.arange(1, count + 1), np.sqrt(_PRIMES)))[0] - 1)
+
+
+def bounded_sums(problem: SuppressionProblem, hidden: Flags) -> Whole:
+    """Return the hidden sums of which attackers know more than the bounds of their leaves tell."""
+    least = problem.rows @ problem.leaf_low + 1e-9 * np.abs(problem.value)
+    several = np.diff(problem.rows.indptr) > 1
+    return np.flatnonzero(hidden & several & (np.isfinite(problem.high) | (problem.low > least)))
+
+
+def most_used(way: Numbers, weight: Numbers) -> Numbers:
+    """Return the largest share of its room that something uses on each way, shape (ways,); at least 0."""
+    if not weight.any():
+        return np.zeros(way.shape[1])
+    if not (weight == 1).all():
+        with np.errstate(invalid="ignore"):
+            way = np.where(np.abs(way) > 1e-12, way * weight[:, None], 0.0)
+    return np.asarray(way.max(axis=0, initial=0.0))
+
+
+# --- sparse witness
+# The same proofs as `witness`, by sparse factorisation: for tables with many hidden leaves.
+
+
+_SPARSE_CHUNK = 256
+_DENSE = 7_000
+"""Up to so many hidden leaves dense linear algebra is used."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFreedom:
+    """The ways in which hidden leaves can move, as solutions of the equations between hidden quantities.
+
+    The best way of a quantity within the ellipsoid minimises Σ (move / radius)² less twice its own move, under the equations:
+    one factorisation of that system serves all quantities.
+    """
+
+    problem: SuppressionProblem
+    free: Whole
+    """The leaves that move."""
+    radius: Numbers
+    """Shape (free,)."""
+    shown: sparse.csr_array
+    """What is shown, shape (shown, free)."""
+    used: Whole
+    """The quantities of the system."""
+    unit: Numbers
+    """Their units, shape (used,)."""
+    solve: Any
+    """Takes right-hand sides, shape (used, k), to solutions in these units, the first rows of what is returned.
+
+    From a rough solution it makes a better one.
+    """
+
+    @classmethod
+    def of(cls, problem: SuppressionProblem, hidden: Flags) -> SparseFreedom:
+        """Return the freedom that a pattern leaves."""
+        from scipy.sparse.linalg import splu
+
+        room, shown = room_of(problem, hidden)
+        leaf = np.zeros(len(problem), bool)
+        leaf[problem.alone] = True
+        of_leaf = np.zeros(len(problem))
+        of_leaf[problem.alone] = room
+        used = np.flatnonzero(np.where(leaf, of_leaf > 0, hidden))
+        unit = np.where(leaf[used], of_leaf[used], np.maximum(np.abs(problem.value[used]), 1e-9))
+        sums = sparse.csr_array(problem.sums[:, used] @ sparse.diags_array(unit))
+        sums = sparse.csr_array(sums[np.diff(sums.indptr) > 0])
+        length = np.sqrt(np.asarray(sums.multiply(sums).sum(axis=1)).ravel())
+        sums = sparse.csr_array(sparse.diags_array(1 / length) @ sums)
+        weight = sparse.diags_array(np.where(leaf[used], 1.0, _ROUNDING))
+        count = len(used)
+        corner = sparse.csr_array((sums.shape[0], sums.shape[0]))
+        above, below = sparse.hstack([sparse.csr_array(weight), sums.T]), sparse.hstack([sums, corner])
+        whole = sparse.csc_array(sparse.vstack([above, below]))
+        shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may say the same
+        factors = splu(
+            sparse.csc_array(whole - sparse.diags_array(shift)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.001,
+            options={"SymmetricMode": True},
+        )  # fmt: skip
+
+        def solve(right: Numbers, rough: Numbers | None = None) -> Numbers:
+            padded = np.concatenate([right, np.zeros((sums.shape[0], right.shape[1]))])
+            return np.asarray(factors.solve(padded) if rough is None else rough + factors.solve(padded - whole @ rough))
+
+        free = np.flatnonzero(room > 0)
+        return cls(problem, free, room[free], sparse.csr_array(shown[:, free]), used, unit, solve)
+
+    def _ways(self, quantities: Whole) -> Numbers:
+        """Return the best ways of quantities, in units of the radius of each leaf; shape (free, quantities)."""
+        place = self._place()
+        at, moving = place[quantities], np.flatnonzero(place[quantities] >= 0)
+        right = np.zeros((len(self.used), len(quantities)))
+        right[at[moving], moving] = self.unit[at[moving]]
+        return self._solved(right, place[self.problem.alone[self.free]])
+
+    def _place(self) -> Whole:
+        place = np.full(len(self.problem), -1, np.int64)
+        place[self.used] = np.arange(len(self.used))
+        return place
+
+    def _solved(self, right: Numbers, leaves: Whole) -> Numbers:
+        rough = self.solve(right)
+        ways = rough[leaves]
+        if len(wrong := np.flatnonzero(self._changes(ways))):
+            ways[:, wrong] = self.solve(right[:, wrong], rough[:, wrong])[leaves]
+            ways[:, self._changes(ways)] = 0.0  # what is shown would change: no proof
+        return np.asarray(ways)
+
+    def _changes(self, ways: Numbers) -> Flags:
+        """Return which ways change what is shown by more than rounding."""
+        moved = self.radius[:, None] * ways
+        off = np.abs(self.shown @ moved).max(axis=0, initial=0.0)
+        return np.asarray(off > _ROUNDING * np.abs(moved).sum(axis=0))
+
+    def reach(
+        self, quantities: Whole, hidden: Flags, along: None = None, enough: Numbers | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall, shape (quantities,); see `Freedom.reach`."""
+        parts = [quantities[i : i + _SPARSE_CHUNK] for i in range(0, len(quantities), _SPARSE_CHUNK)]
+        found = [self._along(asked, self._ways(asked), hidden) for asked in parts]
+        nothing = np.zeros(0)
+        return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+
+    def _along(self, quantities: Whole, ways: Numbers, hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities rise and fall along ways of their own, shape (free, quantities)."""
+        p, free = self.problem, self.free
+        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
+        used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
+        bounded = bounded_sums(p, hidden)
+        if len(bounded):
+            sums = sparse.csr_array(p.rows[bounded][:, free]) @ (self.radius[:, None] * ways)
+            with np.errstate(divide="ignore"):
+                top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+            for i, s in enumerate((1.0, -1.0)):
+                used[i] = np.maximum(used[i], np.maximum(most_used(s * sums, top), most_used(-s * sums, bottom)))
+        rows = sparse.csr_array(p.rows[quantities][:, free])
+        at = np.repeat(np.arange(len(quantities)), np.diff(rows.indptr))
+        moved = np.bincount(at, self.radius[rows.indices] * ways[rows.indices, at], len(quantities))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up, down = (np.where(moved > 1e-9 * np.abs(p.value[quantities]), moved / u, 0.0) for u in used)
+        return up, down
+
+    def pull(self, quantities: Whole, leaves: Whole) -> Pull:
+        """Return what ties quantities to leaves."""
+        gain, longest = np.zeros(len(quantities)), np.zeros(len(quantities))
+        dots = np.zeros((len(quantities), len(leaves)))
+        rows = sparse.csr_array(self.problem.rows[quantities][:, self.free]) @ sparse.diags_array(self.radius)
+        for first in range(0, len(quantities), _SPARSE_CHUNK):
+            part = slice(first, first + _SPARSE_CHUNK)
+            ways = self._ways(quantities[part])
+            gain[part] = (ways**2).sum(axis=0)
+            longest[part] = np.abs(ways).max(axis=0)
+            dots[part] = ways[leaves].T
+        at, given = self._place()[self.problem.alone[self.free]], directions(len(self.free))
+        right = np.zeros((len(self.used), given.shape[1]))
+        right[at] = given
+        others = self._solved(right, at)
+        return Pull(gain, longest, dots, others, rows @ others)
+
+    def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        """Return how far quantities can certainly rise and fall while some leaves stand still; see `Freedom.reach_apart`."""
+        found, first = [(np.zeros(0), np.zeros(0))], 0
+        while first < len(asked):
+            last, columns = first, 0
+            while last < len(asked) and (last == first or columns < _SPARSE_CHUNK):
+                columns += sum(map(len, asked[last]))
+                last += 1
+            found.append(self._apart(asked[first:last], hidden))
+            first = last
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def _apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
+        quantities, leaves = (np.concatenate(part) for part in zip(*asked, strict=True))
+        which, place = np.unique(
+            np.concatenate([quantities, self.problem.alone[self.free[leaves]]]), return_inverse=True
+        )
+        solved, place = self._ways(which), place.ravel()
+        ways, columns = solved[:, place[: len(quantities)]], solved[:, place[len(quantities) :]] / self.radius[leaves]
+        q = at = 0
+        for mine, known in asked:
+            part, pull = slice(q, q + len(mine)), columns[:, at : at + len(known)]
+            inverse = np.linalg.pinv(pull[known], rcond=1e-10, hermitian=True)
+            ways[:, part] -= pull @ (inverse @ ways[known, part])
+            ways[known, part] = 0.0
+            q, at = q + len(mine), at + len(known)
+        return self._along(quantities, ways, hidden)
+
+
+def freedom_of(problem: SuppressionProblem, hidden: Flags) -> Freedom | SparseFreedom:
+    """Return the freedom that a pattern leaves, in the form that suits its size."""
+    room, _ = room_of(problem, hidden)
+    return Freedom.of(problem, hidden) if int((room > 0).sum()) <= _DENSE else SparseFreedom.of(problem, hidden)
+
+
+# --- checking
+# The audit of a pattern: every secret, by a table that could be the true one as well, or by two linear programs.
+
+
+TOLERANCE = 1e-7
+"""By how much an interval may be shorter than asked for, relative to the level: what linear programs are exact to."""
+
+
+@dataclass(frozen=True, eq=False)
+class PatternCheck:
+    """How far an attacker's intervals of the secrets of a problem reach under a pattern, at least; shapes (targets,)."""
+
+    problem: SuppressionProblem
+    hidden: Flags
+    """The pattern, shape (quantities,)."""
+    up: Numbers
+    down: Numbers
+    solved: Flags
+    """Which secrets needed linear programs."""
+
+    @cached_property
+    def failing(self) -> Whole:
+        """Positions in `problem.targets` of those that do not reach as far as they must."""
+        return np.flatnonzero(short(self.problem, self.problem.targets, self.up, self.down))
+
+    @cached_property
+    def freedom(self) -> Freedom | SparseFreedom:
+        """The ways in which hidden leaves can move."""
+        return freedom_of(self.problem, self.hidden)
+
+    @property
+    def margin(self) -> float:
+        """The smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
+        problem, t = self.problem, self.problem.targets
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = [np.where(need > 0, got / need, np.inf) for got, need in (
+                (self.up, problem.upper[t]), (self.down, problem.lower[t]), (self.up + self.down, problem.width[t]),
+            )]  # fmt: skip
+        return float(min((r.min(initial=np.inf) for r in ratios), default=np.inf))
+
+
+def check(
+    problem: SuppressionProblem, hidden: Flags, sure: PatternCheck | None = None, solve: bool = True
+) -> PatternCheck:
+    """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden.
+
+    Without linear programs (`solve`), what takes them to be proved fails.
+    """
+    targets = problem.targets
+    up, down, solved = np.zeros(len(targets)), np.zeros(len(targets)), np.zeros(len(targets), bool)
+    if sure is not None:
+        known = slice(len(sure.up))
+        up[known], down[known], solved[known] = sure.up, sure.down, sure.solved
+    todo = np.flatnonzero(short(problem, targets, up, down))
+    found = PatternCheck(problem, hidden, up, down, solved)
+    if len(todo):
+        reach = found.freedom.reach(targets[todo], hidden, enough=enough(problem)[todo])
+        rise, fall = whole(problem, targets[todo], *reach)
+        up[todo], down[todo] = np.maximum(up[todo], rise), np.maximum(down[todo], fall)
+    open_ = np.flatnonzero(short(problem, targets, up, down))
+    solved[open_] = True
+    if solve and len(open_):
+        asked, least = targets[open_], 1e-6 * np.abs(problem.value[targets[open_]])
+        # one side may have to make up for the other, so each is asked for the whole width
+        far = [np.maximum(np.maximum(need, problem.width)[asked], least) for need in (problem.lower, problem.upper)]
+        far = [np.maximum(np.ceil(f - 1e-9), 1.0) if problem.integer else f for f in far]
+        low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[asked]), (-far[0], far[1]))
+        rise, fall = whole(problem, asked, high, -low)
+        up[open_], down[open_] = np.maximum(up[open_], rise), np.maximum(down[open_], fall)
+    return found
+
+
+def enough(problem: SuppressionProblem) -> Numbers:
+    """Return how far up and down each secret must reach, at most; shape (targets,)."""
+    t = problem.targets
+    need = np.maximum(np.maximum(problem.upper[t], problem.lower[t]), problem.width[t] / 2)
+    need = np.maximum(need, 1e-6 * np.abs(problem.value[t]))
+    return np.maximum(np.ceil(need), 1.0) if problem.integer else need
+
+
+def short(problem: SuppressionProblem, quantities: Whole, up: Numbers, down: Numbers) -> Flags:
+    """Return which quantities do not reach as far as they must."""
+    missing = np.zeros(len(quantities), bool)
+    for got, need in ((up, problem.upper), (down, problem.lower), (up + down, problem.width)):
+        missing |= got < need[quantities] * (1 - TOLERANCE)
+    # a quantity that is known exactly is known, whatever the rule asks for
+    return missing | (up + down <= TOLERANCE * np.abs(problem.value[quantities]))
+
+
+def whole(problem: SuppressionProblem, quantities: Whole, up: Numbers, down: Numbers) -> tuple[Numbers, Numbers]:
+    """Return distances to the last whole number within, where everybody knows that values are whole numbers."""
+    if not problem.integer:
+        return up, down
+    return np.floor(up + 1e-6), np.floor(down + 1e-6)
