@@ -162,11 +162,12 @@ def _vault(folder: Path) -> tuple[Any, Any]:
     from sfumato.contract import Draws
     from sfumato.datasets.analysis_survey import coarse_cutpoints, survey20k
     from sfumato.mas.ledger import Ledger
+    from sfumato.mas.perturbation import ledger_key
     from sfumato.mas.policy import Policy
     from sfumato.mas.vault import Vault
 
     vault = Vault(folder, Draws("golden"), Policy.named("hardened"))
-    vault.ledger = Ledger(folder / "golden.sqlite", lasting=False)
+    vault.ledger = Ledger(folder / "golden.sqlite", ledger_key(Draws("golden")), lasting=False)
     return vault, vault.freeze("survey", survey20k(8_000), coarse_cutpoints())
 
 

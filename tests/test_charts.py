@@ -20,23 +20,11 @@ from hypothesis import strategies as st
 
 from sfumato import ru_map
 from sfumato.charts import theme
+from sfumato.charts.captions import parameter_words, short, spoken, symbol, tabled
 from sfumato.charts.map_chart import map_chart, overlay_chart
 from sfumato.charts.map_data import MapData, along
 from sfumato.charts.scales import Axis, linear_ticks, readable
-from sfumato.charts.theme import (
-    Box,
-    Clutter,
-    around,
-    parameter_words,
-    short,
-    spoken,
-    stack,
-    symbol,
-    tabled,
-    text_width,
-    to_png,
-    to_svg,
-)
+from sfumato.charts.theme import Box, Clutter, around, stack, text_width, to_png, to_svg
 from sfumato.datasets import teachers
 from sfumato.errors import ParameterError
 from sfumato.masks import IndependentNoise, KimNoise, TopCode

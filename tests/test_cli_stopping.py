@@ -154,9 +154,9 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error_and_not_silence(
 _LONG = """
 import os, signal, sys, threading
 import duckdb, typer
-from sfumato.cli.handling import Commands
-from sfumato.cli.stopping import stoppable
-from sfumato.engines.duckdb import DuckDBEngine
+from sfumato.cli.console import Commands
+from sfumato.cli.console import stoppable
+from sfumato.data.duckdb_engine import DuckDBEngine
 
 app = typer.Typer(cls=Commands, pretty_exceptions_enable=False)
 

@@ -235,7 +235,7 @@ def test_every_mask_has_its_page_with_each_parameter_in_words(cls: type[Any]) ->
 def _commands() -> dict[str, Any]:
     import typer
 
-    from sfumato.cli.app import app
+    from sfumato.cli.command_line import app
 
     group: Any = typer.main.get_command(app)
     inner = {f"{n} {m}": c for n, g in group.commands.items() for m, c in getattr(g, "commands", {}).items()}

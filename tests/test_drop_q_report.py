@@ -357,7 +357,7 @@ def test_a_report_needs_a_q_that_the_table_can_lose() -> None:
 
 def test_the_evaluation_does_not_wait_for_the_compiler_or_for_pandas() -> None:
     code = (
-        "import sys; from sfumato.mas import evaluate_drops; str(evaluate_drops([[5, 6], [7, 8]], 2));"
+        "import sys; from sfumato.papers import evaluate_drops; str(evaluate_drops([[5, 6], [7, 8]], 2));"
         "assert not {'numba', 'pandas', 'altair'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

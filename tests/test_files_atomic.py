@@ -300,7 +300,7 @@ def test_confidential_copies_of_a_killed_process_are_removed_when_the_next_one_m
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = """
 import duckdb
-from sfumato.microdata import Microdata
+from sfumato.data import Microdata
 data = Microdata(duckdb.sql("SELECT range AS salary FROM range(100)"))
 masked = data.transform(lambda batch: batch, data.schema)
 for path in Path(os.environ["TMPDIR"]).rglob("*"):
@@ -343,7 +343,7 @@ def test_a_release_never_stands_with_the_seed_of_another_whenever_the_process_is
 ) -> None:
     code = """
 import sfumato.files as files
-from sfumato import Draws, IndependentNoise
+from sfumato import Draws\nfrom sfumato.masks import IndependentNoise
 from sfumato.datasets import five
 release = IndependentNoise(columns=("salary",), lambda2=0.2).apply(five(), draws := Draws(sys.argv[2]))
 left = int(sys.argv[3])
@@ -378,7 +378,7 @@ def test_a_file_that_outgrows_its_limit_is_told_so_and_leaves_nothing(form: str,
     code = """
 import resource
 import numpy as np, pyarrow as pa
-from sfumato.engines.formats import FileContents, write_file
+from sfumato.formats import FileContents, write_file
 contents = FileContents(pa.table({"a": np.random.default_rng(1).normal(size=20_000)}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:

@@ -245,7 +245,7 @@ def test_a_damaged_arrow_or_parquet_file_is_refused_or_read_and_never_crashes(tm
 import random, sys
 from pathlib import Path
 import pyarrow as pa
-from sfumato.engines.formats import FileContents, read_file, write_file
+from sfumato.formats import FileContents, read_file, write_file
 from sfumato.errors import DataError
 folder, rng, refused = Path(sys.argv[1]), random.Random(5), 0
 table = pa.table({"name": ["Smith", "Lee", None] * 20, "cat": pa.array(["a", "b", "a"] * 20).dictionary_encode()})

@@ -18,26 +18,24 @@ import sfumato
 HOME = Path(sfumato.__file__).parent
 
 ORDER = (
-    ("errors", "version", "files", "toml", "lazily"),
+    ("errors", "version", "files", "toml", "lazy", "typing"),
     ("schema",),
     ("kernels",),
-    ("engines",),
-    ("microdata", "condition", "households", "classes"),
+    ("formats",),
+    ("data",),
     ("contract",),
     ("charts",),
     ("masks",),
     ("attacks",),
     ("risk",),
     ("utility",),
-    ("rumap",),
-    ("decision",),
+    ("maps",),
     ("tables",),
     ("mas",),
+    ("room",),
     ("reports",),
     ("datasets",),
-    ("demo",),
     ("papers",),
-    ("server",),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -46,25 +44,23 @@ RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
 ONLY_IN = {
     "numba": ("kernels",),
-    "duckdb": ("engines",),
-    "pyspark": ("engines",),
-    "py4j": ("engines",),
-    "pyarrow": ("engines",),
-    "pyreadstat": ("engines",),
-    "openpyxl": ("engines",),
+    "duckdb": ("data",),
+    "pyspark": ("data",),
+    "py4j": ("data",),
+    "pyarrow": ("data", "formats"),
+    "pyreadstat": ("formats",),
+    "openpyxl": ("formats",),
     "altair": ("charts", "reports"),
     "vl_convert": ("charts", "reports"),
     "typer": ("cli",),
     "rich": ("cli",),
-    "fastapi": ("server",),
-    "sqlalchemy": ("server",),
-    "optuna": ("decision",),
+    "optuna": ("maps",),
     "ortools": ("tables",),
     "weasyprint": ("reports",),
     "clarabel": ("tables",),
     "highspy": ("tables",),
 }
-FOR_TYPES_ALONE = {"altair": ("cli", "contract", "decision", "mas", "risk", "rumap", "tables", "utility")}
+FOR_TYPES_ALONE = {"altair": ("cli", "contract", "maps", "mas", "papers", "risk", "tables", "utility")}
 """Where a package may also be named for the type checker."""
 
 MODULES = sorted(HOME.rglob("*.py"))
@@ -173,10 +169,10 @@ def test_imports_go_downward_only() -> None:
             )
 
 
-def test_kernels_import_nothing_of_sfumato_but_kernels() -> None:
+def test_kernels_import_nothing_of_sfumato_but_kernels_and_names_of_types() -> None:
     for path in MODULES:
         if part_of(path) == "kernels":
-            assert {inner_part(module) for module, _ in imports(path)} <= {None, "kernels"}, module_name(path)
+            assert {inner_part(module) for module, _ in imports(path)} <= {None, "kernels", "typing"}, module_name(path)
 
 
 def test_each_tool_is_used_in_its_own_place() -> None:
@@ -207,15 +203,15 @@ def test_nothing_is_evaluated() -> None:
             )
 
 
-def test_modules_named_in_variables_are_imported_in_two_places_only() -> None:
-    """Names that packages offer lazily, and the registry of built-in classes; the layers cannot be read off there."""
+def test_modules_named_in_variables_are_imported_in_one_place_only() -> None:
+    """Names that packages offer lazily; the layers cannot be read off there. The registry reads entry points."""
     found = {
         module_name(path)
         for path in MODULES
         for node in nodes_of(path)
         if imports_by_name(node) and not isinstance(node.args[0], ast.Constant)
     }
-    assert found <= {"sfumato.lazily", "sfumato.contract.parameters"}
+    assert found <= {"sfumato.lazy"}
 
 
 def test_nothing_reads_a_global_seed() -> None:
@@ -237,7 +233,7 @@ def test_the_reader_of_imports_sees_every_sort(tmp_path: Path, monkeypatch: pyte
         "from sfumato.masks import noise\n"
         "from . import chacha\n"
         "from .. import contract\n"
-        "from ..rumap import choose\n"
+        "from ..maps import choose\n"
         "if TYPE_CHECKING:\n    import altair\n"
         "def f():\n    import duckdb\n    importlib.import_module('sfumato.cli')\n"
     )

@@ -187,7 +187,7 @@ from pathlib import Path
 import numpy as np, pandas as pd
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
-import sfumato.mas.freezing, sfumato.mas.registration, sfumato.engines.duckdb, sfumato.engines.duckdb_warehouse, pyarrow.parquet
+import sfumato.mas.registration, sfumato.data.duckdb_engine, sfumato.data.warehouse, pyarrow.parquet
 
 home = Path(sys.argv[1])
 rng = np.random.default_rng(1)

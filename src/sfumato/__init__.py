@@ -6,8 +6,9 @@ The front door: a few names, and the sub-packages (``sfumato.masks.MDAV``); all 
 from typing import TYPE_CHECKING
 
 from sfumato.lazy import lazy_names
-from sfumato.version import VERSION as __version__
+from sfumato.version import VERSION
 
+__version__ = VERSION
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 __all__ += ["__version__"]
 

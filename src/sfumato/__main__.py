@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sfumato.cli.app import main
+from sfumato.cli.command_line import main
 
 main()

@@ -244,7 +244,7 @@ def test_files_are_the_same_bytes_as_those_written_from_memory(tmp_path: Path) -
 _LARGE = """
 import duckdb
 import sfumato
-from sfumato.engines import Column, Rows, open_frame
+from sfumato.data import Column, Rows, open_frame
 
 def double(rows):
     return Rows(rows.ids, {n: Column.from_numbers(c.numbers * 2) for n, c in rows.columns.items()})

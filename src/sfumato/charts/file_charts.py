@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from sfumato.charts import theme
+from sfumato.charts.captions import short
 from sfumato.charts.scales import Axis
-from sfumato.charts.theme import (
-    FAINT,
-    INK,
-    PAPER,
-    RISK_SHADES,
-    SERIES,
-    SIZE,
-    SOFT,
-    WIDTH,
-    layered,
-    short,
-    text_width,
-    themed,
-)
+from sfumato.charts.theme import FAINT, INK, PAPER, RISK_SHADES, SERIES, SIZE, SOFT, WIDTH, layered, text_width, themed
 
 if TYPE_CHECKING:
     import pandas as pd

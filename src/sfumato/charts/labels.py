@@ -8,9 +8,10 @@ from typing import Any
 import altair as alt
 
 from sfumato.charts import theme
+from sfumato.charts.captions import short, symbol
 from sfumato.charts.map_panel import Plane, Trace
 from sfumato.charts.scales import readable
-from sfumato.charts.theme import INK, PAPER, SIZE, SOFT, Box, Clutter, Spot, around, short, stack, symbol, text_width
+from sfumato.charts.theme import INK, PAPER, SIZE, SOFT, Box, Clutter, Spot, around, stack, text_width
 
 _LABELS = 6
 """At most so many parameter values stand along a curve,"""

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.charts import theme
-from sfumato.charts.theme import SERIES, SHAPES, SIZE, SOFT, WIDTH, colour_of, shape_of, short, symbol, text_width
+from sfumato.charts.captions import short, symbol
+from sfumato.charts.theme import SERIES, SHAPES, SIZE, SOFT, WIDTH, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.typing import Numbers
 

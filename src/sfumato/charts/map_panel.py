@@ -11,9 +11,10 @@ import altair as alt
 import numpy as np
 
 from sfumato.charts import theme
+from sfumato.charts.captions import parameter_words, short, symbol
 from sfumato.charts.map_data import MapData, Measured, along
 from sfumato.charts.scales import Axis, wants_log
-from sfumato.charts.theme import FAINT, INK, SOFT, parameter_words, short, symbol
+from sfumato.charts.theme import FAINT, INK, SOFT
 from sfumato.typing import Numbers
 
 # --- sheet

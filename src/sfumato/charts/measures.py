@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from sfumato.charts import theme
+from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
 from sfumato.charts.map_data import COMBINED, MeasureReading, Point, Searched, key_of
 from sfumato.charts.scales import Axis, risk_axis
@@ -22,7 +23,6 @@ from sfumato.charts.theme import (
     WIDTH,
     Box,
     Clutter,
-    short,
     text_width,
     themed,
 )

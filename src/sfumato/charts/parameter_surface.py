@@ -13,24 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.charts import theme
+from sfumato.charts.captions import parameter_words, short, spoken, symbol
 from sfumato.charts.heatmap import Band, CellGrid, Place, gradient_legend
 from sfumato.charts.map_data import FamilyTrials, Measured, Searched, TrialPoint, heading, worded
 from sfumato.charts.map_panel import Sheet
 from sfumato.charts.scales import Axis, risk_axis, wants_log
-from sfumato.charts.theme import (
-    INK,
-    PAPER,
-    RISK_SHADES,
-    SIZE,
-    SOFT,
-    UTILITY_SHADES,
-    parameter_words,
-    short,
-    spoken,
-    symbol,
-    text_width,
-    themed,
-)
+from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, text_width, themed
 from sfumato.errors import ParameterError, join_names, unknown_name
 from sfumato.typing import Numbers
 

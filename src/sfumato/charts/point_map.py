@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from sfumato.charts import theme
+from sfumato.charts.captions import short, spoken
 from sfumato.charts.labels import threshold_words
 from sfumato.charts.map_data import FamilyLegend, key_of
 from sfumato.charts.scales import Axis, risk_axis
-from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, around, short, spoken, themed
+from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, around, themed
 from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:

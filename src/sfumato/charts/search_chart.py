@@ -13,24 +13,11 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from sfumato.charts import theme
+from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
 from sfumato.charts.map_data import FamilyLegend, MeasureReading, Point, Searched, key_of
 from sfumato.charts.scales import Axis, Floored, risk_axis, use_axis
-from sfumato.charts.theme import (
-    FAINT,
-    INK,
-    PAPER,
-    SIZE,
-    SOFT,
-    WIDTH,
-    Box,
-    Clutter,
-    Spot,
-    around,
-    short,
-    text_width,
-    themed,
-)
+from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, Spot, around, text_width, themed
 from sfumato.version import VERSION
 
 if TYPE_CHECKING:

@@ -7,5 +7,5 @@ from sfumato.lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
 
 if TYPE_CHECKING:
-    from sfumato.cli.app import app as app
-    from sfumato.cli.app import main as main
+    from sfumato.cli.command_line import app as app
+    from sfumato.cli.command_line import main as main

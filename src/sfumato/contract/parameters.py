@@ -7,7 +7,6 @@ Subclassing is all: the class becomes a dataclass and is registered under its na
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 import numbers
 import re
@@ -15,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 from sfumato.errors import ParameterError, unknown_name
@@ -166,23 +166,6 @@ def learned(*depends: str, default: None = None) -> Any:
 
 
 _REGISTRY: dict[str, dict[str, type[Parametric]]] = {}
-_BUILT_IN = {
-    "mask": ("sfumato.masks",),
-    "measure": ("sfumato.risk", "sfumato.utility"),
-    "estimator": ("sfumato.utility",),
-    "attack": ("sfumato.attacks",),
-    "protection": ("sfumato.tables",),
-    "rule": ("sfumato.tables",),
-    "table measure": ("sfumato.tables",),
-    "cutpoint strategy": ("sfumato.mas",),
-    "diagnostic": ("sfumato.mas",),
-    "analysis": ("sfumato.mas.analyses",),
-    "confidentiality rule": ("sfumato.mas.rules",),
-    "policy": ("sfumato.mas.policy",),
-    "drop": ("sfumato.mas",),
-    "output policy": ("sfumato.room",),
-}
-"""Modules that register the classes which come with sfumato, by family; imported when a name is first looked up."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(param, learned, dataclasses.field))
@@ -192,12 +175,12 @@ class Parametric:
     family: ClassVar[str] = ""
     name: ClassVar[str] = ""
 
-    def __init_subclass__(cls, family: str = "", abstract: bool = False, **kwargs: Any) -> None:
+    def __init_subclass__(cls, family: str = "", abstract: bool = False, name: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if family:
             cls.family = family
             _REGISTRY.setdefault(family, {})
-        cls.name = snake(cls.__name__)
+        cls.name = name or snake(cls.__name__)
         dataclass(frozen=True, repr=True)(cls)
         if not abstract:
             other = _REGISTRY[cls.family].get(cls.name)
@@ -315,10 +298,26 @@ def snake(name: str) -> str:
 
 
 def registered(family: str) -> dict[str, type[Parametric]]:
-    """Return every class of a family ("mask", "measure", "estimator") by name: built-in ones and those defined so far."""
-    for home in _BUILT_IN.get(family, ()):
-        importlib.import_module(home)
+    """Return every class of a family ("mask", "measure", "table measure") by name: installed ones and those defined so far.
+
+    Packages offer classes by entry points, sfumato's own among them (pyproject.toml): those of the group ``sfumato.mask`` name
+    modules, or packages with ``__all__``, that define masks. So a mask of your own comes to the command line by `pip install`.
+    """
+    _load_installed(family)
     return dict(_REGISTRY.get(family, {}))
+
+
+@cache
+def _load_installed(family: str) -> None:
+    for point in entry_points(group=f"sfumato.{family.replace(' ', '_')}"):
+        try:
+            module = point.load()
+            for name in getattr(module, "__all__", ()):  # packages import what they offer when it is asked for
+                getattr(module, name)
+        except (ImportError, AttributeError):
+            raise ParameterError(
+                f"'{point.value}', which is installed as a {family} for sfumato, cannot be imported. Repair or remove that package."
+            ) from None
 
 
 def find(family: str, name: str) -> type[Parametric]:

@@ -1,4 +1,4 @@
-"""Data in DuckDB, read as a stream, so that they may be larger than memory; CSV files typed by our rules; aggregates of Parquet files."""
+"""Data in DuckDB, read as a stream: they may be larger than memory."""
 
 from __future__ import annotations
 

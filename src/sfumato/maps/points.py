@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from sfumato.charts.theme import short, tabled
+from sfumato.charts.captions import short, tabled
 from sfumato.contract.score import Side, TextTable, number
 from sfumato.errors import ParameterError, join_names, unknown_name
 

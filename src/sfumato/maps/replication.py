@@ -58,8 +58,8 @@ class NormalPopulation:
         check_covariance(matrix, names)
         if n < 1:
             raise ParameterError("a sample needs at least one record.")
-        for field, value in (("means", dict(means)), ("covariance", matrix), ("n", int(n)), ("unit", unit)):
-            object.__setattr__(self, field, value)
+        for name, value in (("means", dict(means)), ("covariance", matrix), ("n", int(n)), ("unit", unit)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def regression(cls, r2: float, n: int, beta: float = 1.0, sigma: float = 1.0) -> NormalPopulation:

@@ -61,8 +61,8 @@ class Finals:
 
     def run(self, families: Sequence[Family]) -> Confirmed | None:
         """Return the most useful point that is safe under fresh seeds; None if no family has one. The best family first."""
-        for number, family in enumerate(families):
-            if number >= _FAMILIES and self.best is not None:
+        for place, family in enumerate(families):
+            if place >= _FAMILIES and self.best is not None:
                 break
             if self._worth(family):
                 self._settle(family)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.charts.captions import counted, first_line, parameter_words, short, spoken, symbol, tabled
 from sfumato.charts.map_data import Limits, MapData, along
-from sfumato.charts.theme import counted, first_line, parameter_words, short, spoken, symbol, tabled
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable
 from sfumato.data.microdata import Microdata
 

@@ -132,7 +132,7 @@ class Dominance(CellRule):
 # The p% rule for sums of the analysis system: nobody in a cell may estimate another's value too closely.
 
 
-class AmountPPercent(CellRule):
+class AmountPPercent(CellRule, name="p_percent"):
     """A sum is hidden if the second largest contributor can estimate the largest to within p percent.
 
     It takes its own value from the sum, and what it has then is too high by what all others gave: the cell is unsafe if that is

@@ -449,7 +449,7 @@ def smallest_q(table: Any, below: float) -> int:
 
 
 _FEW_CELLS = 64
-_dropping_LARGEST = 10**9
+_LARGEST_URN = 10**9
 """NumPy's hypergeometric numbers are for urns smaller than this."""
 
 
@@ -471,9 +471,9 @@ def drop_numbers(cells: CellTable, q: Whole, generator: np.random.Generator, wit
         return generator.multinomial(q, proportions / proportions.sum())
     counts = cells.counts[cells.occupied]
     seldom_twice = most**2 <= cells.records
-    if seldom_twice and (counts.size > _FEW_CELLS or cells.records >= _dropping_LARGEST):
+    if seldom_twice and (counts.size > _FEW_CELLS or cells.records >= _LARGEST_URN):
         return _by_record(counts, q, generator, without)
-    if cells.records >= _dropping_LARGEST:
+    if cells.records >= _LARGEST_URN:
         raise ParameterError("a table of a thousand million records or more can be simulated only for a smaller q.")
     return _by_cell(counts, q, generator, without)
 

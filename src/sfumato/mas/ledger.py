@@ -311,8 +311,6 @@ def _asked(entry: Entry) -> str:
 # --- ledger
 # The ledger: an append-only, hash-chained log of every question, and the accounts that are settled with it.
 
-# fmt: skip
-
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS entries (

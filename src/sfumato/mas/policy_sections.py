@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.charts.theme import counted, short, spoken
+from sfumato.charts.captions import counted, short, spoken
 from sfumato.contract.score import Section, TextTable
 from sfumato.mas.attacks.base import Outcome
 from sfumato.mas.attacks.bench import HEADS, table

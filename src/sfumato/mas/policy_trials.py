@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.charts.theme import counted, short, spoken, tabled
+from sfumato.charts.captions import counted, short, spoken, tabled
 from sfumato.contract.score import Figure, Score, Section, Side
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.maps.choice import Choice, named

@@ -177,8 +177,6 @@ def numbered(policy: Policy, earlier: list[Policy]) -> Policy:
 # --- vault
 # The vault: registered data sets, the secret, the policy, and the way from a question to an answer.
 
-# fmt: skip
-
 
 LEDGER = "ledger.sqlite"
 

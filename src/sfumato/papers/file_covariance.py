@@ -58,8 +58,8 @@ def file_covariance(
     found = _plain(data, names, weighted)
     if found.records < 2:
         raise DataError(
-            f"{plural(found.records)} {'has' if found.records == 1 else 'have'} all of {join_names(names)}, but a covariance needs at "
-            "least two. Leave out columns that are often missing."
+            f"{plural(found.records)} {'has' if found.records == 1 else 'have'} all of {join_names(names)}, but a covariance needs "
+            "at least two. Leave out columns that are often missing."
         )
     if not (np.isfinite(found.mean).all() and np.isfinite(found.matrix).all()):
         raise DataError(

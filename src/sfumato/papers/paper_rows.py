@@ -79,7 +79,7 @@ def papers() -> tuple[Paper, ...]:
     >>> [paper.key for paper in papers()]
     ['ru_map', 'matrix_masking', 'rta', 'mas', 'global_risk']
     """
-    return tuple(parse(key, (files(__name__) / f"{key}.toml").read_text(encoding="utf-8")) for key in ORDER)
+    return tuple(parse(key, (files("sfumato.papers") / f"{key}.toml").read_text(encoding="utf-8")) for key in ORDER)
 
 
 def rows() -> tuple[PaperRow, ...]:

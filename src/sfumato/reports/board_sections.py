@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sfumato.charts.theme import counted, spoken
+from sfumato.charts.captions import counted, spoken
 from sfumato.contract.measure import Measure
 from sfumato.contract.release import Release
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable, digits
@@ -78,11 +78,8 @@ def asked_section(
     if checked:
         sentences.append(verdict(checked))
     if found is not None:
-        if found.feasible:
-            answer = f"found one that is safe enough: {found.choice['family']}"
-        else:
-            answer = "found none that is safe enough"
-        sentences.append(f"A search for the most useful recipe {answer}.")
+        answer = f"one that is safe enough: {found.choice['family']}" if found.feasible else "none that is safe enough"
+        sentences.append(f"A search for the most useful recipe found {answer}.")
     rows = [(c.title, _kept(c.check.words), _meaning(c, schema), c.result) for c in checked]
     heads = ("measure", "limit", "at the limit", "result")
     return Section(

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.charts.theme import counted, first_line, spoken
+from sfumato.charts.captions import counted, first_line, spoken
 from sfumato.contract.mask import Recipe
 from sfumato.contract.release import Release
 from sfumato.contract.score import Section, TextTable, digits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.charts.theme import counted, first_line, spoken, tabled
+from sfumato.charts.captions import counted, first_line, spoken, tabled
 from sfumato.contract.mask import Recipe
 from sfumato.contract.release import Release
 from sfumato.contract.score import Figure, Section, TextTable
@@ -134,11 +134,11 @@ def parameter_tables(recipe: Recipe) -> list[TextTable]:
     rows = []
     for step in recipe.steps:
         secret = step.mask.withheld()
-        for field, parameter in step.mask.parameters().items():
-            value = getattr(step.mask, field)
+        for name, parameter in step.mask.parameters().items():
+            value = getattr(step.mask, name)
             if value is not None:
-                shown, told = ("withheld", "no") if field in secret else (_value(value), "yes")
-                rows.append((step.name, field, shown, parameter.doc, told))
+                shown, told = ("withheld", "no") if name in secret else (_value(value), "yes")
+                rows.append((step.name, name, shown, parameter.doc, told))
     heads = ("step", "parameter", "value", "meaning", "may be published")
     return [TextTable(heads, tuple(rows), "The parameters that were set.")] if rows else []
 

@@ -20,7 +20,7 @@ from sfumato.attacks.attribution import (
     near_rule,
     tolerance_rule,
 )
-from sfumato.charts.theme import counted
+from sfumato.charts.captions import counted
 from sfumato.contract.draws import Draws
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import param

@@ -300,7 +300,8 @@ def independent_copies(hits: NDArray[Any], labels: NDArray[np.int64]) -> float:
 
     Their number over the design effect of clusters: the variance of a mean of clusters over that of single records.
 
-    >>> independent_copies(np.array([1, 1, 0, 0]), np.array([0, 1, 2, 3])), independent_copies(np.array([1, 1, 0, 0]), np.array([0, 0, 1, 1]))
+    >>> right = np.array([1, 1, 0, 0])
+    >>> independent_copies(right, np.array([0, 1, 2, 3])), independent_copies(right, np.array([0, 0, 1, 1]))
     (4.0, 2.0)
     """
     errors = hits - hits.mean()

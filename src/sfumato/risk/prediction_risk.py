@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
-from sfumato.charts.theme import counted
+from sfumato.charts.captions import counted
 from sfumato.contract.measure import DirectMeasure, Measure, reciprocal
 from sfumato.contract.parameters import param
 from sfumato.contract.release import Release

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import RULES, check_in_common, check_keys, key_names, missing_rule, people_of
-from sfumato.charts.theme import counted
+from sfumato.charts.captions import counted
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import param
 from sfumato.contract.release import Release

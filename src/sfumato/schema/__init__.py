@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from sfumato.schema.attribute import Level as Level
     from sfumato.schema.attribute import Role as Role
     from sfumato.schema.attribute import Scale as Scale
-    from sfumato.schema.guess import guess_schema as guess_schema
-    from sfumato.schema.guess import schema_of as schema_of
     from sfumato.schema.hierarchy import ROOT as ROOT
     from sfumato.schema.hierarchy import Hierarchy as Hierarchy
     from sfumato.schema.hierarchy import PrefixHierarchy as PrefixHierarchy
@@ -22,3 +20,5 @@ if TYPE_CHECKING:
     from sfumato.schema.interval_hierarchy import DateHierarchy as DateHierarchy
     from sfumato.schema.interval_hierarchy import IntervalHierarchy as IntervalHierarchy
     from sfumato.schema.schema import Schema as Schema
+    from sfumato.schema.schema import guess_schema as guess_schema
+    from sfumato.schema.schema import schema_of as schema_of

@@ -65,7 +65,7 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
 # How far the published table is from the original: the usual utility of rounding and adjustment.
 
 
-class PublishedDistance(TableMeasure):
+class PublishedDistance(TableMeasure, name="table_distance"):
     """One minus the distance of the published table from the original; 1 where nothing changed.
 
     The distance is a share: absolute, Σ|z − x| / Σ|x|; relative, the mean of |z − x| / |x|; squares, √(Σ(z − x)² / Σx²);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.charts.theme import counted, first_line, short, spoken, tabled
+from sfumato.charts.captions import counted, first_line, short, spoken, tabled
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parameter
 from sfumato.contract.score import Figure, Section, Side

@@ -461,7 +461,8 @@ def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cell
     """Return the cells of the table it was made from, and the position of each row among them."""
     if set(dimensions) != set(cells.dimensions):
         raise ParameterError(
-            f"the published table is by {join_names(dimensions)}, but the one that it was made from by {join_names(cells.dimensions)}."
+            f"the published table is by {join_names(dimensions)}, but the one that it was made from by "
+            f"{join_names(cells.dimensions)}."
         )
     order = [list(dimensions).index(d) for d in cells.dimensions]
     place = {tuple(row): i for i, row in enumerate(cells.labels.tolist())}

@@ -272,7 +272,7 @@ _RIDGE = 1e-10
 """Error of an exact measurement, as a share of its variance: sums that repeat others would make the equations singular."""
 _NOTHING = 1e-8
 """A posterior variance below this share of the prior's is none: the contribution is known."""
-_contributor_posterior_MOST = 8_000
+_MOST_CONTRIBUTIONS = 8_000
 _CHUNK = 2_000
 
 
@@ -358,10 +358,10 @@ def _blocks(seen: Observed, m: sparse.csr_array, v: Numbers, block: Whole) -> It
         people = np.unique(entry.col[block[entry.row] == b])
         if not len(rows) or not len(people):
             continue
-        if len(rows) > _contributor_posterior_MOST:
+        if len(rows) > _MOST_CONTRIBUTIONS:
             raise NotApplicable(
                 f"{len(rows):,} published cells hang together, and what attackers know of every contribution is worked out for "
-                f"at most {_contributor_posterior_MOST:,}. Ask for a smaller table, or for a measure of cells."
+                f"at most {_MOST_CONTRIBUTIONS:,}. Ask for a smaller table, or for a measure of cells."
             )
         h = seen.rows[rows][:, leaves].toarray()
         system = h @ (k[leaves][:, leaves] @ h.T)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.charts.theme import counted, first_line, short, spoken
+from sfumato.charts.captions import counted, first_line, short, spoken
 from sfumato.contract.parameters import Parametric
 from sfumato.contract.score import Figure, Section, Side, digits
 from sfumato.contract.score import TextTable as Grid

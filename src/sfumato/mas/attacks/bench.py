@@ -106,8 +106,6 @@ class Bench:
 
 def all_recipes() -> dict[str, type[PolicyAttack]]:
     """Return every recipe by name."""
-    import sfumato.mas.attacks  # noqa: F401 - they are registered by being imported
-
     return {name: cls for name, cls in registered("attack recipe").items() if issubclass(cls, PolicyAttack)}
 
 

@@ -78,7 +78,7 @@ def fitted(server: Server, target: AttackTarget) -> float:
 _FEW, _TRIES = 60, 3
 
 
-class SeparationAttack(PolicyAttack):
+class SeparationAttack(PolicyAttack, name="separation"):
     """A logistic model of an attribute that 2 % have, with a coefficient for a small group of the target's.
 
     If nobody else in the group has it, the model is refused as separated, or its coefficient is far down, unless the target does.

@@ -132,7 +132,7 @@ _STATUS: dict[str, str | None] = {
 """What τ-ARGUS writes besides the codes that metadata name: empty cells, secondary ones, its numbers (manual, 4.6.1)."""
 
 
-_tab_NUMBERS = ("numeric", "frequency", "top", "shadow", "cost", "lower level", "upper level")
+_NUMBER_ROLES = ("numeric", "frequency", "top", "shadow", "cost", "lower level", "upper level")
 """The roles of columns of numbers."""
 
 
@@ -185,7 +185,7 @@ def read_argus_table(
         )
     chosen = [described[n] for n in dimensions] if dimensions is not None else spanning
     response = _response(described, value)
-    if both := [v.name for v in (*spanning, *chosen) if v.role in _tab_NUMBERS]:
+    if both := [v.name for v in (*spanning, *chosen) if v.role in _NUMBER_ROLES]:
         raise DataError(
             f"the table cannot be broken down by '{both[0]}': the metadata {described.path} say that it holds numbers. Correct "
             "one of the two."
@@ -193,7 +193,7 @@ def read_argus_table(
     number = {
         v.name: numbers([r[i] for r in rows], v.name, what, lines)
         for i, v in enumerate(described.variables)
-        if v.role in _tab_NUMBERS
+        if v.role in _NUMBER_ROLES
     }
     if response is not None and response.name not in number:
         raise DataError(f"the metadata {described.path} do not say that '{response.name}' holds numbers (<NUMERIC>).")
