@@ -263,7 +263,7 @@ def test_whatever_a_screen_prints_has_no_control_character_of_the_data(
 
 def test_only_the_screen_prints() -> None:
     folder = Path(sfumato.cli.__file__).parent
-    own = {"screen.py"}
+    own = {"console.py"}
     others = [p.name for p in sorted(folder.rglob("*.py")) if p.name not in own and _prints(p.read_text("utf-8"))]
     assert others == []
 

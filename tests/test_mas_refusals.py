@@ -26,9 +26,7 @@ NOISY = Policy(title="noisy", counts=Counts(sd=5.0), models=Models(sd=2.0), amou
 
 
 def frozen(frame: pd.DataFrame, folder: Path) -> Vault:
-    Vault.create(folder)
-    Draws(7).write(folder / "secret.toml")
-    vault = Vault.open(folder)
+    vault = Vault.create(folder, secret=Draws(7))
     vault.freeze("survey", microdata(frame))
     return vault
 

@@ -38,9 +38,7 @@ def frame() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def vault(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Vault:
     folder = tmp_path_factory.mktemp("vault") / "v"
-    Vault.create(folder)
-    Draws("residuals").write(folder / "secret.toml")
-    vault = Vault.open(folder)
+    vault = Vault.create(folder, secret=Draws("residuals"))
     vault.freeze("survey", microdata(frame))
     return vault
 

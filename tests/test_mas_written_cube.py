@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 
 from sfumato import Microdata
+from sfumato.contract import Draws
 from sfumato.data.warehouse import DuckDBWarehouse
 from sfumato.errors import DataError
 from sfumato.mas.analyses import CrossTab, Histogram
@@ -199,9 +199,7 @@ def test_it_has_at_most_one_cell_for_a_hundred_records(tmp_path: Path) -> None:
 
 def test_spark_writes_the_same_one(spark: Any, tmp_path: Path) -> None:
     here = frozen(tmp_path / "duckdb")
-    Vault.create(tmp_path / "spark")
-    shutil.copy(here.folder / "secret.toml", tmp_path / "spark")
-    there = Vault.open(tmp_path / "spark", spark=spark)
+    there = Vault.create(tmp_path / "spark", spark=spark, secret=Draws.read(here.folder / "secret.toml"))
     frame = people()
     distributed = Microdata(spark.createDataFrame(frame), SCHEMA)
     data = there.freeze("people", distributed, identity="person", recodes=RECODES)

@@ -331,5 +331,5 @@ def test_connections_are_opened_and_files_are_named_to_duckdb_in_one_module() ->
     )
     source = Path(sfumato.__file__).parent
     found = {path.name for path in source.rglob("*.py") if calls.search(path.read_text("utf-8"))}
-    assert found == {"duckdb.py"}
-    assert (source / "engines" / "duckdb.py").read_text("utf-8").count("duckdb.connect(") == 1
+    assert found == {"duckdb_engine.py"}
+    assert (source / "data" / "duckdb_engine.py").read_text("utf-8").count("duckdb.connect(") == 1

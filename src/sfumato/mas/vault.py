@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,6 +41,7 @@ from sfumato.mas.universe import Selection, Spec, Universe
 from sfumato.mas.usage import UsageReport, usage_of
 from sfumato.mas.variable import Variable
 from sfumato.schema.schema import Schema
+from sfumato.toml import parse
 from sfumato.utility.estimators import TooManyTerms
 
 # --- dry run
@@ -197,13 +197,15 @@ class Vault:
         self._open: dict[tuple[str, int], Dataset] = {}
 
     @classmethod
-    def create(cls, folder: str | Path, policy: str | Policy = "hardened", *, spark: Any = None) -> Self:
-        """Make an empty vault with a fresh secret."""
+    def create(
+        cls, folder: str | Path, policy: str | Policy = "hardened", *, spark: Any = None, secret: Draws | None = None
+    ) -> Self:
+        """Make an empty vault with a fresh secret, or with that of another vault, whose answers it then gives."""
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DataError(f"the folder {path} already holds files. Choose another one for the vault.")
         wanted = Policy.named(policy) if isinstance(policy, str) else policy
-        secret = Draws.secret()
+        secret = Draws.secret() if secret is None else secret
         with whole_folder(path) as temporary:
             with contextlib.suppress(OSError):
                 os.chmod(temporary, 0o700)
@@ -378,7 +380,7 @@ class Vault:
         if not registered.is_dir() or not versions:
             return None
         newest = self.folder / "datasets" / name / str(versions[-1]) / "dataset.toml"
-        frozen = tomllib.loads(newest.read_text("utf-8")).get("registered", "")
+        frozen = parse(newest.read_text("utf-8")).get("registered", "")
         if any(registered.iterdir()) and (not frozen or id_in(registered) != frozen):
             return None
         remove_registered(registered)
