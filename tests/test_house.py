@@ -1,0 +1,131 @@
+"""The shape of the house: few rooms, each with one subject and a name that says it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from test_layers import MODULES, module_name, nodes_of, type_checking_nodes
+
+import sfumato
+from sfumato.lazy import _homes
+
+HOME = Path(sfumato.__file__).parent
+MOST_MODULES = 30
+LEAST_LINES = 120
+MOST_LINES = 60
+NAMES = {module_name(path) for path in MODULES}
+EVERYDAY = {
+    "about", "answering", "around", "asked", "asking", "beside", "choosing", "dropping", "explaining", "found", "freezing",
+    "given", "kept", "known", "learned", "left_out", "made", "making", "people", "running", "searched", "standing", "stored",
+    "swept", "tallying", "things", "told", "tried", "usual", "wishes", "words", "world",
+}  # fmt: skip
+"""Names that do not tell what a module is about."""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def home_of(module: str, name: str) -> str | None:
+    """Return the module of ours that `from module import name` loads; a package leads on to the module that it offers."""
+    if f"{module}.{name}" in NAMES:
+        return f"{module}.{name}"
+    door = HOME.parent / Path(*module.split(".")) / "__init__.py"
+    if door.exists() and name in (homes := _homes(str(door))):
+        return home_of(homes[name], name)
+    return module if module in NAMES else None
+
+
+def edges(*, types: bool = False) -> dict[str, set[str]]:
+    """Return which of our modules each of them imports, wherever in the file the import stands."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in MODULES:
+        nodes = nodes_of(path)
+        skipped = set() if types else type_checking_nodes(nodes)
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
+                homes = {home_of(node.module, alias.name) for alias in node.names}
+                found[module_name(path)] |= {h for h in homes if h is not None and h != module_name(path)}
+            elif isinstance(node, ast.Import) and id(node) not in skipped:
+                found[module_name(path)] |= {alias.name for alias in node.names} & NAMES
+    return found
+
+
+def test_a_package_has_at_most_thirty_modules() -> None:
+    per = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    assert {str(folder): n for folder, n in per.items() if n > MOST_MODULES} == {}
+
+
+def test_a_small_module_serves_more_than_one_other() -> None:
+    """Otherwise it belongs to the one that it serves. Commands, and what an entry point or a program names, stand alone."""
+    users = defaultdict(set)
+    for user, used in edges(types=True).items():
+        for module in used:
+            users[module].add(user)
+    named = {point.value for point in distribution("sfumato").entry_points}
+    small = {
+        module_name(path)
+        for path in MODULES
+        if path.name not in ("__init__.py", "__main__.py")
+        and len(path.read_text("utf-8").splitlines()) < LEAST_LINES
+        and len(users[module_name(path)]) == 1
+    }
+    commands = {m for m in small if m.startswith("sfumato.cli.")}
+    assert small - commands - named == {
+        "sfumato.kernels.chacha_compiled"
+    }  # loaded by its name, when there is much to draw
+
+
+def test_no_module_is_named_by_a_participle_or_an_everyday_word() -> None:
+    assert {name for name in NAMES if name.rpartition(".")[2] in EVERYDAY} == set()
+
+
+def test_a_class_name_exists_once() -> None:
+    found = Counter(n.name for path in MODULES for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef))
+    assert {name for name, n in found.items() if n > 1} == set()
+
+
+def test_no_imports_go_round_in_a_circle() -> None:
+    graph, order, state = edges(), [], dict.fromkeys(NAMES, "new")
+
+    def visit(module: str) -> None:
+        state[module] = "open"
+        order.append(module)
+        for other in sorted(graph[module]):
+            assert state[other] != "open", f"a circle of imports: {' -> '.join([*order[order.index(other) :], other])}"
+            if state[other] == "new":
+                visit(other)
+        order.pop()
+        state[module] = "done"
+
+    for module in sorted(NAMES):
+        if state[module] == "new":
+            visit(module)
+    assert set(state.values()) == {"done"}
+
+
+def test_names_of_types_stand_in_one_place() -> None:
+    alias = re.compile(r"^\w+ = NDArray\[np\.(float64|int64|bool_|int32)\]$", re.MULTILINE)
+    assert {module_name(p) for p in MODULES if alias.search(p.read_text("utf-8"))} == {"sfumato.typing"}
+
+
+MOVED = [
+    (home, name)
+    for line in (Path(__file__).parent.parent / "docs" / "changes.md").read_text("utf-8").splitlines()
+    if line.startswith("| `sfumato")
+    for home, names in [line.split("|")[2:4]]
+    for name in re.findall(r"`(\w+)`(?! \(now)", names)
+]
+
+
+@pytest.mark.parametrize(("home", "name"), MOVED)
+def test_every_name_that_moved_is_where_the_page_says(home: str, name: str) -> None:
+    assert getattr(importlib.import_module(home.strip(" `")), name) is not None
