@@ -48,7 +48,7 @@ from sfumato.tables.published import PublishedTable
 
 @dataclass(frozen=True)
 class BoardReport(Report):
-    """A report for a disclosure review board, with what each check found."""
+    """A report for a disclosure review board, with the result of each check."""
 
     checked: tuple[Checked, ...] = field(default=(), repr=False, compare=False)
     """For the custodian, in both versions; the pages and the data have only what the version may tell."""
@@ -74,10 +74,10 @@ def board_report(
 ) -> BoardReport:
     """Return a report for a disclosure review board: about a search, about a release, or about both.
 
-    The confidential version is for the board alone: what was asked, the data, the snoopers, the methods tried, the frontier,
+    The confidential version is for the board alone: the request, the data, the snoopers, the methods tried, the frontier,
     the chosen recipe, how the release was made, every check with its limit, the worst subgroups, and what was not examined.
-    The publishable version tells what users and the public may know; see `sfumato.reports` for where the line is drawn.
-    Neither holds a record's value or a seed.
+    The publishable version contains what users and the public may know; `sfumato.reports` lists it.
+    Neither contains a record's value or a seed.
 
     Parameters
     ----------
@@ -86,21 +86,21 @@ def board_report(
     release
         The release itself, such as ``found.choice.recipe.apply(data, draws)``, or `Release.of` for a file masked elsewhere.
     title
-        The title of the report; it stands in both versions.
+        The title of both versions of the report.
     asked
-        What the board was asked, in your own words; paragraphs are apart by an empty line. It stands in both versions.
+        The request to the board, in your own words; an empty line separates paragraphs. It is in both versions.
     checks
         Measures of the release with their limits. If not given, those of the search, with its limits.
     by
-        Columns whose subgroups are looked at.
+        Columns whose subgroups are checked.
     snooper
-        What the attacker knows, or several by name. If not given, those of the search.
+        The snooper, or several by name. If not given, those of the search.
     tables
         Protected tables that are published from the same data. See `table_report` for a report on tables alone.
     publishable
         Whether to make the publishable version.
     progress
-        Told a stage in words, how much of it is done, and of how much.
+        Called with a stage in words, the amount done, and the total.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def board_report(
 
 
 def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check, ...]:
-    """Return the checks asked for, or those that a search implies."""
+    """Return the given checks, or those that a search implies."""
     for check in checks:
         if not isinstance(check, Check):
             raise ParameterError(

@@ -1,4 +1,4 @@
-"""Sections for the board: what was asked, pass or fail, the worst subgroups, and what the report does not speak of."""
+"""Sections for the board: the request, pass or fail, the worst subgroups, and what was not examined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.schema.attribute import Role
 from sfumato.schema.schema import Schema
 
 # --- board sections
-# Sections about one release, for the board: what was asked, the snoopers, pass or fail, the worst subgroups.
+# Sections about one release, for the board: the request, the snoopers, pass or fail, the worst subgroups.
 
 _WORST = 3
 """Subgroups shown for each measure."""
@@ -34,7 +34,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def few(titles: Iterable[str]) -> str:
-    """Return measures as a sentence lists them: the first ones, and how many more; apart by semicolons if they have commas.
+    """Return a list of measures for a sentence: the first ones, and how many more; with semicolons if titles have commas.
 
     >>> few(["risk for pay, boss", "risk for pay, neighbour"]), few("abcdefgh")
     ('risk for pay, boss; risk for pay, neighbour', 'a, b, c, d, e, f and 2 more')
@@ -73,7 +73,7 @@ def _all(count: int) -> str:
 def asked_section(
     asked: str, found: SearchFindings | None, checked: Sequence[Checked], schema: Schema | None
 ) -> Section:
-    """Return what was asked for, and the answer in short."""
+    """Return the section on the request, with a short answer."""
     sentences = paragraphs(asked)
     if checked:
         sentences.append(verdict(checked))
@@ -89,7 +89,7 @@ def asked_section(
 
 
 def _kept(text: str) -> str:
-    """Return words that stay on one line."""
+    """Return text that stays on one line."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
@@ -104,7 +104,7 @@ def _meaning(checked: Checked, schema: Schema | None) -> str:
 
 
 def snoopers_section(scenarios: Mapping[str, Snooper], words: Mapping[str, str], schema: Schema | None) -> Section:
-    """Return what each snooper is taken to know; `words` are those of the search, where it had others than the release."""
+    """Return the assumed knowledge of each snooper; `words` are the search's, where its snoopers differ from the release's."""
     told = {name or "the snooper": _knowledge(s, schema) for name, s in scenarios.items()}
     if told and words:
         told = {f"{name}, of the release": said for name, said in told.items()}
@@ -167,7 +167,7 @@ def interval(score: Score) -> str:
 
 
 def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
-    """Return the chart of all measures that it can show; none if there are none."""
+    """Return the chart of all measures that can be drawn; an empty list if there are none."""
     rows = [row for c in measured if (row := _row(release, c)) is not None]
     if not rows:
         return []
@@ -218,7 +218,7 @@ def _unmasked(release: Release, c: Checked) -> float:
 
 
 def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
-    """Return the worst subgroups of each measure, by every column asked for."""
+    """Return the worst subgroups of each measure, by every column in `by`."""
     content = []
     hidden = []
     for column in by:
@@ -245,7 +245,7 @@ def subgroups_section(checked: Sequence[Checked], by: Sequence[str]) -> Section:
 
 
 def _how(checked: Sequence[Checked]) -> list[str]:
-    """Say what the numbers of a subgroup are of: its records within the whole file, or the subgroup as if it were the file."""
+    """Say how a subgroup was measured: its records within the whole file, or the subgroup as a file of its own."""
     risks = [(c.title, found.alone) for c in checked if c.risk for found in c.by.values()]
     alone = [title for title, by_itself in risks if by_itself]
     said = []
@@ -282,7 +282,7 @@ def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
 
 
 # --- not examined
-# The section that says what a report does not speak of: worked out from what was, and was not, run.
+# The section that lists what was not examined: derived from the measures that were run.
 
 
 CANNOT_SEE = (
@@ -312,7 +312,7 @@ def not_examined_section(
     measures = [c.measure for c in checked if c.score is not None]
     if found is not None and found.search is not None:
         measures += found.search.measures
-    known = bool(measures) or found is None  # of a search read from a file the measures are known by their titles alone
+    known = bool(measures) or found is None  # a search read from a file has only the titles of its measures
     tables = [*(_sorts(measures) if known else ()), *_refused(checked)]
     sentences = ["A report can speak only of what was looked at. This was not:"]
     sentences += _columns(measures, schema) if schema is not None and measures else []
@@ -337,10 +337,10 @@ def _refused(checked: Sequence[Checked]) -> list[TextTable]:
 
 
 def _columns(measures: Sequence[Measure], schema: Schema) -> list[str]:
-    """Name the confidential columns that no measure of what is learned looked at."""
+    """Return the confidential columns that no measure of attribute disclosure covers."""
     seen: set[str] = set()
     for part in (p for m in measures if m.side is Side.RISK for p in parts_of(m)):
-        if (sort := sort_of(part)) is None or sort.name in LEARNED:  # the others are about finding a person
+        if (sort := sort_of(part)) is None or sort.name in LEARNED:  # the other measures are about finding a person
             named = part.columns(schema)
             seen |= {*schema.names()} if named is None else {*named}
     left = [name for name in schema.names(role="confidential") if name not in seen]

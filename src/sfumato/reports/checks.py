@@ -1,4 +1,4 @@
-"""Measures of one release, each held against its limit; and which sorts of risk were examined."""
+"""Measures of one release, each compared with its limit; and which sorts of risk were examined."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sfumato.maps.judge import Against
 from sfumato.maps.rumap import titles
 
 # --- examined
-# Which sorts of risk were examined, and which were not: worked out from what was run.
+# Which sorts of risk were examined, and which were not: derived from the measures that were run.
 
 
 @dataclass(frozen=True)
 class Sort:
-    """A sort of disclosure: what it is called, the question, and the measures that answer it."""
+    """A sort of disclosure: its name, its question, and the measures that answer it."""
 
     name: str
     question: str
@@ -68,7 +68,7 @@ LEARNED = ("learning a value from those who look alike", "guessing a value")
 
 
 def parts_of(measure: Measure) -> Iterator[Measure]:
-    """Yield a measure, or those that it is made of."""
+    """Yield a measure, or its parts."""
     if isinstance(measure, Against):
         yield from parts_of(measure.measure)
     elif isinstance(measure, Combination):
@@ -79,19 +79,19 @@ def parts_of(measure: Measure) -> Iterator[Measure]:
 
 
 def sort_of(measure: Measure) -> Sort | None:
-    """Return the sort of risk that a measure is about; None for a utility, and for a measure that is not of the house."""
+    """Return the sort of risk of a measure; None for a utility, and for a measure from outside sfumato."""
     return next((s for s in SORTS if any(part.name in s.measures for part in parts_of(measure))), None)
 
 
 def sorts_of(measures: Iterable[Measure]) -> tuple[tuple[Sort, ...], tuple[Sort, ...]]:
-    """Return the sorts of risk that some measure is about, and the others."""
+    """Return the sorts of risk that the measures cover, and the others."""
     names = {part.name for m in measures if m.side is Side.RISK for part in parts_of(m)}
     looked = tuple(s for s in SORTS if names & {*s.measures})
     return looked, tuple(s for s in SORTS if s not in looked)
 
 
 # --- checks
-# Measures of one release, each held against its limit: as a whole, and subgroup by subgroup.
+# Measures of one release, each compared with its limit: for the whole file, and for each subgroup.
 
 
 FEWEST = 10
@@ -102,7 +102,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Check:
-    """A measure with its limit: the largest risk, or the smallest utility, that will do. Without one it is only reported.
+    """A measure with its limit, the largest acceptable risk or the smallest acceptable utility. None: only report it.
 
     >>> from sfumato import KAnonymity
     >>> Check(KAnonymity(k=3), 0.02).words
@@ -131,7 +131,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Group:
-    """A subgroup that is large enough to be shown: its name, how many original records, the measure there."""
+    """A subgroup that is large enough to be shown: its name, its number of original records, its score."""
 
     name: str
     records: int
@@ -140,7 +140,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Subgroups:
-    """The subgroups of one column, the worst first; and how many are too small to be shown, or have no value."""
+    """The subgroups of one column, the worst first; and the number that are too small to be shown, or have no value."""
 
     shown: tuple[Group, ...]
     small: int
@@ -151,7 +151,7 @@ class Subgroups:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What a check found: the score, or why there is none."""
+    """The result of a check: the score, or why there is none."""
 
     title: str
     check: Check
@@ -171,7 +171,7 @@ class Checked:
 
     @property
     def judged(self) -> float:
-        """What is held against the limit: the worse end of the interval, or the value where it is exact."""
+        """The number compared with the limit: the worse end of the interval, or the value where it is exact."""
         if self.score is None:
             return math.nan
         low, high = self.score.interval or (self.score.value, self.score.value)
@@ -179,7 +179,7 @@ class Checked:
 
     @property
     def passes(self) -> bool | None:
-        """Whether it is within its limit; None without one. What could not be measured does not pass."""
+        """Whether it is within its limit; None without one. A measure that could not be computed does not pass."""
         if self.check.limit is None:
             return None
         return self.score is not None and self.within(self.judged)
@@ -201,7 +201,7 @@ class Checked:
         return "fails: its interval reaches past the limit" if self.within(self.score.value) else "fails"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the check for machines."""
+        """Return the check as plain data."""
         groups = {
             column: {
                 "worst_first": [{"group": g.name, "records": g.records, "value": number(g.value)} for g in found.shown],
@@ -248,7 +248,7 @@ def run_checks(
 
 
 def _known(measure: Measure, release: Release) -> None:
-    """Refuse a measure of columns that the original does not have: that is a slip, not a measure that does not apply."""
+    """Refuse a measure of columns that the original does not have: this is a mistake, not a measure that does not apply."""
     have = release.original.schema.names()
     for name in measure.columns(release.original.schema) or ():
         if name not in have:
@@ -262,7 +262,7 @@ def _against(check: Check, scenarios: Mapping[str, Snooper]) -> list[Check]:
 
 
 def _parts(release: Release, column: str) -> tuple[list[tuple[str, Release]], int]:
-    """Return the subgroups that are large enough, and how many are not."""
+    """Return the subgroups that are large enough, and the number of those that are not."""
     found = list(subgroups(release, column))
     large = [(name, part) for name, part in found if len(part.original) >= FEWEST]
     return large, len(found) - len(large)

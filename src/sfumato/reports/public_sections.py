@@ -1,11 +1,10 @@
 """Sections of the publishable version: nothing that helps to find people, no small counts, no names of subgroups.
 
-Told: the columns of the released file, the steps and the parameters that analysts may know, the sorts of risk that were
-examined and whether each is within its limits, utility to two digits. Not told: how large a risk is and what the limits are
-(they say how sure a match would be), what the snoopers were taken to know column by column, counts of records other than the
-release's own, subgroups by name, settings that were not chosen, the digest of the data, the seed. Where a recipe has a
-parameter that must not be told, or is not known, utility is told as pass or fail alone, without its limit: a shift of all
-values, say, is read off the means.
+Published: the columns of the released file, the steps and the parameters that analysts may know, the sorts of risk that
+were examined and whether each is within its limits, utility to two digits. Omitted: the size of a risk and the limits (they
+show how sure a match would be), the snoopers' knowledge column by column, counts of records other than the release's own,
+subgroups by name, settings that were not chosen, the digest of the data, the seed. If a recipe has a secret parameter, or is
+not known, utility is only pass or fail, without its limit: the means would disclose a shift of all values, for example.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _UNKNOWN = (
 
 
 def rough(value: float) -> float:
-    """Return a number to two digits, rounded down: enough to judge usefulness, too few to work anything out from.
+    """Return a number to two digits, rounded down: enough to judge utility, too few to deduce anything else.
 
     >>> rough(0.998), rough(2.7385), rough(-0.031), rough(float("inf")), rough(1.0)
     (0.99, 2.7, -0.031, inf, 1.0)
@@ -56,7 +55,7 @@ def _float(value: Any) -> float:
 
 
 def public_asked(asked: str, found: SearchFindings | None, checked: Sequence[Checked]) -> Section:
-    """Return what was asked, and whether the release holds to it."""
+    """Return the request, and whether the release meets it."""
     sentences = paragraphs(asked)
     held = [c for c in checked if c.check.limit is not None]
     if held:
@@ -78,7 +77,7 @@ def _sides(checked: Sequence[Checked]) -> list[str]:
 
 
 def public_data(data: Microdata) -> Section:
-    """Return the columns of the released file: meaning, scale and what they hold."""
+    """Return the columns of the released file: meaning, scale and kind of values."""
     rows = []
     for a in data.schema:
         kind = data.kind(a.name)
@@ -91,7 +90,7 @@ def public_data(data: Microdata) -> Section:
 
 
 def public_snoopers(scenarios: Mapping[str, Snooper], count: int, released: bool) -> Section:
-    """Return in general words whom the release, or else each recipe, was tested against; no column, no probability."""
+    """Return in general words the snoopers of the tests of the release, or else of each recipe; no column, no probability."""
     who = list(scenarios.values())
     knows = ["know some facts about a person from elsewhere"]
     if any(s.external is not None or s.coverage < 1 for s in who):
@@ -112,7 +111,7 @@ def public_snoopers(scenarios: Mapping[str, Snooper], count: int, released: bool
 
 
 def public_recipe(release: Release) -> Section:
-    """Return the steps in words, and the parameters that analysts may be told."""
+    """Return the steps in words, and the parameters that analysts may know."""
     recipe = release.recipe
     if recipe is None:
         return Section("How the release was made", ("The data were masked before this report was made.",))
@@ -145,7 +144,7 @@ def _told(recipe: Recipe) -> list[TextTable]:
 
 
 def public_search(found: SearchFindings) -> Section:
-    """Return which recipes were tried and which was chosen, with the utility that it keeps; no risk, no other setting."""
+    """Return the recipes tried and the one chosen, with its utility; no risk, no other setting."""
     sentences = [f"These recipes were tried: {spoken(found.families)}."]
     content = []
     if found.feasible:
@@ -165,7 +164,7 @@ def public_search(found: SearchFindings) -> Section:
 
 
 def withheld(release: Release | None) -> str:
-    """Return why utility must not be told in numbers; empty if it may."""
+    """Return why utility must not be published in numbers; empty if it may."""
     if release is None:
         return ""
     if release.recipe is None:
@@ -174,7 +173,7 @@ def withheld(release: Release | None) -> str:
 
 
 def public_checks(checked: Sequence[Checked], secret: str) -> Section:
-    """Return whether each sort of risk is within its limits, and each utility to two digits unless that tells a `secret`."""
+    """Return whether each sort of risk is within its limits, and each utility to two digits unless that discloses a `secret`."""
     rows = _by_sort(checked)
     content = []
     if rows:
@@ -211,7 +210,7 @@ def _by_sort(checked: Sequence[Checked]) -> list[tuple[str, str, str]]:
 
 
 def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
-    """Return how far the utility of subgroups lies apart, without naming or counting them."""
+    """Return how much the utility of subgroups differs, without naming or counting them."""
     rows = []
     for c in checked:
         for column in by:
@@ -227,7 +226,7 @@ def public_subgroups(checked: Sequence[Checked], by: Sequence[str]) -> Section:
 
 
 def public_limits() -> Section:
-    """Return what no report of this kind can speak of."""
+    """Return what no report of this kind can cover."""
     return Section("What was not examined", CANNOT_SEE)
 
 

@@ -1,4 +1,4 @@
-"""A report: sections set in type, as one HTML page that needs nothing else, as PDF, and as data."""
+"""A report: formatted sections, as one self-contained HTML page, as PDF, and as data."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sfumato.version import VERSION
 
 
 def load_weasyprint() -> ModuleType:
-    """Return WeasyPrint, or say in a sentence how to get it."""
+    """Return WeasyPrint, or refuse with a sentence on how to install it."""
     try:
         import weasyprint
         import weasyprint.urls
     except ImportError:
         raise missing_extra("weasyprint", "pdf", "a PDF report") from None
-    except OSError:  # the package is there, but not what it stands on
+    except OSError:  # the package is installed, but not its system libraries
         raise MissingExtra(
             "a PDF report needs the system library Pango, which WeasyPrint did not find. On Debian: "
             "apt install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0; or write the report as .html and print it."
@@ -44,7 +44,7 @@ def to_pdf(html: str) -> bytes:
     nothing = weasyprint.urls.URLFetcher(allowed_protocols=(), fail_on_errors=True)
     remarks = logging.getLogger("weasyprint")
     before = remarks.level
-    remarks.setLevel(logging.ERROR)  # it remarks on styles that are for screens
+    remarks.setLevel(logging.ERROR)  # it warns about styles that are for screens
     try:
         return bytes(weasyprint.HTML(string=html, url_fetcher=nothing).write_pdf(pdf_variant="pdf/ua-1"))
     except weasyprint.urls.FatalURLFetchingError:
@@ -54,7 +54,7 @@ def to_pdf(html: str) -> bytes:
 
 
 # --- report
-# A report: sections set in type, as one HTML page that needs nothing else, as PDF, and as data.
+# A report: formatted sections, as one self-contained HTML page, as PDF, and as data.
 
 
 _NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")
@@ -69,9 +69,9 @@ Version = Literal["", "confidential", "publishable"]
 class Report:
     """A title and sections, for a disclosure review board.
 
-    The page holds everything it shows (style and pictures inside, no script, nothing fetched), so that it opens on a
-    computer without a network and prints on A4. The sections that sfumato builds hold no record's value; see
-    `sfumato.reports` for what may go further than the board. A report that has a `version` says so on every printed page.
+    The page contains everything it shows (style and pictures inside, no script, nothing fetched), so that it opens on a
+    computer without a network and prints on A4. The sections that sfumato builds contain no record's value; see
+    `sfumato.reports` for what may be published. A report that has a `version` shows it on every printed page.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Report:
         return to_pdf(self.html())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report for machines: the text of every section, and the numbers behind them in `data`."""
+        """Return the report as plain data: the text of every section, and the numbers behind them in `data`."""
         sections = [
             {"title": s.title, "sentences": list(s.sentences), "content": [_part(p) for p in s.content]}
             for s in self.sections
@@ -121,7 +121,7 @@ class Report:
     def write(self, path: str | Path, json: bool = False) -> None:
         """Write the report to a file, whole or not at all: PDF if its name ends in .pdf, else HTML.
 
-        With `json`, the same is written for machines beside it: report.json beside report.html or report.pdf. Only a report whose
+        With `json`, also write the data to a second file: report.json beside report.html or report.pdf. Only a report whose
         version is "publishable" can be read by others than its owner.
         """
         target, confidential = Path(path), self.version != "publishable"
@@ -138,7 +138,7 @@ class Report:
             write_text(beside, self.to_json(), confidential)
 
     def to_json(self) -> str:
-        """Return the report for machines as JSON text."""
+        """Return the report's data as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
@@ -150,7 +150,7 @@ def _part(part: TextTable | Figure) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold."""
+    """Return a value that JSON can represent."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -178,14 +178,14 @@ def _set(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 
 def picture(figure: Figure, number: int) -> Any:
-    """Return a figure as inline SVG, safe to stand beside others on a page: ids of its own, no outside reference."""
+    """Return a figure as inline SVG that can share a page with others: unique ids, no outside reference."""
     from markupsafe import Markup
 
     svg = to_svg(figure.spec)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\s+(version|xmlns(:\w+)?|role|aria-\w+)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
     names = dict.fromkeys(re.findall(r'\bid="([^"]+)"', svg))
-    fresh = {name: f"figure-{number}-{k}" for k, name in enumerate(names, 1)}  # Vega counts on from the picture before
+    fresh = {name: f"figure-{number}-{k}" for k, name in enumerate(names, 1)}  # Vega continues its numbering
     svg = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{fresh[m[1]]}"', svg)
     svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", lambda m: f"url(#{fresh.get(m[2], m[2])})", svg)
     svg = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', lambda m: f'href="#{fresh.get(m[1], m[1])}"', svg)
@@ -196,7 +196,7 @@ def picture(figure: Figure, number: int) -> Any:
 
 
 def _gradients(svg: str) -> str:
-    """Return a picture whose bars of colour are measured in its own units: WeasyPrint does not draw shares of a bar."""
+    """Return a picture with gradients in its own units: WeasyPrint does not draw gradients in shares of a bar."""
     for wide, high, name in re.findall(r'<path d="M0,0h([\d.]+)v([\d.]+)h-[\d.]+Z" fill="url\(#([^)]+)\)"', svg):
         opening = re.search(rf'<linearGradient id="{re.escape(name)}"[^>]*>', svg)
         if opening is not None and "gradientUnits" not in opening[0]:

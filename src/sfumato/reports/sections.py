@@ -43,9 +43,9 @@ _PLURAL = {Role.IDENTIFIER: "identifiers", Role.KEY: "keys", Role.STRATUM: "stra
 
 
 def data_section(data: Microdata) -> Section:
-    """Return what the columns are: role, scale, kind, meaning and unit, how much is missing, how many distinct values.
+    """Return a description of the columns: role, scale, kind, meaning and unit, share missing, number of distinct values.
 
-    One column at a time is brought into memory.
+    Columns are read into memory one at a time.
     """
     rows = tuple(_column(data, attribute) for attribute in data.schema)
     number = {role: len(data.schema.names(role=role)) for role in Role}
@@ -101,7 +101,7 @@ def _rounded(count: int) -> str:
 def recipe_section(release: Release) -> Section:
     """Return how a release was made: steps in words, parameters, guarantees and how each was verified, versions.
 
-    Neither the seed nor anything that the masks learned from the data is in it.
+    It contains neither the seed nor anything that the masks learned from the data.
     """
     made = [counted(len(release.masked), "record"), f"made from {counted(len(release.original), 'original record')}"]
     many = f", in {len(release.implicates)} versions" if len(release.implicates) > 1 else ""
@@ -121,7 +121,7 @@ def recipe_section(release: Release) -> Section:
 
 
 def step_table(recipe: Recipe, release: Release) -> TextTable:
-    """Return the steps in words, in order, with the columns that each is about."""
+    """Return the steps in words, in order, with the columns of each."""
     rows: list[tuple[str, ...]] = []
     for step in recipe.steps:
         columns = [c for c in step.mask.touches(release.original.schema) if c in release.original.schema]
@@ -169,7 +169,7 @@ def _secrets(recipe: Recipe) -> list[str]:
 
 
 # --- found
-# A search as a report reads it: from the search itself, or from what `sfumato search --json` wrote.
+# A search as a report reads it: from the search itself, or from the output of `sfumato search --json`.
 
 
 _NEEDED = {
@@ -196,7 +196,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, eq=False)
 class SearchFindings:
-    """What a search found, as data: `facts` is `SearchResult.to_dict()`."""
+    """The results of a search, as data: `facts` is `SearchResult.to_dict()`."""
 
     facts: Mapping[str, Any]
     search: SearchResult | None = field(default=None, repr=False)
@@ -277,11 +277,11 @@ class SearchFindings:
 
     @property
     def secret(self) -> bool:
-        """Whether the chosen recipe has, or may have, parameters that analysts must not be told."""
+        """Whether the chosen recipe has, or may have, parameters that analysts must not know."""
         return self.recipe is None or bool(secret_steps(self.recipe))
 
     def published(self) -> dict[str, Any]:
-        """Return the chosen parameters that analysts may be told; none where that is not known."""
+        """Return the chosen parameters that analysts may know; none where that is not certain."""
         known = {} if self.recipe is None else self.recipe.parameters()
         told = {path: ".".join(path.split(".")[:2]) for path in self.choice["settings"]}
         settings = self.choice["settings"]
@@ -293,7 +293,7 @@ def _absent(row: Any, names: Sequence[str]) -> list[str]:
 
 
 def secret_steps(recipe: Recipe) -> set[str]:
-    """Return the steps that have a parameter that analysts must not be told, set or left out of a published recipe."""
+    """Return the steps with a parameter that analysts must not know, set or left out of a published recipe."""
     return {path.partition(".")[0] for path, parameter in recipe.parameters().items() if not parameter.published}
 
 
@@ -315,7 +315,7 @@ _ROWS = 12
 
 
 def tried_section(found: SearchFindings) -> Section:
-    """Return which recipes were tried, over which parameters, and how many settings of each kept the risk low."""
+    """Return the recipes tried, their parameters, and how many settings of each kept the risk low."""
     searched = {str(f["name"]): str(f["searched"]) for f in found.facts["families"]}
     rows = []
     for name, over in searched.items():
@@ -376,7 +376,7 @@ def frontier_section(found: SearchFindings) -> Section:
 
 
 def _plane(found: SearchFindings) -> tuple[str, pd.DataFrame]:
-    """Return the risk that leaves least room at the chosen setting, and the frontier for it; of mere data, the first risk."""
+    """Return the risk closest to its limit at the chosen setting, and its frontier; for a search read as data, the first risk."""
     risks = [row for row in found.frame.to_dict("records") if row["side"] == "risk"]
     chosen = [row for row in risks if row["chosen"] and row["threshold"] > 0]
     if found.search is None or not chosen:
@@ -404,7 +404,7 @@ def _frontier(frontier: pd.DataFrame, risk: str) -> TextTable:
 
 
 def _estimate(value: float, low: float, high: float) -> str:
-    if math.isnan(low) or math.isclose(low, high, rel_tol=1e-9):  # nothing random about it
+    if math.isnan(low) or math.isclose(low, high, rel_tol=1e-9):  # not random
         return tabled(value)
     space = "\N{NO-BREAK SPACE}"
     return f"{tabled(value)} ({tabled(low)}{space}to{space}{tabled(high)})"

@@ -36,18 +36,18 @@ def table_report(
 ) -> Report:
     """Return a report about one protected table or several.
 
-    The confidential version is for the board: what was done to each table, what holds and how that is known, what an attacker
-    works out (an audit is run), what is kept, and what was not examined; with `map` also how the methods compare. The
-    publishable version tells nothing that the published table does not.
+    The confidential version is for the board: the protection of each table, its guarantees and how each is known, what an
+    attacker can deduce (an audit is run), the utility kept, and what was not examined; with `map` also a comparison of
+    methods. The publishable version discloses nothing beyond the published table.
 
     Parameters
     ----------
     asked
-        What was asked, in your own words; it stands in both versions.
+        The request, in your own words; it is in both versions.
     map
         A map of several protections of the same table, for the confidential version.
     measures
-        What to measure; what is usual for the method if not given.
+        The measures; the defaults of the method if not given.
     """
     tables = [published] if isinstance(published, PublishedTable) else list(published)
     sections = [Section("What was asked", tuple(paragraphs(asked)))] if asked else []
@@ -63,7 +63,7 @@ def table_report(
 def table_sections(
     published: PublishedTable, publishable: bool = False, measures: Sequence[TableMeasure] | None = None
 ) -> list[Section]:
-    """Return the sections about one table: what was done, and for the board what an audit found."""
+    """Return the sections about one table: its protection, and for the board the results of an audit."""
     if publishable:
         return [table_section(published, publishable=True)]
     found = audit(published, rules=rules_in(published.protection))
@@ -84,18 +84,18 @@ def policy_report(
     standing: UsageReport | None = None,
     map: Section | PolicyMap | None = None,
 ) -> Report:
-    """Return a report about a policy: what it demands and does, what it withstands and costs, and what is not promised.
+    """Return a report about a policy: its requirements and effects, the attacks it withstands, its cost, and its limits.
 
     Parameters
     ----------
     asked
-        What was asked, in your own words.
+        The request, in your own words.
     attacks
         Outcomes of the attack bench, by the title of the policy that was attacked: as it is, and with its universe rules off.
     served
-        What it costs honest users.
+        The cost to honest users.
     standing
-        What was asked so far of a data set that the policy holds for.
+        The queries so far on a data set under the policy.
     map
         A map of the policy's settings, or its section.
     """
@@ -119,7 +119,7 @@ def _facts(one: Outcome) -> dict[str, Any]:
 
 
 def _stands(standing: UsageReport) -> dict[str, Any]:
-    """Return how a data set stands, without the names of users."""
+    """Return the usage of a data set, without the names of users."""
     users = [{k: v for k, v in dataclasses.asdict(one).items() if k != "user"} for one in standing.users]
     near = [{"line": a.entry.seq, "near": [e.seq for e in a.near]} for a in standing.alerts]
     return {**standing.to_json(), "users": users, "alerts": near}
