@@ -119,7 +119,7 @@ def overlay_chart(
 
     Examples
     --------
-    >>> from sfumato.maps import slope_map
+    >>> from sfumato.papers import slope_map
     >>> pair = {"R² = 0.3": slope_map(r2=0.3).frame, "R² = 0.5": slope_map(r2=0.5).frame}
     >>> chart = overlay_chart(pair, ["kim_noise.lambda2"], chosen={"kim_noise.lambda2": 0.15})
     """

@@ -278,7 +278,7 @@ class Recipe:
 
     Examples
     --------
-    >>> from sfumato import KimNoise, TopCode
+    >>> from sfumato.masks import KimNoise, TopCode
     >>> recipe = KimNoise(lambda2=0.15) >> TopCode(quantile=0.99)
     >>> [step.name for step in recipe.steps]
     ['identifiers', 'kim_noise', 'top_code']

@@ -90,7 +90,8 @@ def search(
 
     Examples
     --------
-    >>> from sfumato import KimNoise, search
+    >>> from sfumato import search
+    >>> from sfumato.masks import KimNoise
     >>> from sfumato.datasets import teachers
     >>> found = search(teachers(500), KimNoise(), risk="salary", utility="salary", max_risk=0.04, draws=1)
     >>> found.choice.feasible, found.choice.family

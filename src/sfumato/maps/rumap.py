@@ -40,7 +40,7 @@ class Overlay:
 
     Examples
     --------
-    >>> from sfumato.maps import figure2
+    >>> from sfumato.papers import figure2
     >>> list(figure2().maps)
     ['R² = 0.3', 'R² = 0.5']
     """
@@ -84,7 +84,9 @@ class RUMap:
 
     Examples
     --------
-    >>> from sfumato import KimNoise, NormalPopulation, ru_map
+    >>> from sfumato import ru_map
+    >>> from sfumato.maps import NormalPopulation
+    >>> from sfumato.masks import KimNoise
     >>> teachers = NormalPopulation({"income": 80, "salary": 50}, [[17.5**2, 8.3**2], [8.3**2, 13.3**2]], n=1000)
     >>> m = ru_map(teachers, KimNoise(), over="kim_noise.lambda2", risk="salary", utility="salary", replications=0)
     >>> round(m.choose(max_risk=1 / 5**2).settings["kim_noise.lambda2"], 4)

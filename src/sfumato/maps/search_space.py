@@ -100,7 +100,7 @@ class Family:
 
     Examples
     --------
-    >>> from sfumato import KimNoise
+    >>> from sfumato.masks import KimNoise
     >>> Family("noise", KimNoise().as_recipe(), {"kim_noise.lambda2": Range(0.01, 1)}).settings((0.5,))
     {'kim_noise.lambda2': 0.1}
     """

@@ -302,7 +302,7 @@ class Problem:
 
     Examples
     --------
-    >>> from sfumato import KimNoise
+    >>> from sfumato.masks import KimNoise
     >>> from sfumato.papers.ru_paper import TEACHERS
     >>> found = Problem(KimNoise(), "salary", "salary", r=1 / 5**2, data=TEACHERS, over="kim_noise.lambda2").solve()
     >>> round(found.parameters["kim_noise.lambda2"], 6)
@@ -487,7 +487,7 @@ class NoisyRecords:
 
     Examples
     --------
-    >>> from sfumato import KimNoise
+    >>> from sfumato.masks import KimNoise
     >>> from sfumato.papers.ru_paper import TEACHERS
     >>> records = NoisyRecords.of(TEACHERS, KimNoise())
     >>> round(records.problem("salary", error=5).solve().parameters["lambda2"], 6)

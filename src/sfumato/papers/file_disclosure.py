@@ -210,7 +210,7 @@ def inferential_risk(
 
     Examples
     --------
-    >>> from sfumato import KimNoise
+    >>> from sfumato.masks import KimNoise
     >>> from sfumato.datasets import teachers
     >>> data = teachers(2_000)
     >>> float(inferential_risk(data, "salary", KimNoise(lambda2=0.25), beside=()).shares[0].round(3))

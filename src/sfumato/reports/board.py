@@ -104,7 +104,8 @@ def board_report(
 
     Examples
     --------
-    >>> from sfumato import Draws, KAnonymity
+    >>> from sfumato import Draws
+    >>> from sfumato.risk import KAnonymity
     >>> from sfumato.datasets import teachers
     >>> from sfumato.masks import MDAV
     >>> release = MDAV(columns=("salary", "income"), k=5).apply(teachers(300), Draws(1))

@@ -104,7 +104,7 @@ Progress = Callable[[str, int, int], None]
 class Check:
     """A measure with its limit, the largest acceptable risk or the smallest acceptable utility. None: only report it.
 
-    >>> from sfumato import KAnonymity
+    >>> from sfumato.risk import KAnonymity
     >>> Check(KAnonymity(k=3), 0.02).words
     'at most 0.02'
     """

@@ -255,7 +255,8 @@ def release_summary(
 
     Examples
     --------
-    >>> from sfumato import Draws, KimNoise
+    >>> from sfumato import Draws
+    >>> from sfumato.masks import KimNoise
     >>> from sfumato.datasets import teachers
     >>> release = KimNoise(columns="salary", lambda2=0.5).apply(teachers(500), Draws(1))
     >>> summary = release_summary(release, ["salary", "income", "region"])
