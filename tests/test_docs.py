@@ -32,20 +32,10 @@ RUN = [page for page in outputs.pages() if page.name != "README.md"]
 PUBLIC = [
     f"sfumato.{name}"
     for name in (
-        *(
-            "schema",
-            "schema.hierarchy",
-            "engines",
-            "engines.formats",
-            "contract",
-            "masks",
-            "attacks",
-            "risk",
-            "utility",
-        ),
-        *("rumap", "decision", "reports", "datasets"),
+        "schema", "data", "formats", "contract", "masks", "attacks", "risk", "utility", "maps", "tables", "mas", "room",
+        "reports", "datasets", "papers",
     )
-]
+]  # fmt: skip
 
 
 class _Loose(yaml.SafeLoader):
