@@ -1,9 +1,9 @@
-"""Accounts: how much has been answered about each record, held for the cells of one fine table and not by record.
+"""Accounts: how much has been answered about each record, stored by the cells of one fine table and not by record.
 
-Every set of n records that is answered for the first time costs its members 1 / (1 + n / unit). An account that is full
-refuses. In a universe of known variables, what a record has spent depends on these alone, so that a refusal tells nothing of
-confidential ones: where a table is split by them, its known cells pay as if they were split evenly. In a universe that asks for a
-confidential level, sets pay by their noisy counts, and a refusal tells as much as these.
+Every set of n records that is answered for the first time costs its members 1 / (1 + n / unit). A full account refuses. In a
+universe of known variables, the amount spent on a record depends on these alone, so that a refusal discloses nothing
+confidential: where a table is split by confidential variables, its known cells pay as if they were split evenly. In a universe
+with a condition on a confidential level, sets pay by their noisy counts, and a refusal reveals as much as these.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sfumato.mas.variable import Variable
 from sfumato.typing import Numbers
 
 CELLS = 1_000_000
-"""Most cells of the table that accounts are kept by."""
+"""Most cells of the table by which accounts are stored."""
 
 
 class Accounts(Parametric, family="accounts"):
-    """What may be spent on a record."""
+    """The limits on what may be spent on a record, and the prices."""
 
     user: float = param(default=25.0, doc="what one user may spend on a record", low=0, above=True)
     everybody: float = param(default=150.0, doc="what all users together may spend on a record", low=0, above=True)
@@ -48,39 +48,39 @@ class Accounts(Parametric, family="accounts"):
     )
 
     def price(self, sizes: Numbers) -> Numbers:
-        """Return what a number about so many records costs each of them."""
+        """Return the price of a number about n records, for each of them."""
         return np.asarray(1 / (1 + np.maximum(sizes, 0.0) / self.unit), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Sets of records that an answer is about: the cells of the known sides of a table within a selection."""
+    """Sets of records that an answer is about: the cells of the known dimensions of a table within a selection."""
 
     selection: Selection
     sides: tuple[Variable, ...]
-    """Known variables that the selection is split by."""
+    """Known variables by which the selection is split."""
     keys: tuple[bytes, ...]
-    """What each cell is known by, in the order of its raveled array: a set that was answered before is free."""
+    """Identifier of each cell, in the order of its raveled array: a set that was answered before is free."""
     sizes: Numbers
-    """Noisy counts of the cells, one axis per side."""
+    """Noisy counts of the cells, one axis per variable."""
     split: int = 1
-    """Into how many confidential cells each is split further."""
+    """Number of confidential cells into which each cell is split."""
     coefficients: tuple[float, ...] = ()
-    """Of a model: of how many records each one tells, as rules see them; none for one number about each set."""
+    """For models: the noisy number of records behind each coefficient; empty if there is one number about each set."""
     loss: float = 0.0
-    """Zero-concentrated loss of a member by a count with normal noise: 1 / (2 sd²); 0 for what such a loss is not known of."""
+    """Zero-concentrated loss of a member by a count with normal noise: 1 / (2 sd²); 0 where this loss is not defined."""
     confidential: bool = True
-    """Whether the numbers are about confidential variables, and not only of how many records there are."""
+    """Whether the numbers are about confidential variables, and not only counts of known cells."""
     least: float = 0.0
-    """Of smaller sets nothing is shown, and they cost nothing."""
+    """Smaller sets are not shown, and cost nothing."""
 
     def through(self, perturbation: bytes) -> Sets:
-        """Return them as they are known when they are answered through some noise: through other noise they tell more."""
+        """Return the sets with keys that depend on the perturbation: the same set under other noise is charged again."""
         keys = tuple(hashlib.blake2b(key, key=perturbation, digest_size=16).digest() for key in self.keys)
         return replace(self, keys=keys)
 
     def costs(self, accounts: Accounts) -> Numbers:
-        """Return what each cell costs its members."""
+        """Return the cost of each cell for its members."""
         if self.coefficients:
             each = accounts.price(np.array(self.coefficients))
             return np.full(self.sizes.shape, accounts.coefficient * float(each.sum()))
@@ -90,7 +90,7 @@ class Sets:
 
 @dataclass(frozen=True, eq=False)
 class Charge:
-    """What an answer costs: an amount for each cell of some known variables."""
+    """The cost of an answer: an amount for each cell of some known variables."""
 
     variables: tuple[tuple[str, tuple[str, ...]], ...]
     """Names and levels."""
@@ -99,7 +99,7 @@ class Charge:
 
     @classmethod
     def of(cls, sets: Sets, costs: Numbers, new: NDArray[np.bool_]) -> Charge | None:
-        """Return the charge of what each cell costs, for the cells that are new; None if none is."""
+        """Return the charge for the cells that are new; None if none is."""
         costs = np.where(new.reshape(sets.sizes.shape), costs, 0.0)
         if not costs.any():
             return None
@@ -115,14 +115,14 @@ class Charge:
         return cls(tuple((v.name, v.levels) for v in order), np.array(full))
 
     def to_text(self) -> str:
-        """Return it as the ledger keeps it."""
+        """Return the text stored in the ledger."""
         return json.dumps(
             {"variables": self.variables, "amounts": self.amounts.ravel().round(9).tolist()}, ensure_ascii=False
         )
 
     @classmethod
     def from_text(cls, text: str) -> Charge:
-        """Read what `to_text` gave."""
+        """Read the text of `to_text`."""
         table = parse_json(text)
         variables = tuple((name, tuple(levels)) for name, levels in table["variables"])
         return cls(variables, np.array(table["amounts"]).reshape([len(levels) for _, levels in variables]))
@@ -130,7 +130,7 @@ class Charge:
 
 @dataclass(eq=False)
 class Balance:
-    """What has been spent on each cell of a table of known variables."""
+    """The amount spent on each cell of a table of known variables."""
 
     variables: tuple[Variable, ...]
     spent: Numbers = field(init=False)
@@ -139,7 +139,7 @@ class Balance:
         self.spent = np.zeros([len(v.levels) for v in self.variables])
 
     def after(self, charges: Sequence[Charge]) -> Numbers:
-        """Return what would be spent after some charges; cells that no charge touches are 0."""
+        """Return the amounts spent after some charges; cells that no charge touches are 0."""
         added = np.zeros(self.spent.shape)
         for charge in charges:
             added = added + self._spread(charge)
@@ -150,7 +150,7 @@ class Balance:
         self.spent = self.spent + self._spread(charge)
 
     def _spread(self, charge: Charge) -> Numbers:
-        """Return a charge in the cells of this table; a cell that holds several of the charge's pays for the dearest."""
+        """Return a charge in the cells of this table; a cell that covers several cells of the charge pays the largest."""
         here = {v.name: v.levels for v in self.variables}
         amounts: Numbers = charge.amounts
         names: list[str] = []
@@ -164,7 +164,7 @@ class Balance:
 
 
 def _laid(values: Any, names: Sequence[str], order: Sequence[str]) -> Numbers:
-    """Return an array with the axes of some names, laid along those of a longer list of names."""
+    """Transpose and reshape an array from some axes to those of a longer list of names."""
     inside = [names.index(name) for name in order if name in names]
     laid: Numbers = np.asarray(values, np.float64).transpose(inside)
     sizes: Iterator[int] = iter(laid.shape)

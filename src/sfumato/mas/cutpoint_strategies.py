@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # --- fixed
-# Fixed width: as many equal bins as there can be.
+# Fixed width: as many equal bins as possible.
 
 _FINEST = 50
 
@@ -27,10 +27,10 @@ class Fixed(CutpointStrategy):
     """All bins are equally wide: the most equal bins that all hold d observations.
 
     Every number of bins is tried, from the largest possible one down, since fewer bins may fail where more pass. With a long tail
-    few bins are left, or one.
+    few bins remain, or one.
 
     With round edges, start and width are multiples of a round step of at least a fiftieth of the width; so the smallest and the
-    largest value cannot be had by continuing the edges. The narrowest such bins that hold d are taken.
+    largest value cannot be found by continuing the edges. The narrowest such bins that hold d are taken.
 
     Lucero, Singh and Zayatz (2009), section 5.1; ERRATA 1.18.
     """
@@ -53,13 +53,13 @@ class Fixed(CutpointStrategy):
 
 
 def _most_bins(tally: ValueCounts, d: int) -> int:
-    from sfumato.kernels.boxes import most_equal_bins  # numba: only where cutpoints are chosen
+    from sfumato.kernels.boxes import most_equal_bins  # numba: imported only when cutpoints are chosen
 
     return most_equal_bins(tally.values, tally.cumulative, d)
 
 
 def _widths(least: float, most: float, whole: bool) -> list[tuple[RoundStep, int]]:
-    """Return round widths, ascending: so many steps of a size; of equal ones the one with the coarsest step first."""
+    """Return round widths, ascending, as numbers of steps of a size; among equal widths the one with the coarsest step first."""
     found = [
         (step.times(j), -step.size, step, j)
         for step in steps(most, max(least / _FINEST, 1.0 if whole else 0.0), whole)
@@ -86,15 +86,15 @@ _FINEST_MINIMUM = 1e-3
 class Minimum(CutpointStrategy):
     """Each bin is as narrow as d observations allow: no other cutpoints have more bins.
 
-    From the smallest value up, a bin is closed as soon as it holds d; what is left over at the end joins the last bin. Values are
-    never split. It has the most bins: by induction the i-th greedy edge is at or below the i-th edge of any other cutpoints whose
-    bins hold d, so that as many observations are left.
+    From the smallest value up, a bin is closed as soon as it holds d; the remainder joins the last bin. Values are never split. It
+    has the most bins: by induction the i-th greedy edge is at or below the i-th edge of any other cutpoints whose bins hold d, so
+    that at least as many observations remain.
 
     Lucero, Singh and Zayatz (2009), section 5.1.
     """
 
     def exact(self, tally: ValueCounts) -> Edges:
-        """Return edges in the middle between the last value of a bin and the first of the next."""
+        """Return edges midway between the last value of a bin and the first of the next."""
         edges: Edges = []
         base = 0
         while tally.total - base >= 2 * self.d:
@@ -108,7 +108,7 @@ class Minimum(CutpointStrategy):
         return edges
 
     def rounded(self, tally: ValueCounts) -> Edges:
-        """Return the same on the coarsest round steps that lose at most one bin in twenty, or on the roundest numbers near."""
+        """Return edges on the coarsest round steps that lose at most one bin in twenty, or on the roundest numbers nearby."""
         exact = self.exact(tally)
         if not exact:
             return []
@@ -120,14 +120,14 @@ class Minimum(CutpointStrategy):
         return self.settled(tally, exact)
 
     def _on_steps(self, tally: ValueCounts, step: RoundStep) -> Edges:
-        """Return the greedy edges among multiples of a step: again the most bins there are with such edges."""
+        """Return the greedy edges among multiples of a step: the most bins possible with such edges."""
         shift = 1 if tally.whole and step.begins else 0
         edges: Edges = []
         base = 0
         while tally.total - base >= 2 * self.d:
             i = int(np.searchsorted(tally.cumulative, base + self.d, side="left"))
             value = float(tally.values[i])
-            # nothing is rounder than 0, and a bin for those who have none stays one
+            # nothing is rounder than 0, and a bin for persons without any stays separate
             edge = step.times(step.ceil(value + shift)) - shift if value else 0.0
             base = tally.up_to(edge)
             if tally.total - base < self.d:
@@ -137,17 +137,17 @@ class Minimum(CutpointStrategy):
 
 
 # --- increasing
-# Increasing width: narrow bins where values are small and many, wider ones further up.
+# Increasing width: narrow bins where values are small and frequent, wider bins further up.
 
 
 class Increasing(CutpointStrategy):
     """Bins start narrow and grow wider with the values: never narrower again.
 
     Where a bin holds fewer than d observations its width is multiplied by `growth` until it holds them, and later bins keep that
-    width; what is left over at the end joins the last bin. The first width is `width`, or else the round number that gives the
-    most bins. With round edges the first bin begins at a multiple of it, and then all edges are multiples.
+    width; the remainder joins the last bin. The first width is `width`, or else the round number that gives the most bins. With
+    round edges the first bin begins at a multiple of it, and then all edges are multiples.
 
-    Steel and Zayatz (2006), as told by Lucero, Singh and Zayatz (2009), section 5.1; ERRATA 1.18.
+    Steel and Zayatz (2006), as reported by Lucero, Singh and Zayatz (2009), section 5.1; ERRATA 1.18.
     """
 
     width: float | None = param(
@@ -158,7 +158,7 @@ class Increasing(CutpointStrategy):
     )
 
     def validate(self) -> None:
-        """A growth so near to 1 that it takes for ever is refused."""
+        """Refuse a growth so near to 1 that it would take for ever."""
         if self.growth < 1.01:
             raise ParameterError("growth of increasing must be at least 1.01: 2 doubles the width.")
 
@@ -226,12 +226,12 @@ _DEPTH = 12
 class Partitioned(CutpointStrategy):
     """The range is halved again and again, wherever both halves hold d observations: widths are multiples of each other.
 
-    A range is split at its midpoint, so that widths are multiples; a split at the median would not do that. With a long tail all
+    A range is split at its midpoint, so that widths are multiples; a split at the median would not give that. With a long tail all
     observations may lie in one half, and then there is one bin.
 
-    With round edges the whole range is made a round number times a power of two, and begins at a round number; so every edge is
-    round, and the smallest and the largest value cannot be had from the edges. Where no such range splits half as often, the
-    midpoints of [min, max] are moved to round numbers nearby, and widths are multiples of each other only roughly.
+    With round edges the whole range is a round number times a power of two, and begins at a round number; so every edge is round,
+    and the smallest and the largest value cannot be derived from the edges. Where no such range splits half as often, the midpoints
+    of [min, max] are moved to round numbers nearby, and widths are multiples of each other only roughly.
 
     Lucero, Singh and Zayatz (2009), section 5.1; ERRATA 1.18.
     """
@@ -300,16 +300,16 @@ COARSE = 0.25
 
 @dataclass(frozen=True)
 class Shape:
-    """What the hybrid looks at; confidential."""
+    """The statistics on which the hybrid decides; confidential."""
 
     distinct: int
-    """How many different values there are."""
+    """Number of different values."""
     tied: float
     """The share of the records that have the most frequent value."""
     skewness: float
-    """(P90 + P10 − 2 P50) / (P90 − P10): 0 if symmetric, 1 if all lies to the right of the median."""
+    """(P90 + P10 − 2 P50) / (P90 − P10): 0 if symmetric, 1 if everything lies to the right of the median."""
     reach: float
-    """The whole range over P95 − P5: 1.1 if values are spread evenly, 2.4 for ten thousand normal ones."""
+    """The whole range over P95 − P5: 1.1 for evenly spread values, 2.4 for ten thousand normal ones."""
 
     @classmethod
     def of(cls, tally: ValueCounts) -> Shape:
@@ -320,7 +320,7 @@ class Shape:
         return cls(len(tally.values), float(tally.counts.max()) / tally.total, skewness, reach)
 
     def suits(self) -> tuple[str, str]:
-        """Return the strategy that suits the shape, and why, in words."""
+        """Return the strategy that suits the shape, and the reason in words."""
         if self.distinct <= FEW:
             return "minimum", "the variable has few different values, so a bin may be a single value: minimum width"
         if self.tied >= TIED:
@@ -342,14 +342,14 @@ class Hybrid(CutpointStrategy):
     """The strategy that suits the variable's shape.
 
     Few different values, or one that many records have: minimum width. Spread evenly, without long tails: fixed width. A long
-    right tail: increasing width. Anything else: partitioned. If the bins turn out coarse (two records taken at random share a bin
-    with a chance above a quarter, and more than twice as often as with minimum width), partitioned is tried, then minimum.
+    right tail: increasing width. Anything else: partitioned. If the bins are coarse (two records taken at random share a bin
+    with a probability above a quarter, and more than twice as often as with minimum width), partitioned is tried, then minimum.
 
     Lucero, Singh and Zayatz (2009), section 5.1, consider such a hybrid; ERRATA 1.18.
     """
 
     def chosen(self, tally: ValueCounts) -> tuple[CutpointStrategy, str]:
-        """Return the strategy that is used, and why."""
+        """Return the strategy that is used, and the reason."""
         makers: dict[str, type[CutpointStrategy]] = {c.name: c for c in (Fixed, Increasing, Partitioned, Minimum)}
         first, why = Shape.of(tally).suits()
         narrow = makers["minimum"](d=self.d, rounding=self.rounding)
@@ -371,18 +371,18 @@ class Hybrid(CutpointStrategy):
         return self.chosen(tally)[0].rounded(tally)
 
     def why(self, tally: ValueCounts) -> str:
-        """Return which strategy was chosen, and why."""
+        """Return the chosen strategy, and the reason."""
         return self.chosen(tally)[1] if self.edges(tally) else super().why(tally)
 
 
 def alike(tally: ValueCounts, edges: Edges) -> float:
-    """Return the chance that two records, taken at random with replacement, share a bin: 1 / k if k bins are equally full."""
+    """Return the probability that two records, drawn with replacement, share a bin: 1 / k for k equally full bins."""
     share = tally.bins(edges) / tally.total
     return float((share**2).sum())
 
 
 # --- preview
-# The custodian's preview: what each strategy would make of a variable. Confidential.
+# The custodian's preview: the bins of each strategy for a variable. Confidential.
 
 
 STRATEGIES: tuple[type[CutpointStrategy], ...] = (Fixed, Minimum, Increasing, Partitioned)
@@ -396,7 +396,7 @@ class Preview:
     variable: str
     tally: ValueCounts
     cutpoints: Mapping[str, Cutpoints]
-    """By strategy; "hybrid" is what the shape suggests, "own" what the custodian brought."""
+    """By strategy; "hybrid" is what the shape suggests, "own" the custodian's own cutpoints."""
     chosen: str = "hybrid"
     """The strategy whose bins are shown."""
 
@@ -406,7 +406,7 @@ class Preview:
 
         `bins`; `smallest` and `largest`, the counts of the emptiest and the fullest bin; `narrowest` and `widest`, widths of the
         inner bins (NaN with fewer than three bins, since the end bins are open); `loss`, the share of the variance that is lost
-        if every value is replaced by the mean of its bin; `alike`, the chance that two records share a bin.
+        if every value is replaced by the mean of its bin; `alike`, the probability that two records share a bin.
         """
         import pandas as pd
 
@@ -479,7 +479,7 @@ class Preview:
     def histogram(self, bars: int = 80) -> pd.DataFrame:
         """Return counts in equal bars from the 0.5th to the 99.5th percentile: columns low, high, count.
 
-        Whole numbers are not cut through: a bar then holds a whole number of them. The first bar holds its lower end, too.
+        For whole numbers a bar spans a whole number of them. The first bar includes its lower end, too.
         """
         import pandas as pd
 
@@ -492,7 +492,9 @@ class Preview:
         else:
             ends = np.linspace(low, high, bars + 1)
         upto = np.array([self.tally.up_to(e) for e in ends])
-        upto[0] = self.tally.up_to(np.nextafter(ends[0], -np.inf))  # many may have the least value: no income at all
+        upto[0] = self.tally.up_to(
+            np.nextafter(ends[0], -np.inf)
+        )  # many records may have the least value, such as no income
         return pd.DataFrame({"low": ends[:-1], "high": ends[1:], "count": np.diff(upto)})
 
 
@@ -500,14 +502,14 @@ def preview(
     values: Any, counts: Any = None, d: int = 75, *, variable: str = "value", rounding: bool = True,
     unit: str = "", whole: bool | None = None, low: float | None = None, high: float | None = None,
 ) -> Preview:  # fmt: skip
-    """Return what every strategy makes of a variable; arguments as for `CutpointStrategy.cut`."""
+    """Return the bins of every strategy for a variable; arguments as for `CutpointStrategy.cut`."""
     tally = ValueCounts.of(values, counts, whole)
     made = [strategy(d=d, rounding=rounding) for strategy in (*STRATEGIES, Hybrid)]
     return Preview(variable, tally, {s.name: s.cut_tally(tally, unit=unit, low=low, high=high) for s in made})
 
 
 def loss(tally: ValueCounts, cut: Cutpoints) -> float:
-    """Return the share of the variance that is lost if values are replaced by the means of their bins; 0 if there is none."""
+    """Return the share of the variance lost if values are replaced by the means of their bins; 0 if there is no variance."""
     scale = max(abs(tally.low), abs(tally.high), 1e-300)
     x, n = tally.values / scale, tally.counts.astype(float)
     x = x - np.average(x, weights=n)

@@ -1,4 +1,4 @@
-"""Cutpoints: the bins that a numerical variable is offered in, made of distinct values with their counts."""
+"""Cutpoints: the bins in which a numerical variable is offered, computed from distinct values and their counts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.typing import Numbers, Whole
 
-# --- tally
-# A variable as distinct values with their counts: all that cutpoints need, however many records there are.
+# --- value counts
+# A variable as distinct values with their counts: cutpoints need nothing else, for any number of records.
 
 HUGE = 1e300
 """Numbers beyond this count as infinite, so that the distance of two is always a number."""
@@ -25,24 +25,24 @@ HUGE = 1e300
 
 @dataclass(frozen=True)
 class ValueCounts:
-    """Distinct finite values, ascending, and how many records have each; confidential.
+    """Distinct finite values, ascending, with the number of records of each; confidential.
 
-    Infinite values are counted with the smallest and the largest finite one: they lie in the end bins, wherever these begin.
+    Infinite values are counted with the smallest and the largest finite one: they always lie in the end bins.
     """
 
     values: Numbers
-    """Shape (m,)."""
+    """Distinct values; shape (m,)."""
     counts: Whole
-    """Shape (m,), all positive."""
+    """Records with each value; shape (m,), all positive."""
     cumulative: Whole
-    """Shape (m,): how many records are at most each value."""
+    """Records with at most each value; shape (m,)."""
     missing: int
     whole: bool
     """Whether all values are whole numbers."""
 
     @classmethod
     def of(cls, values: Any, counts: Any = None, whole: bool | None = None) -> ValueCounts:
-        """Count values; with `counts` the values are already distinct (if some are not, their counts are added up).
+        """Count values; with `counts` the values are already distinct (counts of repeated ones are added up).
 
         >>> ValueCounts.of([3, 1, 3, float("nan")]).counts
         array([1, 2])
@@ -69,7 +69,7 @@ class ValueCounts:
 
     @property
     def total(self) -> int:
-        """How many records have a value."""
+        """Number of records with a value."""
         return int(self.cumulative[-1])
 
     @property
@@ -84,28 +84,28 @@ class ValueCounts:
 
     @property
     def span(self) -> float:
-        """The distance between them."""
+        """Distance between the smallest and the largest finite value."""
         return self.high - self.low
 
     def up_to(self, x: float) -> int:
-        """Return how many records have at most x."""
+        """Count the records with at most x."""
         at = int(np.searchsorted(self.values, x, side="right"))
         return int(self.cumulative[at - 1]) if at else 0
 
     def bins(self, edges: Sequence[float]) -> Whole:
-        """Return how many records each bin holds: up to the first edge, above it up to the second, …, above the last."""
+        """Count the records in each bin: up to the first edge, above it up to the second, …, above the last."""
         at = np.searchsorted(self.values, np.asarray(edges, float), side="right")
         below = np.concatenate([[0], self.cumulative])[at]
         return np.diff(np.concatenate([[0], below, [self.total]])).astype(np.int64)
 
     def quantile(self, share: float) -> float:
-        """Return the smallest value that at least this share of the records reach."""
+        """Return the smallest value that at least this share of the records does not exceed."""
         at = int(np.searchsorted(self.cumulative, share * self.total, side="left"))
         return float(self.values[min(at, len(self.values) - 1)])
 
 
 def numbers_of(values: Any) -> Numbers:
-    """Return numbers with NaN for missing ones, from a list, an array or a column of a frame; text and dates are refused."""
+    """Return numbers, NaN where missing, from a list, an array or a column of a frame; refuse text and dates."""
     import pandas as pd
 
     try:
@@ -137,17 +137,17 @@ def _counts_of(counts: Any, n: int) -> Whole:
 
 
 # --- cutpoints
-# Cutpoints: the bins that a numerical variable is offered in, frozen by the custodian.
+# Cutpoints: the frozen bins in which a numerical variable is offered.
 
 
 _CURRENCIES = "$€£¥"
 _GROUPED = 10_000
-"""From here on digits come in groups of three; below, 1998 may be a year."""
+"""Numbers from here on have their digits in groups of three; below, 1998 may be a year."""
 
 
 @dataclass(frozen=True)
 class Cutpoints:
-    """Bins of a numerical variable. Bin i holds what is above edge i − 1 and at most edge i; the end bins are open.
+    """Bins of a numerical variable. Bin i holds values above edge i − 1 and at most edge i; the end bins are open.
 
     The smallest and the largest value are in no edge and no label. `counts` is confidential: it is not shown, not compared and
     not written.
@@ -157,22 +157,22 @@ class Cutpoints:
     """
 
     edges: tuple[float, ...]
-    """Ascending; one fewer than there are bins."""
+    """Edges, ascending; one fewer than bins."""
     whole: bool = False
     """Whether the variable holds whole numbers, so that the next bin begins one higher."""
     d: int = 1
-    """How many observations every bin held at least, when the edges were made."""
+    """The least number of observations in a bin when the edges were computed."""
     strategy: str = ""
     why: str = ""
-    """In words, without numbers from the data."""
+    """The reason for these bins, without numbers from the data."""
     unit: str = ""
     low: float | None = None
-    """The smallest value there can be, where everybody knows it; it is not taken from the data."""
+    """The smallest possible value, where everybody knows it; never taken from the data."""
     high: float | None = None
     counts: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
-    """How many observations each bin held when the edges were made; confidential, None once written and read."""
+    """Observations in each bin when the edges were computed; confidential, None after a round trip through a file."""
     missing: int | None = field(default=None, repr=False, compare=False)
-    """How many were missing; confidential."""
+    """Number of missing values; confidential."""
 
     def __post_init__(self) -> None:
         try:
@@ -206,11 +206,11 @@ class Cutpoints:
         found[np.isnan(x)] = -1
         return found
 
-    # -- words
+    # -- labels
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each bin is called."""
+        """Label of each bin."""
         if not self.edges:
             return ("all values",) if self.low is None or self.high is None else (self._range(self.low, self.high),)
         over = "" if self.whole else "over "
@@ -239,7 +239,7 @@ class Cutpoints:
     # -- files
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what may be written and published: no counts."""
+        """Return the parts that may be written and published: no counts."""
         out: dict[str, Any] = {"edges": list(self.edges), "whole": self.whole, "d": self.d}
         texts = {"strategy": self.strategy, "why": self.why, "unit": self.unit}
         bounds = {"low": self.low, "high": self.high}
@@ -264,7 +264,7 @@ class Cutpoints:
 
 @dataclass(frozen=True)
 class RoundStep:
-    """A step of `mantissa` times ten to the `power`; its multiples are written, not computed, so that 3 steps of 0.1 are 0.3."""
+    """A step of `mantissa` times ten to the `power`; multiples are exact decimals, so that 3 steps of 0.1 are 0.3."""
 
     mantissa: int
     power: int
@@ -283,14 +283,14 @@ class RoundStep:
         return float(f"{self.mantissa * j}e{self.power}")
 
     def floor(self, x: float) -> int:
-        """Return how many whole steps fit below x, or reach it."""
+        """Return the number of whole steps at or below x."""
         j = math.floor(x / self.size)
         if self.times(j) > x:
             return j - 1
         return j + 1 if self.times(j + 1) <= x else j
 
     def ceil(self, x: float) -> int:
-        """Return how many whole steps reach x."""
+        """Return the least number of whole steps that reach x."""
         j = self.floor(x)
         return j if self.times(j) >= x else j + 1
 
@@ -298,13 +298,13 @@ class RoundStep:
     def begins(self) -> bool:
         """Whether groups of whole numbers begin at multiples ("20 to 29"), or end there ("28,501 to 39,500").
 
-        Ages, years and rooms are read by where a group begins; amounts by where it ends.
+        Groups of ages, years and rooms are named by their beginning; groups of amounts by their end.
         """
         return self.size < 100
 
 
 def steps(most: float, least: float, whole: bool, mantissas: tuple[int, ...] = (1, 2, 5)) -> Iterator[RoundStep]:
-    """Yield round steps from the coarsest of at most `most` to the finest of at least `least`; whole ones where asked.
+    """Yield round steps from the coarsest of at most `most` to the finest of at least `least`; only whole ones if `whole`.
 
     A mantissa of two digits stands for a decimal: 25 for 2.5.
 
@@ -320,7 +320,7 @@ def steps(most: float, least: float, whole: bool, mantissas: tuple[int, ...] = (
 
 
 def roundest(low: float, high: float, near: float, whole: bool) -> float:
-    """Return the roundest number from `low` up to, but not including, `high`; of several the one nearest to `near`.
+    """Return the roundest number from `low` up to, but not including, `high`; among several the one nearest to `near`.
 
     >>> roundest(28_431.0, 28_503.7, 28_450.0, whole=False)
     28500.0
@@ -339,13 +339,13 @@ def roundest(low: float, high: float, near: float, whole: bool) -> float:
 
 
 # --- strategy
-# What every strategy shares: the least number of observations in a bin, and what becomes of the edges.
+# Shared by all strategies: the least number of observations in a bin, and the rounding of edges.
 
 
 Edges = list[float]
 
 SPARE = 0.05
-"""The share of the bins that may be given up for round edges: none of fewer than twenty."""
+"""The share of the bins that may be lost to round edges; with fewer than twenty bins, none."""
 _MOVE = 0.25
 
 
@@ -359,14 +359,14 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
 
     @abstractmethod
     def exact(self, tally: ValueCounts) -> Edges:
-        """Return the edges as the strategy defines them, ascending."""
+        """Return the edges by the definition of the strategy, ascending."""
 
     @abstractmethod
     def rounded(self, tally: ValueCounts) -> Edges:
         """Return the edges on round numbers."""
 
     def edges(self, tally: ValueCounts) -> Edges:
-        """Return the edges: none where there is only one bin."""
+        """Return the edges; empty if there is only one bin."""
         if tally.total < 2 * self.d or tally.span == 0:
             return []
         if self.rounding:
@@ -374,7 +374,7 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
         return distinct([float(np.floor(e)) for e in self.exact(tally)] if tally.whole else self.exact(tally))
 
     def why(self, tally: ValueCounts) -> str:
-        """Return why the bins are as they are, without a number from the data."""
+        """Return the reason for the bins, without a number from the data."""
         line = (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
         first = line[:1].lower() + line[1:]
         if tally.span == 0:
@@ -396,22 +396,22 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
         Parameters
         ----------
         values, counts
-            Distinct values and how many records have each: what a group-by returns. Without counts, the records' values.
+            Distinct values and the number of records with each, as a group-by returns them. Without counts, the records' values.
             Missing values (NaN, None) are in no bin.
         unit
             For the labels: "dollars", "$".
         whole
-            Whether the variable holds whole numbers; found out from the values if left open.
+            Whether the variable holds whole numbers; inferred from the values by default.
         low, high
-            The smallest and largest value there can be, where everybody knows them (an age is not below 0). They replace the
-            open ends in the labels; never give the smallest and largest value of the data.
+            The smallest and largest possible value, where everybody knows them (an age is not below 0). They replace the open ends
+            in the labels; never give the smallest and largest value of the data.
         """
         return self.cut_tally(ValueCounts.of(values, counts, whole), unit=unit, low=low, high=high)
 
     def cut_tally(
         self, tally: ValueCounts, *, unit: str = "", low: float | None = None, high: float | None = None
     ) -> Cutpoints:
-        """Cut a variable that was counted before."""
+        """Cut a variable from its value counts."""
         if tally.total < self.d:
             raise DataError(
                 "the variable has fewer observations than one bin needs. Leave it out of universes, or choose a smaller d."
@@ -428,18 +428,18 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
     # -- for the strategies
 
     def enough(self, tally: ValueCounts, edges: Sequence[float]) -> bool:
-        """Whether every bin holds d."""
+        """Whether every bin holds at least d observations."""
         return bool(tally.bins(edges).min() >= self.d)
 
     def spared(self, bins: int) -> int:
-        """Return how many bins must be left when edges are made round."""
+        """Return the least number of bins to keep when edges are rounded."""
         return bins - int(SPARE * bins)
 
     def settled(self, tally: ValueCounts, edges: Edges) -> Edges:
-        """Move edges to the roundest numbers near them that leave every bin its d observations, from left to right.
+        """Move edges to the roundest numbers nearby that leave every bin its d observations, from left to right.
 
-        An edge moves by at most a quarter of the narrower of its two bins. That is always possible: where it is already satisfies
-        all that is asked, since the edge before it was moved with that in mind.
+        An edge moves by at most a quarter of the narrower of its two bins. A position always exists: the original one satisfies all
+        conditions, since the edge before it was moved so that it would.
         """
         ends = [tally.low, *edges, tally.high]
         at = np.searchsorted(tally.values, edges, side="right") - 1  # the last value of each bin
@@ -450,7 +450,7 @@ class CutpointStrategy(Parametric, family="cutpoint strategy", abstract=True):
             first = int(np.searchsorted(tally.cumulative, before + self.d, side="left"))
             last = int(np.searchsorted(tally.cumulative, after - self.d, side="right")) - 1
             reach = _MOVE * min(edge - ends[i], ends[i + 2] - edge)
-            # anywhere from one value up to the next is the same bin
+            # any edge from one value up to the next gives the same bin
             low = max(float(tally.values[first]), min(edge - reach, float(tally.values[at[i]])))
             high = min(float(tally.values[last + 1]), max(edge + reach, float(tally.values[at[i] + 1])))
             out.append(roundest(low, high, edge, tally.whole))

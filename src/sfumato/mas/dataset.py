@@ -1,4 +1,4 @@
-"""A registered data set: what its variables mean, and where its prepared records are."""
+"""A frozen data set: the metadata of its variables, and the location of its prepared records."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class SurveyDesign:
 
 @dataclass(frozen=True)
 class Weight:
-    """What perturbation needs to know of the survey weights; confidential."""
+    """The statistics of the survey weights that perturbation needs; confidential."""
 
     scale: float
     """A power of two that no weight exceeds."""
@@ -134,23 +134,23 @@ class Weight:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A frozen version of a data set. Immutable; its records are only ever asked for aggregates."""
+    """A frozen version of a data set. Immutable; only aggregates of its records are ever requested."""
 
     name: str
     version: int
     title: str
     variables: Mapping[str, Variable]
     weight: Weight | None
-    """Of survey weights, where records have them."""
+    """Statistics of the survey weights, if records have them."""
     units: tuple[str, ...]
-    """Columns of the prepared records that say who belongs together: "h" for households, "e" for establishments."""
+    """Columns of the prepared records that identify units: "h" for households, "e" for establishments."""
     warehouse: Warehouse
     cubes: Cubes
     secret: Secret
     linked: UnitCounts
     design: SurveyDesign
     decided: dict[Hashable, bool] = field(default_factory=dict, repr=False)
-    """What rules decide once for this version: which variables may not form universes together."""
+    """Decisions made once for this version: which variables may not form universes together."""
 
     @property
     def label(self) -> str:
@@ -172,7 +172,7 @@ class Dataset:
         return all(rule.allows(self, chosen, variables) for rule in chosen.rules)
 
     def combinations(self, most: int = 2, policy: Policy | None = None) -> list[tuple[str, ...]]:
-        """Return the combinations of at most so many variables that may form universes together: a list to publish."""
+        """List the combinations of at most `most` variables that may form universes together, for publication."""
         names = sorted(v.name for v in self.variables.values() if v.levels)
         found = (some for size in range(1, most + 1) for some in itertools.combinations(names, size))
         return [some for some in found if self.allowed(some, policy)]
@@ -195,7 +195,7 @@ class Dataset:
 
 
 def save(folder: Path, facts: Mapping[str, Any], variables: Mapping[str, Variable], warehouse: Warehouse) -> None:
-    """Write what the vault keeps of a frozen data set beside its records; confidential."""
+    """Write the metadata of a frozen data set beside its records; confidential."""
     described = {**facts, "cube": write_cube(folder, warehouse, variables)}
     text = dump(described, "variable", (v.to_dict() for v in variables.values()))
     write_text(folder / "dataset.toml", text, confidential=True)

@@ -1,4 +1,4 @@
-"""Drop q and its variants: which records a universe loses, and how often a difference of two tables comes out clean."""
+"""Drop q and its variants: which records a universe loses, and how often the difference of two tables is clean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.kernels.urn_draws import Series, all_but_one, coefficient, log_choo
 from sfumato.typing import Numbers, Whole
 
 # --- checks
-# Arguments of the evaluation, checked: each refused in a sentence.
+# Validation of arguments; each is refused in a sentence.
 
 
 def whole_q(q: Any, table: CellTable | None = None, keep: int = 0) -> int:
@@ -53,7 +53,7 @@ def _is_real(number: Any) -> bool:
 
 
 # --- cell table
-# The table on which an intruder would take differences: whole counts, or proportions where no counts are at hand.
+# The table on which an intruder takes differences: whole counts, or proportions where counts are not available.
 
 
 _LARGEST = 2**53
@@ -108,23 +108,23 @@ class CellTable:
 
     @cached_property
     def proportions(self) -> Numbers:
-        """Return π, of the shape of the table."""
+        """Return π, in the shape of the table."""
         return self.values / self.total
 
     @cached_property
     def counts(self) -> Whole:
-        """Return whole counts, of the shape of the table; proportions have none."""
+        """Return whole counts, in the shape of the table; proportions have none."""
         self.need_counts()
         return self.values.astype(np.int64)
 
     @cached_property
     def occupied(self) -> NDArray[np.bool_]:
-        """Return which cells hold records, of the shape of the table."""
+        """Return which cells hold records, in the shape of the table."""
         return self.values > 0
 
     @cached_property
     def distinct(self) -> tuple[Numbers, Whole, NDArray[np.intp]]:
-        """Return the distinct positive values, how many cells have each, and which one each occupied cell has."""
+        """Return the distinct positive values, the number of cells with each, and the index of the value of each occupied cell."""
         values, place, counts = np.unique(self.values[self.occupied], return_inverse=True, return_counts=True)
         return values, counts.astype(np.int64), place
 
@@ -141,7 +141,7 @@ class CellTable:
         return CellTable(summed, tuple(self.variables[i] for i in sorted(axes)), self.records)
 
     def need_counts(self) -> int:
-        """Return n; refuse a table of proportions, which does not have one."""
+        """Return n; refuse a table of proportions, which has none."""
         if self.records is None:
             raise DataError(
                 "this needs whole counts of records; the table holds proportions. Multiply them by n and round."
@@ -210,10 +210,10 @@ def _pandas(table: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 # --- clean tables
-# How often the difference of two tables comes out clean: a single 1 and zeros, as if nothing had been dropped.
+# How often the difference of two tables is clean: a single 1 and zeros, as if nothing had been dropped.
 #
-# U(n) loses x records and U(n − 1), which lacks one record of the sensitive cell s, loses y: both of q records at random and
-# independently. The difference is e_s + y − x. It is clean and right where x = y; clean but wrong, in cell t, where
+# U(n) loses x records and U(n − 1), which lacks one record of the sensitive cell s, loses y: q records each, at random and
+# independently. The difference is e_s + y − x. It is clean and right if x = y; it is clean but wrong, in cell t, if
 # y = x + e_t − e_s (Microdata Analysis System, section 4.3; ERRATA 1.8d and 1.9).
 
 
@@ -221,13 +221,13 @@ def _pandas(table: Any) -> tuple[Any, tuple[str, ...]]:
 class CleanTables:
     """The probability that the difference table is clean, for each cell that may be the sensitive one.
 
-    A target drawn from all records is in a cell with probability π, so that means weigh the cells by their proportions.
+    A target drawn from all records is in a cell with probability π, so means weight the cells by their proportions.
     """
 
     right: Numbers
-    """Clean, with its 1 in the sensitive cell: of the shape of the table, NaN where a cell is empty."""
+    """Clean, with its 1 in the sensitive cell; shape of the table, NaN where a cell is empty."""
     wrong: Numbers
-    """Clean, with its 1 in another cell: of the same shape."""
+    """Clean, with its 1 in another cell; same shape."""
     proportions: Numbers
 
     @property
@@ -237,7 +237,7 @@ class CleanTables:
 
     @property
     def worst_right(self) -> float:
-        """Return the same for the sensitive cell at which it is largest."""
+        """Return the same for the sensitive cell with the largest probability."""
         return float(np.nanmax(self.right))
 
     @property
@@ -247,7 +247,7 @@ class CleanTables:
 
     @property
     def trust(self) -> float:
-        """Return how often a table that came out clean is right; NaN where none ever does."""
+        """Return the share of clean tables that are right; NaN if none is clean."""
         clean = self.mean_right + self.mean_wrong
         return self.mean_right / clean if clean > 0 else math.nan
 
@@ -255,7 +255,7 @@ class CleanTables:
 def success_probability(table: Any, q: int, *, log: bool = False) -> float:
     """Return (4.3.4), the paper's approximate probability that the difference of two tables discloses: Σ (q!/Πx!)² Π π^(2x).
 
-    Computed cell by cell, in O(cells × q) steps, in arithmetic that does not underflow (ERRATA 1.10); `log` asks for the
+    Computed cell by cell, in O(cells × q) steps, in arithmetic that does not underflow (ERRATA 1.10); `log` returns the
     natural logarithm, for probabilities below 1e-308.
 
     >>> round(success_probability([.123, .111, .145, .152, .116, .133, .101, .119], 2), 8)
@@ -272,7 +272,7 @@ def success_probability(table: Any, q: int, *, log: bool = False) -> float:
 
 
 def least_success_probability(cells: int, q: int, *, log: bool = False) -> float:
-    """Return (4.3.5), the value of (4.3.4) where all cells are equal: no table of so many cells has a smaller one (ERRATA 1.6).
+    """Return (4.3.5), the value of (4.3.4) for equal cells: no table with this number of cells has a smaller one (ERRATA 1.6).
 
     >>> f"{least_success_probability(1000, 50):.11e}"
     '1.64553230079e-86'
@@ -288,7 +288,7 @@ def least_success_probability(cells: int, q: int, *, log: bool = False) -> float
 
 
 def same_drop_probability(table: Any, q: int, *, log: bool = False) -> float:
-    """Return the exact probability that two independent drops of q records take the same from every cell.
+    """Return the exact probability that two independent drops of q records take equal numbers from every cell.
 
     Two multivariate hypergeometric draws: Σ Π C(n_i, x_i)² / C(n, q)². It is also, exactly, the probability of a clean, right
     difference for a target drawn from all records, q < n: the mean of `clean_tables(table, q).right`.
@@ -308,7 +308,7 @@ def same_drop_probability(table: Any, q: int, *, log: bool = False) -> float:
 
 
 def clean_tables(table: Any, q: int) -> CleanTables:
-    """Return how often the difference table comes out clean, right and wrong, for each sensitive cell.
+    """Return the probabilities of clean difference tables, right and wrong, for each sensitive cell.
 
     Exact for a table of counts (multivariate hypergeometric, from the counts and from the counts less one in the sensitive
     cell; ERRATA 1.9); for proportions, in the paper's multinomial approximation.
@@ -345,7 +345,7 @@ def clean_tables(table: Any, q: int) -> CleanTables:
 
 
 def _marked(series: Series, value: float, finite: bool) -> Series:
-    """Return the series of a cell with, as marked part, its terms where y = x + 1.
+    """Return the series of a cell; its marked part has the terms with y = x + 1.
 
     C(n, x) C(n, x + 1) = C(n, x)² (n − x)/(x + 1); with replacement, π^(2x + 1)/(x! (x + 1)!).
     """
@@ -355,16 +355,16 @@ def _marked(series: Series, value: float, finite: bool) -> Series:
 
 
 # --- dropped share
-# A share of the records dropped: each record on its own, with the same probability.
+# A share of the records dropped: each record independently, with the same probability.
 #
-# What is dropped from the cells is then binomial and independent, and the probability of a clean difference is a product over
-# cells: Π_{i≠s} Σ_x b(x; n_i, p)² · Σ_x b(x; n_s, p) b(x; n_s − 1, p), with b the binomial probability.
+# The numbers dropped from the cells are then binomial and independent, and the probability of a clean difference is a product
+# over cells: Π_{i≠s} Σ_x b(x; n_i, p)² · Σ_x b(x; n_s, p) b(x; n_s − 1, p), with b the binomial probability.
 
 
 def share_clean_tables(table: Any, share: float) -> CleanTables:
-    """Return how often a difference is clean, right and wrong, if every record is dropped with probability `share`.
+    """Return the probabilities of clean differences, right and wrong, if every record is dropped with probability `share`.
 
-    One record, target and all: right if it is not dropped.
+    With one record, the target, the table is right if it is not dropped.
 
     >>> share_clean_tables([1], 0.25).right.tolist()
     [0.75]
@@ -408,13 +408,13 @@ def _binomial(x: Numbers, n: int, p: float) -> Numbers:
 
 
 _LARGEST_Q = 10_000_000
-"""Where a table of proportions sets no limit of its own."""
+"""Limit for tables of proportions, which set none."""
 
 
 def smallest_q(table: Any, below: float) -> int:
     """Return the smallest q whose probability of disclosure by (4.3.4) is below a threshold.
 
-    (4.3.4) falls as q grows for every table with more than one occupied cell (ERRATA 1.7), so that halving finds it.
+    (4.3.4) falls as q grows for every table with more than one occupied cell (ERRATA 1.7), so bisection finds it.
 
     >>> smallest_q([.123, .111, .145, .152, .116, .133, .101, .119], below=0.01)
     4
@@ -445,18 +445,18 @@ def smallest_q(table: Any, below: float) -> int:
 
 
 # --- dropping
-# Records drawn at random and dropped, counted by cell: many times over, for simulation.
+# Records dropped at random, counted by cell, in many replications.
 
 
 _FEW_CELLS = 64
 _LARGEST_URN = 10**9
-"""NumPy's hypergeometric numbers are for urns smaller than this."""
+"""NumPy draws hypergeometric numbers only from urns smaller than this."""
 
 
 def drop_each(
     cells: CellTable, share: float, size: int, generator: np.random.Generator, without: Whole | None
 ) -> Whole:
-    """Return how many records each occupied cell loses if each is dropped with probability `share`, `size` times."""
+    """Count the records that each occupied cell loses if each is dropped with probability `share`, `size` times."""
     counts = np.broadcast_to(cells.counts[cells.occupied], (size, int(cells.occupied.sum()))).copy()
     if without is not None:
         counts[np.arange(size), without] -= 1
@@ -464,7 +464,7 @@ def drop_each(
 
 
 def drop_numbers(cells: CellTable, q: Whole, generator: np.random.Generator, without: Whole | None) -> Whole:
-    """Return how many records each occupied cell loses of q in all, shape (len(q), occupied cells)."""
+    """Count the records that each occupied cell loses among q in all; shape (len(q), occupied cells)."""
     most = whole_q(int(q.max()), cells, keep=int(without is not None))
     if cells.records is None:
         proportions = cells.proportions[cells.occupied]
@@ -479,7 +479,7 @@ def drop_numbers(cells: CellTable, q: Whole, generator: np.random.Generator, wit
 
 
 def _by_cell(counts: Whole, q: Whole, generator: np.random.Generator, without: Whole | None) -> Whole:
-    """Draw from one cell after the other: hypergeometric, given what is left to draw and what is left to draw from."""
+    """Draw from one cell after the other: hypergeometric, given the numbers left to draw and left to draw from."""
     out = np.zeros((q.size, counts.size), dtype=np.int64)
     to_draw = q.copy()
     rest = np.full(q.size, int(counts.sum())) - (0 if without is None else 1)
@@ -492,12 +492,12 @@ def _by_cell(counts: Whole, q: Whole, generator: np.random.Generator, without: W
 
 
 def _by_record(counts: Whole, q: Whole, generator: np.random.Generator, without: Whole | None) -> Whole:
-    """Draw record numbers, again where one came twice: for few records out of many cells."""
+    """Draw record numbers, and redraw repeated ones: for few records out of many cells."""
     ends = np.cumsum(counts)
     n = int(ends[-1]) - (without is not None)
     most = int(q.max())
     records = np.sort(_distinct(n, q.size, most, generator), axis=1)
-    if without is not None:  # the last record of that cell is the one that is not there
+    if without is not None:  # the last record of that cell is the missing one
         records += records >= (ends[without] - 1)[:, None]
     used = generator.permuted(np.broadcast_to(np.arange(most), records.shape), axis=1) < q[:, None]
     places = np.arange(q.size)[:, None] * counts.size + np.searchsorted(ends, records, side="right")
@@ -516,15 +516,15 @@ def _distinct(n: int, size: int, most: int, generator: np.random.Generator) -> N
 
 
 # --- drops
-# The variants of drop q: which records a universe loses before it is analysed.
+# The variants of drop q: which records a universe loses before the analysis.
 
 
 class Drop(Parametric, family="drop", abstract=True):
-    """A way to choose the records to drop; every universe is treated on its own, independently of others."""
+    """A way to choose the records to drop; universes are treated independently."""
 
     @abstractmethod
     def label(self) -> str:
-        """Return what is dropped, in a few words."""
+        """Return a short label of what is dropped."""
 
     def for_table(self, table: CellTable) -> Drop:
         """Return the drop that is applied to a table, where it depends on the table."""
@@ -536,23 +536,23 @@ class Drop(Parametric, family="drop", abstract=True):
 
     @abstractmethod
     def clean(self, table: CellTable) -> CleanTables:
-        """Return how often a difference is clean: exactly for counts, by (4.3.4) for proportions."""
+        """Return the probability of a clean difference: exact for counts, by (4.3.4) for proportions."""
 
     @abstractmethod
     def expected(self, table: CellTable) -> float:
-        """Return how many records a universe loses on average."""
+        """Return the mean number of records that a universe loses."""
 
     def spread(self, table: CellTable) -> float:
-        """Return what the variances of the numbers dropped from small cells sum to: about as many as are dropped."""
+        """Return the sum of the variances of the numbers dropped from small cells: about the number dropped."""
         return self.expected(table)
 
     @abstractmethod
     def sample(
         self, table: CellTable, size: int, generator: np.random.Generator, without: Whole | None = None
     ) -> Whole:
-        """Drop at random, `size` times: what each occupied cell loses, shape (size, occupied cells).
+        """Drop at random, `size` times: return the losses of each occupied cell, shape (size, occupied cells).
 
-        `without` names, per replication, the occupied cell that has one record less: U(n − 1) in place of U(n).
+        `without` names, per replication, the occupied cell with one record less: U(n − 1) in place of U(n).
         """
 
 
@@ -570,7 +570,7 @@ class DropQ(Drop):
         return success_probability(table, self.q)
 
     def clean(self, table: CellTable) -> CleanTables:
-        """Return how often a difference is clean."""
+        """Return the probability of a clean difference."""
         return clean_tables(table, self.q)
 
     def expected(self, table: CellTable) -> float:
@@ -587,8 +587,8 @@ class DropQ(Drop):
 class DropRange(Drop):
     """A number of records drawn for each universe, every number from `low` to `high` with the same probability.
 
-    The difference can be clean only if both universes lose equally many, so that the probability is Σ_q w² P(q), with
-    w = 1/(high − low + 1): the mean over the range, divided by how many numbers are in it.
+    The difference can be clean only if both universes lose the same number, so that the probability is Σ_q w² P(q), with
+    w = 1/(high − low + 1): the mean over the range, divided by the number of values in it.
     """
 
     low: int = param(default=1, doc="fewest records dropped", low=0, integer=True)
@@ -611,7 +611,7 @@ class DropRange(Drop):
         return math.fsum(success_probability(table, q) for q in self._range()) / len(self._range()) ** 2
 
     def clean(self, table: CellTable) -> CleanTables:
-        """Return how often a difference is clean."""
+        """Return the probability of a clean difference."""
         each = [clean_tables(table, q) for q in self._range()]
         right, wrong = (sum(getattr(c, side) for c in each) / len(each) ** 2 for side in ("right", "wrong"))
         return CleanTables(right, wrong, table.proportions)
@@ -623,12 +623,12 @@ class DropRange(Drop):
     def sample(
         self, table: CellTable, size: int, generator: np.random.Generator, without: Whole | None = None
     ) -> Whole:
-        """Draw q from the range and drop so many, `size` times."""
+        """Draw q from the range and drop q records, `size` times."""
         return drop_numbers(table, generator.integers(self.low, self.high + 1, size=size), generator, without)
 
 
 class DropShare(Drop):
-    """Every record is dropped with the same probability, on its own; the number of records dropped varies."""
+    """Every record is dropped independently with the same probability; the number of records dropped varies."""
 
     share: float = param(default=0.10, doc="probability that a record is dropped", low=0, high=1)
 
@@ -641,7 +641,7 @@ class DropShare(Drop):
         return math.nan
 
     def clean(self, table: CellTable) -> CleanTables:
-        """Return how often a difference is clean, a product over cells."""
+        """Return the probability of a clean difference, a product over cells."""
         return share_clean_tables(table, self.share)
 
     def expected(self, table: CellTable) -> float:
@@ -655,7 +655,7 @@ class DropShare(Drop):
     def sample(
         self, table: CellTable, size: int, generator: np.random.Generator, without: Whole | None = None
     ) -> Whole:
-        """Decide for each record on its own, `size` times."""
+        """Drop each record independently, `size` times."""
         return drop_each(table, self.share, size, generator, without)
 
 
@@ -669,7 +669,7 @@ class DropEnough(Drop):
         return f"q for {self.below:g}"
 
     def for_table(self, table: CellTable) -> DropQ:
-        """Return the drop of the smallest q that suffices; refused where none does."""
+        """Return the drop of the smallest sufficient q; refuse if there is none."""
         return DropQ(q=smallest_q(table, self.below))
 
     def approximate(self, table: CellTable) -> float:
@@ -677,7 +677,7 @@ class DropEnough(Drop):
         return self.for_table(table).approximate(table)
 
     def clean(self, table: CellTable) -> CleanTables:
-        """Return how often a difference is clean at that q."""
+        """Return the probability of a clean difference at that q."""
         return self.for_table(table).clean(table)
 
     def expected(self, table: CellTable) -> float:

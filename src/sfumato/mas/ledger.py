@@ -1,4 +1,4 @@
-"""The ledger: an append-only, hash-chained log of every question, and the accounts that are settled with it."""
+"""The ledger: an append-only, hash-chained log of every question, and the accounts charged with it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
 
 # --- log
-# The lines of the log: each holds the hash of the one before, and a digest of what was written with it: what was charged, what
-# is free from then on, and which universe was asked about.
+# The lines of the log. Each holds the hash of the line before it, and a digest of what was written with it: the charges, the
+# sets that are free from then on, and the universe of the question.
 #
-# Hashes are keyed with the vault's secret, so that nobody without it can write a line that holds. The head, the number and the hash
-# of the last line with a code of its own, stands in a second file: it shows that lines were cut off or an older copy put back.
+# Hashes are keyed with the vault's secret, so that nobody without it can write a valid line. The head is the number and the hash
+# of the last line with its own code, in a second file: it shows whether lines were cut off or an older copy put back.
 
 Head = tuple[int, str]
-"""The number and the hash of a line; 0 and the hash that the first line follows, where there is none."""
+"""The number and the hash of a line; 0 and the hash that the first line follows, where there is no line."""
 _START = "0" * 64
 _LINES = "SELECT seq, moment, user, family, content, previous, hash FROM entries WHERE seq > ? ORDER BY seq"
 _SEAL = (
@@ -49,7 +49,7 @@ _SEAL = (
     "sfumato vault log VAULT --expect N:HASH --seal."
 )
 Written = tuple[str, str, str, str]
-"""A row that was written with a line: its kind, the data set, whose it is, and what it says."""
+"""A row written with a line: its kind, the data set, its owner, and its content."""
 _WRITTEN = """
 SELECT entry, 'charge', family, user, charge FROM charges
 UNION ALL SELECT entry, 'answered', family, user, lower(hex(key)) FROM answered
@@ -66,7 +66,7 @@ class Entry:
     user: str
     family: str
     content: Mapping[str, Any]
-    """The question, and what came of it; no number from the data."""
+    """The question and its outcome; no number from the data."""
     hash: str
 
 
@@ -80,7 +80,7 @@ def last_line(connection: sqlite3.Connection) -> Head:
 
 
 def line_at(connection: sqlite3.Connection, seq: int) -> Head | None:
-    """Return the number and the hash of a line, as it stands there; None if there is no such line."""
+    """Return the number and the stored hash of a line; None if there is no such line."""
     if seq == 0:
         return 0, _START
     found = connection.execute("SELECT seq, hash FROM entries WHERE seq = ?", (seq,)).fetchone()
@@ -95,7 +95,7 @@ def append_line(
     family: str,
     content: Mapping[str, Any],
 ) -> None:
-    """Write a line."""
+    """Append a line."""
     seq, previous = last_line(connection)
     moment, text = now.isoformat(), json.dumps(content, sort_keys=True, ensure_ascii=False)
     hashed = _hash(key, previous, seq + 1, moment, user, family, text)
@@ -104,7 +104,7 @@ def append_line(
 
 
 def check_lines(connection: sqlite3.Connection, key: bytes, after: Head) -> Head:
-    """Refuse lines after a given one that are not as they were written; return the last one. Accounts are not looked at."""
+    """Refuse changed lines after a given one; return the last line. Accounts are not checked."""
     last = after
     for entry in _chained(connection.execute(_LINES, (after[0],)), key, after):
         last = entry.seq, entry.hash
@@ -112,10 +112,10 @@ def check_lines(connection: sqlite3.Connection, key: bytes, after: Head) -> Head
 
 
 def read_log(connection: sqlite3.Connection, key: bytes) -> Iterator[Entry]:
-    """Yield the lines in order; refuse what is not as it was written."""
+    """Yield the lines in order; refuse any that were changed."""
     alone = not connection.in_transaction
     if alone:
-        connection.execute("BEGIN")  # lines and what was written with them as of one moment
+        connection.execute("BEGIN")  # lines and their charges at one moment
     rows = connection.execute(_LINES, (0,)).fetchall()
     found = connection.execute(_WRITTEN)
     written = {entry: digest_of(row[1:] for row in some) for entry, some in groupby(found, itemgetter(0))}
@@ -147,7 +147,7 @@ def _chained(rows: Iterable[tuple[Any, ...]], key: bytes | None, after: Head) ->
 
 
 def key_earlier(connection: sqlite3.Connection, key: bytes) -> None:
-    """Give the lines of an earlier version keyed hashes, if they hold by their own."""
+    """Give the lines of an earlier version keyed hashes, if their own hashes are valid."""
     rows = connection.execute(_LINES, (0,)).fetchall()
     if not rows or rows[0][6] != _hash(None, rows[0][5], *rows[0][:5]):
         return
@@ -164,8 +164,8 @@ def key_earlier(connection: sqlite3.Connection, key: bytes) -> None:
 
 
 def write_head(path: Path, key: bytes, head: Head, *, lasting: bool = True) -> None:
-    """Write the head to its file, whole; one process at a time, as those have it that hold the lock of the ledger."""
-    beside = path.with_name(f".{path.name}.new")  # one name: a process that dies leaves no second one
+    """Write the head to its file, atomically; the caller holds the lock of the ledger, so one process writes at a time."""
+    beside = path.with_name(f".{path.name}.new")  # one fixed name: an interrupted process leaves no second file
     beside.unlink(missing_ok=True)
     with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
         file.write(f"{head[0]}:{head[1]} {_code(key, head)}\n")
@@ -176,7 +176,7 @@ def write_head(path: Path, key: bytes, head: Head, *, lasting: bool = True) -> N
 
 
 def read_head(path: Path, key: bytes) -> Head:
-    """Return the head; refuse one that is gone, or that was not written with this vault's secret."""
+    """Return the head; refuse one that is missing, or that was not written with this vault's secret."""
     try:
         text = path.read_text("ascii")
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def read_head(path: Path, key: bytes) -> Head:
 
 
 def refuse_older(connection: sqlite3.Connection, head: Head) -> None:
-    """Refuse a ledger that does not hold a line that was seen before."""
+    """Refuse a ledger that lacks a line that was seen before."""
     if line_at(connection, head[0]) != head:
         raise DataError(
             f"the ledger no longer holds line {head[0]:,} as it was written: lines were cut off or changed, or an older copy was "
@@ -209,26 +209,26 @@ def _code(key: bytes, head: Head) -> str:
 
 
 def digest_of(written: Iterable[Written]) -> str:
-    """Return a digest of what was written with a line, in whatever order."""
+    """Return a digest of the rows written with a line, independent of their order."""
     return hashlib.sha256("\x1e".join(sorted("\x1f".join(row) for row in written)).encode()).hexdigest()
 
 
 def _hash(key: bytes | None, *parts: Any) -> str:
-    """Return a hash of parts; without a key, as earlier versions had it."""
+    """Return a hash of parts; without a key, as in earlier versions."""
     text = "\x1f".join(map(str, parts)).encode()
     return hashlib.sha256(text).hexdigest() if key is None else hmac.new(key, text, hashlib.sha256).hexdigest()
 
 
 # --- overlap
-# Alerts for the custodian: universes that differ from earlier ones by few records, whoever asked for them.
+# Alerts for the custodian: universes that differ from earlier ones by few records, whoever asked.
 #
-# It does not refuse: as a rule it grew to a quarter of honest requests, told users what others had asked, and did not stop
-# trackers (MAS.md). Two universes that differ by few records are nearly equal in size. So the ledger keeps a keyed mark of the
-# size of each, finds those near a new one by their marks, and counts the difference of these few alone.
+# An alert does not refuse. As a rule it refused up to a quarter of honest requests, revealed to users what others had asked, and
+# did not stop trackers (MAS.md). Two universes that differ by few records have nearly the same size. So the ledger keeps a keyed
+# mark of the size of each, finds similar sizes by these marks, and counts the difference for these few alone.
 
 
 FEW = 20
-"""From how many records on a difference is large enough."""
+"""A difference of at least this many records is large enough."""
 _CELLS = 100_000
 
 
@@ -238,7 +238,7 @@ class Alert:
 
     entry: Entry
     near: tuple[Entry, ...]
-    """The earlier ones: of the same user, where that user asked about them, else the first."""
+    """The earlier questions: of the same user, if that user asked about the universe, else the first."""
 
     def __str__(self) -> str:
         lines = [f"Line {self.entry.seq:,}, {self.entry.user}: {_asked(self.entry)}"]
@@ -246,18 +246,18 @@ class Alert:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the alert in the form of JSON."""
         return {"line": self.entry.seq, "user": self.entry.user, "near": [[e.seq, e.user] for e in self.near]}
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where an answered universe stands among those that were answered before."""
+    """An answered universe, to be compared with those answered before."""
 
     dataset: Dataset
     selection: Selection
     judged: dict[str, bool] = field(default_factory=dict)
-    """Which earlier universes differ from it by few records, as far as they were compared."""
+    """The earlier universes compared so far: whether each differs by few records."""
 
     @cached_property
     def words(self) -> str:
@@ -266,14 +266,14 @@ class Place:
 
     @cached_property
     def marks(self) -> tuple[str, str, str]:
-        """What universes of about this size are marked with, then smaller and larger ones: told to nobody without the secret."""
+        """Keyed marks of universes of about this size, then of smaller and larger ones; meaningless without the secret."""
         plain = self.selection.plain
         size = self.dataset.cubes.of(plain.variables).count(plain) // FEW
         own, less, more = (self.dataset.secret.citation("size", self.dataset.label, str(size + i)) for i in (0, -1, 1))
         return own, less, more
 
     def near(self, earlier: Mapping[str, Any]) -> list[str]:
-        """Return which of some earlier universes (their pieces by their words) differ by few records, and by some."""
+        """Return the earlier universes (pieces by their wording) that differ by at least one record, but by few."""
         for words, pieces in earlier.items():
             if words not in self.judged:
                 other = Selection.of(Universe.of(pieces), self.dataset.variables)
@@ -281,7 +281,7 @@ class Place:
         return [words for words in earlier if self.judged[words]]
 
     def _difference(self, other: Selection) -> int:
-        """Return how many records one of two universes has and the other has not: from the cube, or where the records live."""
+        """Count the records in exactly one of two universes: from the cube, or where the records live."""
         one, two = self.selection.plain, other.plain
         names = {v.name: v for v in (*one.variables, *two.variables)}
         both = [names[name] for name in sorted(names)]
@@ -309,7 +309,7 @@ def _asked(entry: Entry) -> str:
 
 
 # --- ledger
-# The ledger: an append-only, hash-chained log of every question, and the accounts that are settled with it.
+# The ledger: an append-only, hash-chained log of every question, and the accounts charged with it.
 
 
 _TABLES = """
@@ -331,13 +331,13 @@ _KEEP = (
     "CREATE TRIGGER IF NOT EXISTS {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'append-only'); END;"
 )
 _EVERYBODY = ""
-"""The user whose account is that of all users."""
+"""The user name of the account of all users together."""
 _LOSS = "\x1eloss"
 """The account that adds up the zero-concentrated loss of count tables."""
 
 
 _CHECKED = 16
-"""How many of the last lines a process checks before its first question; later those that are new to it."""
+"""How many of the last lines a process checks before its first question; later it checks the lines new to it."""
 _MINUTE = datetime.timedelta(minutes=1)
 
 
@@ -350,7 +350,7 @@ class Ledger:
     def __init__(
         self, path: Path, key: bytes, now: Callable[[], datetime.datetime] | None = None, *, lasting: bool = True
     ) -> None:
-        """Open or make the files; a ledger that need not last is faster, and may be lost with the power."""
+        """Open or create the files; a ledger with `lasting` off is faster, and may be lost in a power failure."""
         new = not path.exists()
         self._path = path
         self._head = path.with_suffix(".head")
@@ -412,9 +412,9 @@ class Ledger:
             self._seen = check_lines(connection, self._key, self._seen)
 
     def _keep_head(self) -> None:
-        """Write the head, after the line that it is of: who dies in between has got no answer, and the next one writes it."""
+        """Write the head, after its line: an interrupted process has given no answer, and the next one writes the head."""
         with self._lock, self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")  # nothing is written, but nobody else writes a head meanwhile
+            connection.execute("BEGIN IMMEDIATE")  # nothing is written, but the lock keeps others from writing a head
             try:
                 write_head(self._head, self._key, last_line(connection), lasting=self._lasting)
             except OSError:
@@ -423,9 +423,9 @@ class Ledger:
                 connection.execute("ROLLBACK")
 
     def seal(self) -> None:
-        """Take the ledger as it stands: one of an earlier version, or a copy that was put back. The log keeps a line about it.
+        """Accept the ledger as it is: one of an earlier version, or a restored copy. The log keeps a line about it.
 
-        Compare it with a number and a hash that were kept elsewhere first: what a ledger has lost is not spent in it.
+        First compare it with a number and a hash kept elsewhere: charges that a ledger has lost are not restored.
         """
         with self._lock, self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -444,7 +444,7 @@ class Ledger:
             self._seen = last_line(connection)
         self._keep_head()
 
-    # -- settling
+    # -- charging
 
     def settle(
         self,
@@ -457,13 +457,13 @@ class Ledger:
         most_per_minute: int | None = None,
         place: Place | None = None,
     ) -> Refusal | None:
-        """Charge what an answer is about and log it, or log that it is refused; return the refusal.
+        """Charge the sets of an answer and log it, or log the refusal; return the refusal.
 
-        The place of an answered universe is remembered, and the line of the log names the earlier ones that it is near to.
+        The place of an answered universe is stored, and the line of the log names the earlier ones that differ by few records.
         """
         _check_user(user)
         if place is not None:
-            with self._connection() as connection:  # compared before anybody else has to wait
+            with self._connection() as connection:  # compared before the lock, so that nobody waits
                 self._near(connection, user, place)
         with self._transaction() as connection:
             refusal = self._too_many(connection, user, most_per_minute)
@@ -483,7 +483,7 @@ class Ledger:
         return refusal
 
     def refuse_robot(self, user: str, family: str, content: Mapping[str, Any], most: int | None) -> Refusal | None:
-        """Refuse a question before anything is computed, and log that, where a user asks too many in a minute."""
+        """Refuse a user who asks too many questions in a minute, before anything is computed, and log the refusal."""
         _check_user(user)
         with self._lock, self._connection() as connection:
             self._check(connection)
@@ -517,7 +517,7 @@ class Ledger:
         now = self._now()
         newest = "SELECT moment FROM entries WHERE user = ? ORDER BY seq DESC LIMIT ?"
         moments = [datetime.datetime.fromisoformat(text) for (text,) in connection.execute(newest, (user, most))]
-        # lines of more than a minute ahead were written before the clock was set back, and are as old as any
+        # lines dated more than a minute ahead were written before the clock was set back, and count as old
         if len(moments) < most or not all(abs(now - moment) < _MINUTE for moment in moments):
             return None
         return Refusal("query_rate", "Too many questions in one minute.", "Wait a minute, and ask again.")
@@ -526,10 +526,10 @@ class Ledger:
         self, connection: sqlite3.Connection, entry: int, user: str, family: str, sets: Sequence[Sets],
         accounts: Accounts, variables: Mapping[str, Variable],
     ) -> tuple[Refusal | None, list[Written]]:  # fmt: skip
-        """Pay for sets that are new to the user from the user's account, for those new to all from that of everybody.
+        """Charge sets new to the user to the user's account, and sets new to all to that of everybody.
 
-        Return the refusal, and what was written: with a digest of it in the log, neither what was paid nor what is free from
-        now on can be changed unseen.
+        Return the refusal, and the rows written. The log holds their digest, so that neither charges nor free sets can be
+        changed unnoticed.
         """
         balances = self._current(connection, family, (user, _EVERYBODY), variables)
         bills: dict[str, list[Charge]] = {user: [], _EVERYBODY: [], _LOSS: []}
@@ -559,7 +559,7 @@ class Ledger:
     def _new(
         self, connection: sqlite3.Connection, family: str, payer: str, keys: Sequence[bytes], met: set[bytes]
     ) -> NDArray[np.bool_]:
-        """Return which sets were not answered before, nor met as new in this answer; they are met now."""
+        """Return which sets were neither answered before nor already in this answer, and mark them as met."""
         asked = "SELECT 1 FROM answered WHERE family = ? AND user = ? AND key = ?"
         new = []
         for key in keys:
@@ -571,7 +571,7 @@ class Ledger:
     def _current(
         self, connection: sqlite3.Connection, family: str, users: Sequence[str], variables: Mapping[str, Variable]
     ) -> dict[str, Balance]:
-        """Return the balances of some users, with what other processes have charged meanwhile."""
+        """Return the balances of some users, including charges by other processes."""
         table = finest(variables, CELLS)
         shape = tuple((v.name, v.levels) for v in table)
         for user in users:
@@ -587,44 +587,44 @@ class Ledger:
         return {user: self._balances[family, user] for user in users}
 
     def spent(self, user: str, family: str, variables: Mapping[str, Variable]) -> float:
-        """Return the most that a user has spent on any record; of all users together for an empty name."""
+        """Return the most that a user has spent on any record; for an empty name, all users together."""
         with self._lock, self._connection() as connection:
             return float(self._current(connection, family, (user,), variables)[user].spent.max(initial=0.0))
 
     def loss(self, family: str, variables: Mapping[str, Variable]) -> float:
-        """Return the most zero-concentrated loss of any record by the count tables that were answered to anybody.
+        """Return the largest zero-concentrated loss of any record by the count tables answered to anybody.
 
         Bun and Steinke (2016): a count with normal noise of standard deviation s loses 1 / (2 s²), and losses add up. Drops,
-        models, quantiles and amounts are outside it.
+        models, quantiles and amounts are not included.
         """
         return self.spent(_LOSS, family, variables)
 
     # -- the log
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the lines of the log in order; refuse a log or accounts that were tampered with, or that are an older copy."""
+        """Yield the lines of the log in order; refuse a log or accounts that were changed, or that are an older copy."""
         with self._connection() as connection:
             refuse_older(connection, read_head(self._head, self._key))
             yield from read_log(connection, self._key)
 
     def head(self) -> Head:
-        """Return the number and the hash of the last line: kept elsewhere, they show that no line was cut off the end."""
+        """Return the number and the hash of the last line: stored elsewhere, they show that no line was cut off the end."""
         with self._connection() as connection:
             return last_line(connection)
 
     def expect(self, seq: int, hashed: str) -> None:
-        """Refuse a ledger that does not hold a line whose number and hash were kept elsewhere."""
+        """Refuse a ledger that lacks a line whose number and hash were stored elsewhere."""
         with self._connection() as connection:
             refuse_older(connection, (seq, hashed))
 
 
 def _refused(content: Mapping[str, Any], refusal: Refusal) -> dict[str, Any]:
-    """Return what the log keeps of a question that is refused: nothing of an answer that was not given."""
+    """Return what the log keeps of a refused question: nothing of the answer that was withheld."""
     kept = {name: value for name, value in content.items() if name not in ("citation", "outcome")}
     return {**kept, "outcome": "refused", "rule": refusal.rule}
 
 
 def _check_user(user: object) -> None:
-    """Refuse names that are none, or those of our own accounts."""
+    """Refuse empty names, and those of the ledger's own accounts."""
     if not isinstance(user, str) or not user.strip() or not user.isprintable() or len(user) > 200:
         raise ParameterError("the user is a name: a text of at most 200 signs that can be printed.")

@@ -28,15 +28,15 @@ from sfumato.toml import parse
 from sfumato.typing import Numbers
 
 # --- recode
-# Recodes: the levels of a variable in groups, under a name of their own.
+# Recodes: groups of levels of a variable, under a new name.
 
 
 @dataclass(frozen=True)
 class LevelRecode:
     """Groups of the levels of a variable.
 
-    A universe that is formed with a recode is one of the variable itself: the same records, the same drops and the same noise.
-    Levels that no group names stay as they are.
+    A universe formed with a recode is one of the variable itself: the same records, the same drops and the same noise.
+    Levels in no group stay as they are.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class LevelRecode:
         object.__setattr__(self, "groups", listed)
 
     def made(self, variable: Variable, place: int) -> Variable:
-        """Return the recode of a variable, as a variable; a recode of a recode groups the levels that are below both."""
+        """Return the recode as a variable; a recode of a recode groups the levels of the base variable."""
         if not variable.levels:
             raise DataError(
                 f"the recode '{self.name}' groups levels of '{variable.name}', which has none: choose cutpoints for it first."
@@ -99,7 +99,7 @@ class LevelRecode:
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what TOML needs."""
+        """Return the table to write as TOML."""
         out: dict[str, Any] = {"name": self.name, "of": self.of}
         out |= {"label": self.label} if self.label else {}
         return {**out, "groups": {group: list(texts) for group, texts in self.groups.items()}}
@@ -141,7 +141,7 @@ def with_recodes(variables: Iterable[Variable], recodes: Sequence[LevelRecode]) 
 
 
 def check_names(recodes: Iterable[LevelRecode], variables: Iterable[str]) -> None:
-    """Refuse recodes that are of no variable, or have the name of one."""
+    """Refuse recodes of unknown variables, or with the name of a variable."""
     known = list(variables)
     for recode in recodes:
         if recode.of not in known:
@@ -152,7 +152,7 @@ def check_names(recodes: Iterable[LevelRecode], variables: Iterable[str]) -> Non
 
 
 # --- dependence
-# Variables of which one nearly determines another: found at registration, for the custodian to decide about.
+# Variables of which one nearly determines another: reported at registration, for the custodian to decide about.
 
 
 NEARLY = 0.9
@@ -167,7 +167,7 @@ class Dependence:
     one: str
     other: str
     share: float
-    """How much of what is wrong in guesses of the other the one puts right: see `foretold`."""
+    """The share of wrong guesses of the other variable that this one corrects: see `foretold`."""
     marks: tuple[str, str] = ("known", "known")
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ class Dependence:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what TOML needs."""
+        """Return the table to write as TOML."""
         return {"one": self.one, "other": self.other, "share": round(self.share, 4), "marks": list(self.marks)}
 
     @classmethod
@@ -195,11 +195,11 @@ class Dependence:
 
 
 def foretold(table: Numbers) -> float:
-    """Return how much of what is wrong in guesses of the column the row puts right; shape of the table (rows, columns).
+    """Return the share of wrong guesses of the column that knowing the row corrects; shape of the table (rows, columns).
 
-    Goodman and Kruskal's λ (1954): (right with the row − right without) / (wrong without). It is 0 if the row does not help, 1 if
-    it determines the column, and, unlike the share of right guesses, not high merely because nearly all records have the same
-    column. Each record is guessed from the others of its row: a row of one record tells nothing of its column.
+    Goodman and Kruskal's λ (1954): (right with the row − right without) / (wrong without). It is 0 if the row does not help, and 1
+    if it determines the column. Unlike the share of right guesses, it is not high merely because nearly all records have the same
+    column. Each record is guessed from the others of its row: a row of one record predicts nothing about its column.
 
     >>> foretold(np.array([[50.0, 0.0], [0.0, 50.0]])), foretold(np.array([[97.0, 1.0], [97.0, 1.0]]))
     (1.0, 0.0)
@@ -213,7 +213,7 @@ def foretold(table: Numbers) -> float:
 
 
 def pair_tables(data: Microdata, variables: Sequence[Variable]) -> Iterator[tuple[Variable, Variable, Numbers]]:
-    """Yield the table of every two variables, added up where the data live; several in one pass."""
+    """Yield the table of every pair of variables, counted where the data live; several in one pass."""
     pairs: list[tuple[Variable, Variable]] = []
     cells = 0
     for one, other in itertools.combinations([v for v in variables if v.levels], 2):
@@ -249,7 +249,7 @@ def _tables(
 
 
 def find_dependent(data: Microdata, variables: Sequence[Variable]) -> tuple[Dependence, ...]:
-    """Return the pairs of which one nearly determines the other, those that do so best first."""
+    """Return the pairs of which one variable nearly determines the other, the strongest first."""
     found = []
     for one, other, table in pair_tables(data, variables):
         for a, b, counts in ((one, other, table), (other, one, table.T)):
@@ -260,7 +260,7 @@ def find_dependent(data: Microdata, variables: Sequence[Variable]) -> tuple[Depe
 
 
 def find_rare(data: Microdata, variables: Sequence[Variable]) -> dict[str, tuple[str, ...]]:
-    """Return the levels that fewer than 20 records have, by variable: their names are shown to users."""
+    """Return the levels with fewer than 20 records, by variable: their names are shown to users."""
     used = [v for v in variables if v.levels and v.cutpoints is None]
     schema = data.schema
     if not used:
@@ -297,9 +297,9 @@ Bins = Mapping[str, Cutpoints]
 
 
 def find_variables(data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] = ()) -> tuple[Variable, ...]:
-    """Return the variables of a data set, and their recodes; those of numbers have levels where cutpoints are given for them.
+    """Return the variables of a data set, and their recodes; numerical variables have levels where cutpoints are given.
 
-    Numbers that the schema says have no order are codes of categories.
+    Numbers without order in the schema are codes of categories.
     """
     variables = []
     used = [a for a in data.schema if a.role not in _LEFT_OUT]
@@ -340,13 +340,13 @@ def find_variables(data: Microdata, bins: Bins, recodes: Sequence[LevelRecode] =
 
 
 def _words(levels: Sequence[str], attribute: Attribute) -> tuple[str, ...]:
-    """Return what the schema says that each level means, if it says so of any."""
+    """Return the schema's meaning of each level; empty if it gives none."""
     words = tuple(attribute.labels.get(level, level) for level in levels)
     return words if words != tuple(levels) and len(set(words)) == len(words) else ()
 
 
 def _levels(data: Microdata, attribute: Attribute) -> tuple[str, ...]:
-    """Return the levels of categories: in the order of the schema's numbers or labels, else of the alphabet."""
+    """Return the levels of categories: in the order of the schema's numbers or labels, else alphabetical."""
     column = data.engine.group([attribute.name]).columns[attribute.name]
     gone = missing_of(column, attribute)
     codes, values = column.codes
@@ -387,9 +387,9 @@ def prepare(
 ) -> None:
     """Write the prepared records.
 
-    `identity` names the column that tells records apart in every version of the data; without it they are told apart by what
-    others may know of them, and by their order among those who are alike in that. The random number of a record hangs on this
-    alone: when a confidential value changes, no drop and no noise does, so that none of them tells of it.
+    `identity` names the column that identifies records in every version of the data. Without it records are identified by their
+    known variables, and by their order among records alike in these. The random number of a record depends on this alone: a
+    changed confidential value changes no drop and no noise, so that neither discloses it.
     """
     schema, draws = data.schema, secret.child("records")
     columns = [a.name for a in schema]
@@ -420,7 +420,7 @@ def prepare(
 
 
 def codes_of(column: Column, attribute: Attribute, variable: Variable) -> NDArray[Any]:
-    """Return the level numbers of a variable from the column that it, or what it is a recode of, comes from."""
+    """Return the level numbers of a variable from its column, or from the column of its base variable."""
     last = len(variable.levels) - 1
     if variable.base is not None:
         groups: NDArray[Any] = np.array(variable.groups, np.int8 if last < 127 else np.int16)
@@ -437,7 +437,7 @@ def codes_of(column: Column, attribute: Attribute, variable: Variable) -> NDArra
 
 
 def _design(column: Column, attribute: Attribute, role: Role, own: NDArray[np.uint64]) -> Column:
-    """Return weights, or a number for each household, establishment or stratum; a record without one is one of its own."""
+    """Return weights, or a number for each household, establishment or stratum; a record without one counts as its own."""
     if role is Role.WEIGHT:
         weights = numbers_of(column, attribute)
         if bad_weights(weights):
@@ -448,7 +448,7 @@ def _design(column: Column, attribute: Attribute, role: Role, own: NDArray[np.ui
 
 
 def bad_weights(weights: NDArray[np.float64]) -> int:
-    """Return how many weights are no positive finite numbers."""
+    """Count the weights that are not positive finite numbers."""
     return int((~((weights > 0) & np.isfinite(weights))).sum())
 
 
@@ -465,7 +465,7 @@ def check_weights(data: Microdata) -> None:
 
 
 def _occurrence(engine: Engine, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Return for each record how many like it came before, by position; shape (n,)."""
+    """Return for each record how many equal records precede it, by position; shape (n,)."""
     if engine.name == "Spark":
         raise DataError("records in Spark need a column that tells them apart in every version: name it as identity.")
     if not columns:
@@ -483,6 +483,6 @@ def _occurrence(engine: Engine, columns: Sequence[str]) -> NDArray[np.int64]:
 
 
 def schema_marks(schema: Schema) -> dict[str, str]:
-    """Return how each variable is taken, in words, for the custodian to confirm."""
+    """Return how each variable is used, in words, for the custodian to confirm."""
     words = {Role.KEY: "known to others", Role.IDENTIFIER: "left out", Role.CONFIDENTIAL: "confidential"}
     return {a.name: words.get(a.role, f"the {a.role}" if a.role in _DESIGN else "confidential") for a in schema}

@@ -1,4 +1,4 @@
-"""A data set brought into the vault: what the custodian decides, and frozen versions that differ by enough records."""
+"""Registration of a data set in the vault: the custodian's decisions, and frozen versions that differ by enough records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from sfumato.toml import dump, parse
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """What the custodian has decided about a data set."""
+    """The custodian's decisions about a data set."""
 
     name: str
     data: Microdata
@@ -59,7 +59,7 @@ class DatasetPlan:
     identity: str | None = None
     recodes: Sequence[LevelRecode] = ()
     registered: str = ""
-    """The id of the registration that is frozen, if it is one."""
+    """The id of the registration that is frozen, if any."""
 
 
 def write_version(
@@ -95,9 +95,9 @@ def write_version(
 
 
 def _check_identity(warehouse: Warehouse, identity: str) -> None:
-    """Refuse an identity that many records share: they would have one random number, and be dropped together or not at all.
+    """Refuse an identity shared by many records: they would have one random number, and be dropped together or not at all.
 
-    Random numbers of n records that differ meet by chance in about n² / 2^(BITS + 1) cases.
+    Random numbers of n distinct records coincide by chance in about n² / 2^(BITS + 1) cases.
     """
     found = warehouse.ask("SELECT count(*) AS n, count(DISTINCT r) AS d FROM records")
     n, distinct = int(found["n"][0]), int(found["d"][0])
@@ -110,10 +110,10 @@ def _check_identity(warehouse: Warehouse, identity: str) -> None:
 
 
 # --- versions
-# A new version of a data set differs from every earlier one by enough records, and its cutpoints do too.
+# A new version of a data set differs from every earlier one by enough records, and so do its cutpoints.
 #
-# Whoever asks the same of two versions that differ by one record has that record. So a version is refused that differs from an
-# earlier one by few records, or whose cutpoints were moved past few.
+# A user who asks the same about two versions that differ by one record can derive that record. So a version is refused if it
+# differs from an earlier one by few records, or if a cutpoint was moved past few records.
 
 
 FEWEST = 20
@@ -126,7 +126,7 @@ Variables = Mapping[str, Variable]
 
 
 def check_version(warehouse: Warehouse, variables: Variables, earlier: Sequence[Dataset]) -> None:
-    """Refuse prepared records that are too near to those of an earlier version."""
+    """Refuse prepared records that differ from an earlier version by too few records."""
     for dataset in earlier:
         same = _same(variables, dataset.variables)
         changed = records_changed(warehouse, variables, dataset, same)
@@ -142,10 +142,10 @@ def check_version(warehouse: Warehouse, variables: Variables, earlier: Sequence[
 
 
 def records_changed(warehouse: Warehouse, variables: Variables, dataset: Dataset, same: Sequence[str]) -> int:
-    """Return a number of records that are in one version and not in the other, at least; the larger of those gone and come.
+    """Return a lower bound of the number of records in one version and not in the other; the larger of removed and added.
 
-    Records are told apart by what both versions have of them. They are put into buckets by a hash, and buckets are compared by
-    their size and by the sum of a second hash: only these sums leave the engines.
+    Records are compared on the variables that both versions have. They are put into buckets by a hash, and buckets are compared
+    by their size and by the sum of a second hash: only these sums leave the engines.
     """
     weighted = "w" in warehouse.columns and "w" in dataset.warehouse.columns
     new = _buckets(warehouse, [variables[n] for n in same], [dataset.variables[n] for n in same], weighted)
@@ -191,7 +191,7 @@ def _buckets(
 
 
 def _check_edges(warehouse: Warehouse, variables: Variables, dataset: Dataset) -> None:
-    """Refuse cutpoints between which and those of an earlier version few records lie."""
+    """Refuse cutpoints that few records separate from those of an earlier version."""
     for name, variable in variables.items():
         before = dataset.variables.get(name)
         if variable.cutpoints is None or before is None or before.cutpoints is None:
@@ -214,41 +214,41 @@ def _check_edges(warehouse: Warehouse, variables: Variables, dataset: Dataset) -
 
 
 # --- registration
-# A data set that was brought into the vault and is not yet frozen: what the custodian looks at and decides.
+# A data set in the vault that is not yet frozen: what the custodian inspects and decides.
 
 
 _FILE = "registration.toml"
 _HEAVY = 2.0
-"""Of the weight that noise is made for: a record with more would stand out."""
+"""Multiple of the weight that noise is scaled to; a record with a larger weight would be exposed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """A data set on its way into the vault; confidential. It changes with every choice, until it is frozen."""
+    """A registered data set before it is frozen; confidential. Every choice changes it."""
 
     folder: Path
     name: str
     data: Microdata
-    """The records as they came, in a file that only the owner of the vault may read, or in Spark."""
+    """The original records, in a file that only the owner of the vault may read, or in Spark."""
     title: str = ""
     identity: str | None = None
-    """The column that tells records apart in every version."""
+    """The column that identifies records in every version."""
     recodes: tuple[LevelRecode, ...] = ()
     cutpoints: Mapping[str, Cutpoints] = field(default_factory=dict)
     dependent: tuple[Dependence, ...] = ()
-    """Variables of which one nearly determines another."""
+    """Pairs of variables of which one nearly determines the other."""
     rare: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Levels that very few records have, by variable."""
+    """Levels with very few records, by variable."""
     heavy: bool = False
     """Whether some survey weights are far above nearly all others."""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
-    """Of these records with these choices: the version that they are frozen as keeps it."""
+    """Identifies these records with these choices; stored in the version that they are frozen as."""
 
-    # -- made, kept and removed
+    # -- create, load and remove
 
     @classmethod
     def make(cls, folder: Path, plan: DatasetPlan, spark: Any = None) -> Registration:
-        """Look at a data set, and keep a private copy of it; what was registered before and not frozen is replaced."""
+        """Inspect a data set, and store a private copy; an earlier registration that was not frozen is replaced."""
         data = plan.data
         if not len(data):
             raise DataError("the data set has no records.")
@@ -265,7 +265,7 @@ class Registration:
         kept_cuts = {
             name: cut for name, cut in plan.cutpoints.items()
             if name in counted and counted[name].tally.bins(cut.edges).min() >= cut.d
-            and (counted[name].tally.whole or not cut.whole)  # the labels of whole numbers skip what lies between
+            and (counted[name].tally.whole or not cut.whole)  # labels of whole numbers skip the values between them
         }  # fmt: skip
         dependent, rare, heavy = find_dependent(data, variables), find_rare(data, variables), _has_heavy(data)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -281,7 +281,7 @@ class Registration:
 
     @classmethod
     def load(cls, folder: Path, spark: Any = None) -> Registration:
-        """Open what `make` kept."""
+        """Load a registration written by `make`."""
         try:
             table = parse((folder / _FILE).read_text("utf-8"))
             schema = Schema.from_dict({"attribute": table["attribute"]})
@@ -308,13 +308,13 @@ class Registration:
         write_text(self.folder / _FILE, text, confidential=True)
 
     def remove(self) -> None:
-        """Remove it, with the copy of the records."""
+        """Remove the registration, with the copy of the records."""
         remove_registered(self.folder)
 
     # -- choices
 
     def preview(self, variable: str, d: int = 75) -> Preview:
-        """Return what every strategy makes of a variable of numbers; at least d records in each bin."""
+        """Preview the bins of every strategy for a numerical variable, with at least d records in each."""
         names = [a.name for a in self.data.schema if self._offered(a.name)]
         if variable not in names:
             raise DataError(unknown_name("variable", variable, names, "the list of those that take cutpoints"))
@@ -334,7 +334,7 @@ class Registration:
         return self.marks[name] in ("known to others", "confidential") and numbers
 
     def choose(self, variable: str, cutpoints: Cutpoints) -> Registration:
-        """Keep the custodian's choice of cutpoints."""
+        """Store the custodian's choice of cutpoints."""
         chosen = replace(self, cutpoints={**self.cutpoints, variable: cutpoints}, id=secrets.token_hex(16))
         chosen._write()
         return chosen
@@ -343,21 +343,21 @@ class Registration:
 
     @property
     def marks(self) -> dict[str, str]:
-        """How each column is taken, in words."""
+        """How each column is used, in words."""
         return schema_marks(self.data.schema)
 
     @property
     def plan(self) -> DatasetPlan:
-        """What is frozen."""
+        """The plan to freeze."""
         return DatasetPlan(self.name, self.data, self.cutpoints, self.title, self.identity, self.recodes, self.id)
 
     @property
     def without_levels(self) -> tuple[str, ...]:
-        """Variables of numbers that no cutpoints are chosen for: they take part in analyses, not in universes."""
+        """Numerical variables without cutpoints: they can be used in analyses, not in universes."""
         return tuple(n for n in self.marks if self._offered(n) and n not in self.cutpoints)
 
     def confirmed(self, confirm: bool) -> Registration:
-        """Return it, if nothing is left to decide about, or the custodian confirms what is asked."""
+        """Return the registration if no question is open, or the custodian confirms those that are."""
         if self.questions() and not confirm:
             raise DataError(
                 f"there are questions about '{self.name}'. {' '.join(self.questions())} Change the schema and add the data set "
@@ -366,7 +366,7 @@ class Registration:
         return self
 
     def questions(self) -> list[str]:
-        """Return what the custodian has to decide about, in sentences."""
+        """Return the open questions for the custodian, in sentences."""
         rare = [
             f"Very few records have some levels of '{name}' ({join_names(levels, 5)}), and users see the names of levels: group "
             "them before the data set is added."
@@ -375,7 +375,7 @@ class Registration:
         found = {(pair.one, pair.other) for pair in self.dependent}
         pairs = [
             pair
-            for pair in self.dependent  # of two that determine each other the worse direction, from known to confidential
+            for pair in self.dependent  # if two determine each other, keep the worse direction: from known to confidential
             if (pair.other, pair.one) not in found or (pair.marks[::-1], pair.one) < (pair.marks, pair.other)
         ]
         heavy = (
@@ -397,7 +397,7 @@ class Registration:
 
 
 def _has_heavy(data: Microdata) -> bool:
-    """Return whether some survey weights are far above the one that noise is made for."""
+    """Return whether some survey weights are far above the weight that noise is scaled to."""
     if (name := data.schema.one(Role.WEIGHT)) is None or (counted := count_values(data, name)) is None:
         return False
     attribute, most = data.schema[name], _HEAVY * counted.tally.quantile(TAIL)
@@ -413,7 +413,7 @@ def _write_raw(data: Microdata, folder: Path) -> None:
         return
     path = folder / "data.parquet"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    data.engine.write(str(path), "parquet")  # a file that replaces a private one is private
+    data.engine.write(str(path), "parquet")  # overwriting a private file keeps it private
     os.chmod(path, 0o600)
 
 
@@ -428,7 +428,7 @@ def _open_raw(folder: Path, schema: Schema, spark: Any) -> Microdata:
 
 
 def remove_registered(folder: Path) -> None:
-    """Remove a registration, the file that says what it is last: who dies in between can go on."""
+    """Remove a registration, its description last, so that an interrupted removal can be resumed."""
     for path in folder.iterdir():
         if path.name != _FILE:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -437,7 +437,7 @@ def remove_registered(folder: Path) -> None:
 
 
 def id_in(folder: Path) -> str:
-    """Return the id of a registration, also of one whose records are removed already; "" where it has none."""
+    """Return the id of a registration, even if its records are already removed; "" if it has none."""
     try:
         return str(parse((folder / _FILE).read_text("utf-8")).get("id", ""))
     except (OSError, ValueError):
@@ -445,7 +445,7 @@ def id_in(folder: Path) -> str:
 
 
 def chosen_in(folder: Path) -> dict[str, Cutpoints]:
-    """Return the cutpoints that were chosen for what is registered in a folder; none, where nothing is, or not to be read."""
+    """Return the cutpoints chosen for the registration in a folder; none if there is none, or it cannot be read."""
     try:
         table = parse((folder / _FILE).read_text("utf-8"))
         return {name: Cutpoints.from_dict(cut) for name, cut in table["cutpoints"].items()}
@@ -454,7 +454,7 @@ def chosen_in(folder: Path) -> dict[str, Cutpoints]:
 
 
 def check_name(name: str) -> None:
-    """Refuse names of data sets that are no plain words: they are names of folders, too."""
+    """Refuse names of data sets that are not plain words: they are also names of folders."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ParameterError("the name of a data set is a plain word, such as cps or survey_2024.")
 
@@ -462,9 +462,9 @@ def check_name(name: str) -> None:
 def described_by(
     schema: Schema | str | Path | None, columns: Callable[[], Collection[str]]
 ) -> tuple[Schema | None, str]:
-    """Return the schema that is meant, and the title of the study, where a DDI-Codebook says it.
+    """Return the schema, and the title of the study if a DDI-Codebook gives one.
 
-    `columns` finds those of the data: it is asked where a codebook describes several files.
+    `columns` returns the columns of the data; it is called only if a codebook describes several files.
     """
     if schema is None or isinstance(schema, Schema):
         return schema, ""
@@ -478,7 +478,7 @@ def columns_of(data: Any) -> tuple[str, ...]:
 
 
 def opened_as(data: Any, schema: Schema | None, identity: str | None, known: Sequence[str] | None) -> Microdata:
-    """Return data with what is known of them: a column that only tells records apart is an identifier."""
+    """Return data with their schema; a column used only to identify records becomes an identifier."""
     if isinstance(data, str | Path):
         data = Microdata.read(data, schema)
     opened = data if isinstance(data, Microdata) else Microdata(data, schema)

@@ -1,4 +1,4 @@
-"""The records that a question is about: a union of pieces, and the cells of a data set that it chooses."""
+"""The records that a question is about: a union of pieces, and the cells of a data set that it selects."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sfumato.mas.variable import MISSING, Variable, level_text, need_variable
 from sfumato.typing import Flags
 
 # --- universe
-# The records that a question is about: a union of pieces, each a choice of levels of some variables.
+# A universe: a union of pieces, each a choice of levels of some variables.
 
 Spec = Any
-"""What a universe can be made from: nothing, a text, a mapping of variables to levels, a list of such mappings, a Universe."""
+"""Forms of a universe: nothing, a text, a mapping of variables to levels, a list of such mappings, a Universe."""
 
 _MOST_PIECES = 1_000
 _MOST_LEVELS = 10_000
@@ -40,9 +40,9 @@ class LevelChoice:
     texts: tuple[str, ...]
     """Levels, or ranges of numbers such as "60-89"."""
     others: bool = False
-    """Whether the levels that are not named are meant."""
+    """Whether the levels that are not named are chosen."""
     also: tuple[LevelChoice, ...] = ()
-    """Other choices of levels of the same variable; what all of them choose is meant: age >= 30 and age < 50."""
+    """Further choices for the same variable; the intersection is chosen: age >= 30 and age < 50."""
 
     @classmethod
     def of(cls, given: Any, variable: str) -> LevelChoice:
@@ -60,7 +60,7 @@ class LevelChoice:
 
     @classmethod
     def _joined(cls, given: Mapping[Any, Any], variable: str) -> LevelChoice:
-        """Read {"not": ...} and {"all": [...]}; inside them stands a level or a list of levels, or {"not": ...}."""
+        """Read {"not": ...} and {"all": [...]}; they contain a level, a list of levels, or {"not": ...}."""
         if set(given) == {"not"} and not (inner := cls.of(given["not"], variable)).also:
             return cls(inner.texts, not inner.others)
         if set(given) == {"all"} and isinstance(given["all"], list | tuple) and 0 < len(given["all"]) <= _MOST_PIECES:
@@ -76,8 +76,8 @@ class LevelChoice:
         return replace(self, also=(*self.also, *more))
 
     def among(self, variable: Variable) -> set[int]:
-        """Return the numbers of the levels of a variable that are chosen."""
-        absent = self.others and MISSING not in variable.levels  # nobody has to be left out
+        """Return the numbers of the chosen levels of a variable."""
+        absent = self.others and MISSING not in variable.levels  # no record needs to be excluded
         named = set(variable.pick(t for t in self.texts if not (absent and t == MISSING)))
         found = set(range(len(variable.levels))) - named if self.others else named
         return found.intersection(*(choice.among(variable) for choice in self.also))
@@ -151,19 +151,19 @@ class Universe:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables that it is formed with, each once, in order of their names."""
+        """The variables that form it, each once, in order of their names."""
         return tuple(sorted({name for piece in self.pieces for name in piece}))
 
     def __or__(self, other: Universe) -> Universe:
         return Universe(self.pieces + other.pieces) if self.pieces and other.pieces else Universe()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the pieces as JSON has them."""
+        """Return the pieces in the form of JSON."""
         return [{name: choice.to_json() for name, choice in piece.items()} for piece in self.pieces]
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON; of two values of one name the first would be lost without a word."""
+    """Build an object from JSON; refuse a repeated name, whose first value would be lost silently."""
     if len({name for name, _ in pairs}) < len(pairs):
         raise ParameterError("a piece of the universe names a variable twice. List its levels in one place.")
     return dict(pairs)
@@ -177,7 +177,7 @@ def _check_pieces(count: int) -> None:
 
 
 def _pieces(tree: Comparison | Joined) -> list[Piece]:
-    """Read a condition as a union of pieces: what is said of each part of an "or" is a piece of its own."""
+    """Read a condition as a union of pieces: each part of an "or" is a piece."""
     if isinstance(tree, Comparison):
         return [{tree.column: _choice(tree, False)}]
     if tree.sign == "not":
@@ -198,7 +198,7 @@ def _pieces(tree: Comparison | Joined) -> list[Piece]:
 
 
 def _both(one: Piece, other: Piece) -> Piece:
-    """Join the conditions of two pieces; several of one variable must all hold."""
+    """Join the conditions of two pieces; several conditions on one variable must all hold."""
     return {**one, **other, **{name: one[name] & other[name] for name in one if name in other}}
 
 
@@ -214,7 +214,7 @@ def _choice(part: Comparison, turned: bool) -> LevelChoice:
 
 
 # --- selection
-# A universe in the levels of a data set: which cells of the table of its variables are chosen.
+# A universe in the levels of a data set: which cells of the table of its variables are selected.
 
 
 T = TypeVar("T", bound=np.generic)
@@ -223,16 +223,16 @@ _CELLS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Chosen cells of an m-way table; arrays have one axis per variable, as long as it has levels."""
+    """Selected cells of an m-way table; arrays have one axis per variable, as long as its number of levels."""
 
     variables: tuple[Variable, ...]
     """In order of their names."""
     pieces: tuple[Flags, ...]
-    """Which cells each piece chooses; one piece of everything for everybody."""
+    """The cells that each piece selects; for everybody, one piece with all cells."""
 
     @classmethod
     def of(cls, universe: Universe, variables: Mapping[str, Variable]) -> Selection:
-        """Find the levels that a universe names; refuse names that are not there, and pieces without a level."""
+        """Find the levels that a universe names; refuse unknown names, and pieces without a level."""
         used = tuple(need_variable(name, variables) for name in universe.variables)
         for variable in used:
             variable.need_levels()
@@ -253,7 +253,9 @@ class Selection:
                     raise DataError(f"a piece of the universe leaves no level of '{variable.name}'. Name at least one.")
                 flags &= along(chosen, axis, len(used))
             pieces.append(flags)
-        if len({(v.base or v).name for v in used}) < len(used):  # a recode beside what it groups: some cells cannot be
+        if len({(v.base or v).name for v in used}) < len(
+            used
+        ):  # with a recode beside its base variable, some cells are impossible
             laid = [in_base(used, flags) for flags in pieces]
             used, pieces = laid[0][0], [flags for _, flags in laid]
             if not all(flags.any() for flags in pieces):
@@ -262,12 +264,12 @@ class Selection:
 
     @cached_property
     def chosen(self) -> Flags:
-        """Which cells any piece chooses."""
+        """The cells that any piece selects."""
         return np.asarray(np.logical_or.reduce(self.pieces), bool)
 
     @cached_property
     def plain(self) -> Selection:
-        """The same records without the pieces, recodes in the levels they group, and without variables that decide nothing."""
+        """The same records without pieces: recodes replaced by base levels, variables without effect removed."""
         variables, chosen = in_base(self.variables, self.chosen)
         kept = list(variables)
         for variable in variables:
@@ -278,7 +280,7 @@ class Selection:
         return Selection(tuple(kept), (chosen,))
 
     def joined(self, other: Selection) -> Selection:
-        """Return what both choose, over the variables of both."""
+        """Return the intersection of two selections, over the variables of both."""
         names = {v.name: v for v in (*self.variables, *other.variables)}
         both = tuple(names[name] for name in sorted(names))
         return Selection(both, (spread(self, both) & spread(other, both),))
@@ -289,7 +291,7 @@ class Selection:
         return condition(plain.variables, plain.chosen)
 
     def words(self) -> str:
-        """Return the canonical wording: the same for the same cells, however they were asked for."""
+        """Return the canonical wording: the same for the same cells, however they were written."""
         plain = self.plain
         if not plain.variables:
             return "all" if plain.chosen.all() else "none"
@@ -299,9 +301,9 @@ class Selection:
 
 
 def in_base(variables: Sequence[Variable], values: NDArray[T]) -> tuple[tuple[Variable, ...], NDArray[T]]:
-    """Return an array with recodes in the levels that they group; axes in order of their names.
+    """Return an array with recodes replaced by the levels that they group; axes in order of their names.
 
-    A cell of the variable that a recode groups has what the recode's cell had; where both are axes, cells that cannot be go.
+    A cell of the base variable gets the value of the recode's cell. Where both are axes, impossible cells are removed.
     """
     if all(v.base is None for v in variables):
         return tuple(variables), values
@@ -319,19 +321,19 @@ def in_base(variables: Sequence[Variable], values: NDArray[T]) -> tuple[tuple[Va
 
 
 def along(flags: NDArray[np.bool_], axis: int, dimensions: int) -> Flags:
-    """Return a vector as an array that lies along one of several axes."""
+    """Reshape a vector along one of several axes."""
     return flags.reshape([-1 if i == axis else 1 for i in range(dimensions)])
 
 
 def spread(selection: Selection, variables: Sequence[Variable]) -> Flags:
-    """Return the chosen cells of a selection in the table of more variables, in order of their names."""
+    """Return the selected cells in the table of more variables, in order of their names."""
     names = [v.name for v in selection.variables]
     shape = [len(v.levels) if v.name in names else 1 for v in variables]
     return np.broadcast_to(selection.chosen.reshape(shape), [len(v.levels) for v in variables])
 
 
 def condition(variables: Sequence[Variable], chosen: Flags) -> str:
-    """Return the SQL condition for chosen cells: a list of levels of each variable, or of rows, where they do not factor."""
+    """Return the SQL condition for selected cells: a list of levels of each variable, or of rows, where they do not factor."""
     if not len(variables):
         return "TRUE" if chosen.all() else "FALSE"
     if not chosen.any():
@@ -344,7 +346,7 @@ def condition(variables: Sequence[Variable], chosen: Flags) -> str:
             " AND ".join(_one_of(v, flags) for v, flags in zip(variables, levels, strict=True) if not flags.all())
             or "TRUE"
         )
-    # the first variable's levels that choose the same rest go together
+    # group the levels of the first variable that select the same remainder
     rest = chosen.reshape(chosen.shape[0], -1)
     _, first, same = np.unique(rest, axis=0, return_index=True, return_inverse=True)
     parts = []

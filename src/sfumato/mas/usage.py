@@ -1,4 +1,4 @@
-"""What was asked: who asked how much, what is left of the accounts, and the workload as a utility."""
+"""Usage from the log: how much each user asked, what is left of the accounts, and the workload as a utility."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     from sfumato.mas.vault import Vault
 
-# --- asked
-# What users ask for, from the log: estimands and how often, ready as the utility of an R-U map.
+# --- workload
+# What users ask for, from the log: estimands and their frequencies, as the utility of an R-U map.
 
 _MODELS: dict[str, Literal["linear", "logistic"]] = {"linear model": "linear", "logistic model": "logistic"}
 
 
 @dataclass(frozen=True)
 class Estimand:
-    """Something that users ask for: a table, a mean, a regression, a correlation; whatever the universe."""
+    """A quantity that users ask for, in any universe: a table, a mean, a regression, a correlation."""
 
     kind: str
     """A "table", "linear model", "logistic model" or "correlation"."""
     about: tuple[str, ...]
-    """The sides of the table, the formula, or the variables."""
+    """The dimensions of the table, the formula, or the variables."""
     weighted: bool = False
 
     def measure(self) -> Measure:
-        """Return how much of it a masked file keeps: 1 if nothing is lost."""
+        """Return the measure of how well a masked file preserves it: 1 if nothing is lost."""
         from sfumato.utility.distances import TableDistance
         from sfumato.utility.moments import CorrelationsKept
         from sfumato.utility.regression import IntervalOverlap
@@ -48,7 +48,7 @@ class Estimand:
 
 @dataclass(frozen=True)
 class Workload:
-    """Estimands and how often they were asked for and answered."""
+    """Estimands, and how often each was asked for and answered."""
 
     counts: Mapping[Estimand, int]
     skipped: int = 0
@@ -65,7 +65,7 @@ class Workload:
         ])  # fmt: skip
 
     def utility(self) -> Weighted:
-        """Return the utility of a masked file for these users: each estimand counts as often as it was asked for."""
+        """Return the utility of a masked file for these users: estimands weighted by how often they were asked for."""
         if not self.counts:
             raise DataError("the log holds no question that a masked file could answer.")
         total = sum(self.counts.values())
@@ -74,7 +74,7 @@ class Workload:
 
 
 def workload(log: Iterable[Entry | Mapping[str, Any]]) -> Workload:
-    """Return what was asked for in a log (`vault.ledger.entries()`) and answered, the most frequent first.
+    """Count the estimands that were asked for and answered in a log (`vault.ledger.entries()`), the most frequent first.
 
     Examples
     --------
@@ -112,8 +112,8 @@ def _estimands(content: Mapping[str, Any]) -> list[Estimand]:
     return []
 
 
-# --- standing
-# What a custodian looks at: who asked how much, what is left of the accounts, the accumulated loss, and the alerts.
+# --- usage report
+# The custodian's report: how much each user asked, what is left of the accounts, the accumulated loss, and the alerts.
 
 
 _MINUTE = datetime.timedelta(minutes=1)
@@ -121,7 +121,7 @@ _MINUTE = datetime.timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class UserUsage:
-    """What one user asked of a data set."""
+    """The usage of a data set by one user."""
 
     user: str
     asked: int
@@ -130,14 +130,14 @@ class UserUsage:
     errors: int
     """Questions that made no sense."""
     busiest: int
-    """Most questions in a minute, of this data set."""
+    """Most questions about this data set in a minute."""
     spent: float
     """The most that was spent on any record."""
 
 
 @dataclass(frozen=True)
 class UsageReport:
-    """How a data set stands: for the custodian alone."""
+    """The usage of a data set; for the custodian alone."""
 
     dataset: str
     policy: str
@@ -145,15 +145,15 @@ class UsageReport:
     spent: float
     """The most that all users together have spent on any record."""
     limits: tuple[float, float] | None
-    """What a user, and what all users together, may spend on a record; None if the policy keeps no accounts."""
+    """Limits on a record for one user, and for all users together; None if the policy has no accounts."""
     per_minute: int | None
     """Most questions of a user in a minute."""
     loss: float
-    """Accumulated zero-concentrated loss of the record that count tables tell most about."""
+    """Largest accumulated zero-concentrated loss of a record by count tables."""
     alerts: tuple[Alert, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the report in the form of JSON."""
         return {**asdict(self), "alerts": [alert.to_json() for alert in self.alerts]}
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class UsageReport:
 
 
 def usage_of(vault: Vault, name: str, entries: Sequence[Entry]) -> UsageReport:
-    """Return how a data set stands, from the lines of the log."""
+    """Return the usage of a data set, from the lines of the log."""
     dataset, policy = vault.dataset(name), vault.policy_of(name)
     mine = [entry for entry in entries if entry.family == name]
     users = []
@@ -189,8 +189,8 @@ def usage_of(vault: Vault, name: str, entries: Sequence[Entry]) -> UsageReport:
 
 
 def _busiest(entries: Sequence[Entry]) -> int:
-    """Return the most lines within any minute."""
-    moments = sorted(datetime.datetime.fromisoformat(entry.moment) for entry in entries)  # clocks are set back
+    """Return the largest number of lines within any minute."""
+    moments = sorted(datetime.datetime.fromisoformat(entry.moment) for entry in entries)  # clocks may be set back
     first, most = 0, 0
     for i, moment in enumerate(moments):
         while moments[first] <= moment - _MINUTE:

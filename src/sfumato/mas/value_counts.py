@@ -1,4 +1,4 @@
-"""How often each value of a variable occurs, where the records live: for cutpoints, grids and top codes."""
+"""Count the values of a variable where the records live: for cutpoints, grids and top codes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sfumato.mas.variable import Variable
 from sfumato.schema.attribute import Attribute
 from sfumato.typing import Numbers
 
-# --- tallying
-# How often each value of a variable occurs, for the custodian's cutpoints: exact for a few records, on a fine grid for many.
+# --- counting
+# Value counts for the custodian's cutpoints: exact for few records, on a fine grid for many.
 
 _EXACT = 1_000_000
-"""Up to so many records in this process, distinct values are counted as they are."""
+"""Up to this many records in this process, distinct values are counted exactly."""
 _STEPS = 5_000
 """Steps of the grid between the 0.5th and the 99.5th percentile, at least."""
 _FINE = 2**14
@@ -36,14 +36,14 @@ _OCTAVES = 1_100
 
 @dataclass(frozen=True)
 class Counted:
-    """A variable as it was counted; confidential."""
+    """The value counts of a variable; confidential."""
 
     tally: ValueCounts
     step: float = 0.0
-    """Width of the grid that values were moved up to; 0 if they are as they were."""
+    """Width of the grid to which values were rounded up; 0 if they are exact."""
 
     def settled(self, cut: Cutpoints) -> Cutpoints:
-        """Return cutpoints whose edges are on the grid, so that every bin holds the records that the tally says it holds."""
+        """Return cutpoints with their edges on the grid, so that every bin holds the records that the counts show."""
         if not self.step:
             return cut
         edges = (_on_grid(math.floor(edge / self.step + 1e-9), self.step) for edge in cut.edges)
@@ -51,9 +51,9 @@ class Counted:
 
 
 def count_values(data: Microdata, name: str) -> Counted | None:
-    """Count the values of a variable of numbers where the data live; None if every value is missing.
+    """Count the values of a numerical variable where the data live; None if every value is missing.
 
-    Of data in Spark, or of very many records, only counts on a grid of round steps come back: not one value as it is.
+    For data in Spark, or very many records, only counts on a grid of round steps are returned: no original value.
     """
     attribute = data.schema[name]
     if data.kind(name) is not Kind.NUMBER and not attribute.values:
@@ -77,7 +77,7 @@ def _check_whole(attribute: Attribute, whole: bool) -> None:
 
 
 def count_numbers(data: Microdata) -> dict[str, Counted]:
-    """Count the variables of numbers that have no levels of their own; those that have no values are left out."""
+    """Count the numerical variables without levels of their own; leave out those without values."""
     names = [v.name for v in find_variables(data, {}) if v.numeric and not v.levels]
     return {name: found for name in names if (found := count_values(data, name)) is not None}
 
@@ -86,7 +86,7 @@ def _on_a_grid(data: Microdata, name: str) -> Counted | None:
     attribute = data.schema[name]
 
     def sizes(rows: Rows) -> Numbers:
-        """Count missing values, broken ones, and those of each octave, negative and positive."""
+        """Count missing values, fractional ones, and those of each octave, negative and positive."""
         x = numbers_of(rows.columns[name], attribute)
         finite = x[np.isfinite(x)]
         octave = np.where(finite == 0, 0, np.sign(finite) * (np.frexp(finite)[1] + _OCTAVES)).astype(np.int64)
@@ -125,7 +125,7 @@ def _on_a_grid(data: Microdata, name: str) -> Counted | None:
 
 
 def _ends(octaves: Numbers) -> tuple[float, float]:
-    """Return powers of two between which all but the tails lie."""
+    """Return powers of two that enclose all values except the tails."""
     reached = np.cumsum(octaves) / octaves.sum()
     inside = [int(np.searchsorted(reached, share)) - 3 * _OCTAVES for share in (_TAIL / 2, 1 - _TAIL / 2)]
 
@@ -141,18 +141,18 @@ def _ends(octaves: Numbers) -> tuple[float, float]:
 
 
 def _round_step(most: float) -> float:
-    """Return the largest of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … that is not above a number."""
+    """Return the largest of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … that does not exceed a number."""
     power = math.floor(math.log10(most))
     return max(s for k in (1, 2, 5) if (s := _on_grid(k, float(f"1e{power}"))) <= most * (1 + 1e-9))
 
 
 def _on_grid(count: int, step: float) -> float:
-    """Return so many steps, as the decimal number that it is: 3 × 0.1 is 0.3."""
+    """Return `count` steps as an exact decimal: 3 × 0.1 is 0.3."""
     return float(f"{count * step:.15g}")
 
 
 def decile_edges(tally: ValueCounts) -> tuple[float, ...]:
-    """Return the edges of ten bins of about as many records each; fewer, where values are frequent."""
+    """Return the edges of ten bins of about equal counts; fewer, where values are frequent."""
     edges = {tally.quantile(share / 10) for share in range(1, 10)}
     return tuple(sorted(edges - {tally.high}))
 
@@ -167,7 +167,7 @@ def deciles(counted: Mapping[str, Counted]) -> dict[str, Cutpoints]:
 
 
 # --- grid
-# Round edges of many bins of a variable, frozen with the data set: what quantiles and histograms are made from.
+# Round edges of many bins of a variable, frozen with the data set: the basis of quantiles and histograms.
 
 
 MOST = 64
@@ -178,10 +178,10 @@ _FINE_GRID = 4096
 
 
 def round_grid(variable: Variable, warehouse: Warehouse, n: int, ends: tuple[float, float]) -> tuple[float, ...]:
-    """Return edges that cut the values into at most 64 bins of about the same number of records, and of 20 at least.
+    """Return edges that cut the values into at most 64 bins of about equal counts, with at least 20 records each.
 
-    An edge is the roundest number within a quarter of a bin of where it should be; the custodian's cutpoints are among the edges.
-    `ends` is where most values lie: between them quantiles are read off a fine histogram.
+    An edge is the roundest number within a quarter of a bin of its position; the custodian's cutpoints are among the edges.
+    `ends` encloses most values: between them quantiles are read from a fine histogram.
     """
     bins = min(MOST, n // (2 * _FEWEST))
     if bins < 2:
@@ -206,7 +206,7 @@ def round_grid(variable: Variable, warehouse: Warehouse, n: int, ends: tuple[flo
 
 
 def _filled(variable: Variable, warehouse: Warehouse, edges: list[float]) -> tuple[float, ...]:
-    """Return those of the edges that leave enough records in each bin."""
+    """Return the edges that leave enough records in each bin."""
     if not edges:
         return ()
     code = VariableBins.of(variable, edges).codes
@@ -221,13 +221,13 @@ def _filled(variable: Variable, warehouse: Warehouse, edges: list[float]) -> tup
             kept.append(edge)
             held = 0
     enough = held + int(counts[len(edges)]) >= _FEWEST
-    return tuple(kept if enough else kept[:-1])  # the last bin takes in the one before it
+    return tuple(kept if enough else kept[:-1])  # the last bin absorbs the one before it
 
 
 # --- order statistic
-# The value of a rank, found by histograms that are refined where it lies.
+# The value of a given rank, found by histograms that are refined around it.
 #
-# What leaves the engine are counts of bins, and the ends of the one bin that holds the rank: no value of any other bin.
+# Only counts of bins leave the engine, and the ends of the one bin that holds the rank: no value of any other bin.
 
 
 _BINS = 2048
@@ -242,10 +242,10 @@ def order_statistic(
     weight: tuple[str, float] | None = None,
     ends: tuple[float, float] | None = None,
 ) -> float:
-    """Return the smallest value up to which the records, or their weights, add up to `rank`; NaN if nothing does.
+    """Return the smallest value up to which the records, or their weights, add up to `rank`; NaN if they never do.
 
-    `weight` is a column and a power of two that it does not exceed; `ends` are the least and the largest value, where they are
-    known. The value is exact.
+    `weight` is a column and a power of two that it does not exceed; `ends` are the smallest and the largest value, if known. The
+    value is exact.
     """
     low, high = ends or _order_statistic_ends(warehouse, column, where)
     below = 0.0
@@ -277,17 +277,17 @@ def _order_statistic_ends(warehouse: Warehouse, column: str, where: str) -> tupl
 
 
 # --- tails
-# Facts about a column that perturbation needs, found by aggregates where the records live.
+# Statistics of a column that perturbation needs, computed as aggregates where the records live.
 
 
 TAIL = 0.995
 """Where the tail of a variable, and of the weights, begins."""
 FEWEST = 20
-"""A tail that is replaced by its mean has at least so many records."""
+"""A tail that is replaced by its mean has at least this many records."""
 
 
 def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
-    """Return a variable of numbers with its scale, its top and bottom codes, and the edges of its grid."""
+    """Return a numerical variable with its scale, its top and bottom codes, and the edges of its grid."""
     x = variable.numbers
     found = warehouse.ask(
         f"SELECT min({x}) AS low, max({x}) AS high, count({x}) AS n, count(*) AS records FROM records"  # noqa: S608
@@ -295,7 +295,7 @@ def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
     n, gaps = int(found["n"][0]), bool(found["n"][0] < found["records"][0])
     if not n:
         return replace(variable, gaps=gaps)
-    # the FEWEST-th value from the end, if that is further in
+    # the FEWEST-th value from the end, if it lies further inside
     rank = max(min(math.ceil(TAIL * n), n - FEWEST + 1), 1)
     ends = float(found["low"][0]), float(found["high"][0])
     upper, lower = (order_statistic(warehouse, x, at, ends=ends) for at in (rank, n + 1 - rank))
@@ -310,7 +310,7 @@ def with_tails(variable: Variable, warehouse: Warehouse) -> Variable:
 
 
 def _centre(low: float, high: float) -> float:
-    """Return the middle of a range in whole multiples of its length, up to a power of two; what is taken off so loses no digit.
+    """Return the middle of a range, rounded to a multiple of the power of two at or above its length: subtraction is exact.
 
     >>> _centre(0, 90_000), _centre(2001, 2015), _centre(1e9, 1e9 + 3), _centre(7.5, 7.5)
     (0.0, 2016.0, 1000000000.0, 7.5)
@@ -330,7 +330,7 @@ def _mean(warehouse: Warehouse, column: str, scale: float, where: str) -> float:
 
 
 def weight_facts(warehouse: Warehouse) -> Weight | None:
-    """Return what perturbation needs to know of survey weights, if there are any."""
+    """Return the statistics of survey weights that perturbation needs; None without weights."""
     if "w" not in warehouse.columns:
         return None
     found = warehouse.ask("SELECT min(w) AS low, max(w) AS high, count(w) AS n FROM records")

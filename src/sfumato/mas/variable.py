@@ -1,4 +1,4 @@
-"""What the analysis system knows of one variable of a data set."""
+"""The metadata of one variable of a data set in the analysis system."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ class Variable:
     """A variable as users see it: levels for universes and tables, numbers for analyses.
 
     The prepared records hold its level numbers in a column `codes` and its numbers in a column `numbers`; one of the two may be
-    absent. A variable of numbers has levels once the custodian has frozen cutpoints for it.
+    absent. A numerical variable has levels once the custodian has frozen cutpoints for it.
     """
 
     name: str
     place: int
-    """Its number among the variables of the data set, from which the names of its columns come."""
+    """Its number in the data set, from which its column names are formed."""
     known: bool
-    """Whether others may know it of a person (age, region); all others are confidential."""
+    """Whether others may know it about a person (age, region); all others are confidential."""
     levels: tuple[str, ...] = ()
-    """In order; the last one is "missing", where records without a value exist."""
+    """In order; the last is "missing", if records without a value exist."""
     cutpoints: Cutpoints | None = None
-    """Where the levels of a variable of numbers begin and end, once the custodian has frozen them."""
+    """The edges of the levels of a numerical variable, once the custodian has frozen them."""
     numeric: bool = False
     integer: bool = False
     label: str = ""
     unit: str = ""
     level: str = "person"
-    """Whom it describes: person or household."""
+    """The unit it describes: person or household."""
     centre: float = 0.0
-    """Amid its numbers, where these lie far from 0 for how they vary; 0 else. Confidential."""
+    """A number in the middle of its values, if these are far from 0 relative to their spread; else 0. Confidential."""
     scale: float = 1.0
     """A power of two that no number, less the centre, exceeds in size; sums are exact in this unit. Confidential."""
     top: tuple[float, float] | None = None
-    """A value that few reach, and the mean of those; confidential. None if there are no values."""
+    """The top code: a threshold that few values reach, and the mean of those; confidential. None without values."""
     bottom: tuple[float, float] | None = None
-    """The same for the other end, where values may be negative; confidential."""
+    """The bottom code, where values may be negative; confidential."""
     gaps: bool = False
     """Whether records without a number exist."""
     grid: tuple[float, ...] = ()
-    """Round edges of many bins, for quantiles and histograms; as cutpoints, but finer, and for no universe."""
+    """Round edges of many bins, for quantiles and histograms; finer than cutpoints, and not for universes."""
     words: tuple[str, ...] = ()
-    """What each level means, where the levels are codes."""
+    """The meaning of each level, where the levels are codes."""
     base: Variable | None = None
     """The variable whose levels this one groups, if it is a recode."""
     groups: tuple[int, ...] = ()
@@ -74,11 +74,11 @@ class Variable:
 
     @property
     def title(self) -> str:
-        """Words for people."""
+        """Label for people."""
         return self.label or self.name
 
     def need_levels(self) -> None:
-        """Refuse a variable of numbers whose cutpoints are not frozen."""
+        """Refuse a numerical variable whose cutpoints are not frozen."""
         if not self.levels:
             raise DataError(
                 f"variable '{self.name}' has no levels to choose from: the custodian has not set cutpoints for it. Use it in an "
@@ -86,7 +86,7 @@ class Variable:
             )
 
     def pick(self, texts: Iterable[str]) -> tuple[int, ...]:
-        """Return the numbers of the levels that some texts name, in order; a text may be a range of numbers, "60-89"."""
+        """Return the numbers of the levels named by some texts, in order; a text may be a range of numbers, "60-89"."""
         self.need_levels()
         picked: set[int] = set()
         for text in texts:
@@ -110,7 +110,7 @@ class Variable:
                 )
             raise DataError(unknown_name("level", text, named, f"variable '{self.name}'"))
         low, above, high, through = ends
-        step = 1 if self.cutpoints.whole else 0  # a level ends with its edge, and the next one begins a step later
+        step = 1 if self.cutpoints.whole else 0  # a level ends at its edge, and the next begins a step later
         edges = (-math.inf, *self.cutpoints.edges, math.inf)
         before, last = low if above else low - step, high if through else high - step
         if self.cutpoints.low is not None and low == self.cutpoints.low and not above:
@@ -125,7 +125,7 @@ class Variable:
         return range(edges.index(before), edges.index(last))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the data set's confidential file keeps: what differs from the defaults."""
+        """Return the table for the data set's confidential file: values that differ from the defaults."""
         out: dict[str, Any] = {"name": self.name, "place": self.place, "known": self.known}
         for field in ("levels", "top", "bottom", "grid", "words", "groups"):
             if value := getattr(self, field):
@@ -147,7 +147,7 @@ class Variable:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], others: Mapping[str, Variable] | None = None) -> Variable:
-        """Read what `to_dict` gave; a recode needs the variable that it groups among the others."""
+        """Read the table of `to_dict`; a recode needs its base variable among the others."""
         lists = {k: tuple(v) for k, v in table.items() if isinstance(v, list)}
         fields = {**table, **lists}
         if "cutpoints" in fields:
@@ -158,14 +158,14 @@ class Variable:
 
 
 def level_text(value: object) -> str:
-    """Return how a value is called as a level: whole numbers without a point."""
+    """Return a value as the name of a level: whole numbers without a decimal point."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def need_variable(name: str, known: Mapping[str, Variable], more: str = "") -> Variable:
-    """Return a variable of a data set; where there is none, the nearest name is offered, or what else the name may be of.
+    """Return a variable of a data set; if there is none, refuse and offer the nearest name.
 
-    `more` is said besides.
+    `more` is added to the message.
     """
     if name not in known:
         other = "" if did_you_mean(name, known) else f" {_NO_VARIABLES}"
@@ -174,7 +174,7 @@ def need_variable(name: str, known: Mapping[str, Variable], more: str = "") -> V
 
 
 def finest(variables: Mapping[str, Variable], cells: int) -> tuple[Variable, ...]:
-    """Return as many known variables as a table of at most so many cells can have, in order of their names; no recodes."""
+    """Return as many known variables as fit into a table of at most `cells` cells, in order of their names; no recodes."""
     chosen, room = list[Variable](), cells
     listed = [v for v in variables.values() if v.known and v.levels and v.base is None]
     for variable in sorted(listed, key=lambda v: (len(v.levels), v.name)):  # those with few levels first
@@ -186,9 +186,9 @@ def finest(variables: Mapping[str, Variable], cells: int) -> tuple[Variable, ...
 
 
 def parse_range(text: str) -> tuple[float, bool, float, bool] | None:
-    """Return the lower end of a range and whether the range lies above it, the upper end and whether it belongs to it.
+    """Return the lower end of a range and whether it is excluded, the upper end and whether it is included.
 
-    None if it is no range.
+    None if the text is no range.
 
     >>> parse_range("60-89"), parse_range("-5 to 10"), parse_range(">= 60"), parse_range("under 20"), parse_range("F")
     ((60.0, False, 89.0, True), (-5.0, False, 10.0, True), (60.0, False, inf, False), (-inf, False, 20.0, False), None)

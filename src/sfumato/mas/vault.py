@@ -1,4 +1,4 @@
-"""The vault: registered data sets, the secret, policies, and the way from a question to an answer."""
+"""The vault: registered data sets, the secret, policies, and the steps from a question to an answer."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from sfumato.toml import parse
 from sfumato.utility.estimators import TooManyTerms
 
 # --- dry run
-# What is asked when nothing but the universe is in question.
+# The analysis of a dry run, which checks only the universe.
 
 
 class DryRun(Analysis, abstract=True):
-    """No analysis: whether a universe would pass its rules, for `Vault.check`."""
+    """No analysis: only check whether a universe passes its rules, for `Vault.check`."""
 
     def wording(self) -> str:
         """Return its name."""
@@ -60,41 +60,39 @@ class DryRun(Analysis, abstract=True):
         return ()
 
     def run(self, question: Question) -> Findings:
-        """Find nothing."""
+        """Return an empty result."""
         return Findings({})
 
 
 # --- answering
-# The way from what was asked to an answer: a question that makes sense, rules, computation, rules again.
+# From a request to an answer: validate the question, apply rules, compute, apply rules again.
 
 
 _LISTED = 20
-"""Of more codes than these the first are explained in an answer; `Dataset.describe` has them all."""
+"""An answer explains at most this many codes; `Dataset.describe` has them all."""
 
 
 def question_of(dataset: Dataset, policy: Policy, universe: Spec, analysis: Analysis) -> Question:
-    """Return a question that makes sense: names and levels that are not there are refused before anything is done."""
+    """Return a validated question; unknown names and levels are refused before anything is computed."""
     if not isinstance(analysis, Analysis):
         raise ParameterError("an analysis is an object such as CrossTab(('sex',)) or OLS('income ~ age').")
     if not isinstance(policy, Policy):
         raise ParameterError("a policy is a Policy, such as Policy.named('hardened').")
     question = Question(dataset, policy, Universe.of(universe), analysis)
-    with contextlib.suppress(TooManyTerms):  # not a mistake: it is refused and logged
+    with contextlib.suppress(TooManyTerms):  # not an error: it is refused and logged
         analysis.variables(dataset.variables)
     Selection.of(question.universe, dataset.variables)
     return question
 
 
 def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
-    """Go the way from a question to an answer (MAS.md, "From query to answer"); return it with the sets that it is about."""
+    """Answer a question (MAS.md, "From query to answer"); return the answer with the sets that it is about."""
     try:
         question.analysis.variables(question.dataset.variables)
     except TooManyTerms:
         return Refusal("formula_size", "The formula has too many terms.", "Write out the terms that matter."), ()
     asked = question.selection.plain.variables
-    if not all(
-        v.known for v in asked
-    ):  # of known ones there may be a cube that was written when the version was frozen
+    if not all(v.known for v in asked):  # for known ones, the cube written when the version was frozen may serve
         question.dataset.cubes.foresee((*asked, *question.analysis.sides(question.dataset.variables)))
     stages: tuple[Stage, ...] = ("universe", "analysis")
     for stage in stages:
@@ -111,7 +109,7 @@ def answer(question: Question) -> tuple[Answer | Refusal, tuple[Sets, ...]]:
 
 
 def _meanings(question: Question) -> Iterator[str]:
-    """Yield what the levels in the answer mean, where they are codes: in one order, however the question was written."""
+    """Yield the meanings of the levels in the answer, where they are codes; the order does not depend on the wording."""
     used = {v.name: v for v in question.analysis.variables(question.dataset.variables)}
     for name, variable in sorted(used.items()):
         told = [f"{a} = {b}" for a, b in zip(variable.levels, variable.words, strict=False) if a != b]
@@ -119,12 +117,12 @@ def _meanings(question: Question) -> Iterator[str]:
             yield f"Levels of {name}: {join_names(told, _LISTED)}."
 
 
-# --- shelf
-# Where a vault keeps its policies: one for all data sets, one of its own for any of them, and every earlier version.
+# --- policy store
+# The policies of a vault: one for all data sets, optionally one for each data set, and every earlier version.
 
 
 class PolicyStore:
-    """The policies of a vault. A name and a version stand for one policy in the whole vault, and earlier ones stay."""
+    """The policies of a vault. A name and a version identify one policy in the whole vault; earlier ones are kept."""
 
     def __init__(self, vault: Path) -> None:
         self._vault = vault
@@ -134,7 +132,7 @@ class PolicyStore:
         return self._vault if dataset is None else self._vault / "datasets" / dataset
 
     def current(self, dataset: str | None = None) -> Policy | None:
-        """Return the policy of the vault, or the one that a data set has of its own; None if it has none."""
+        """Return the policy of the vault, or the own policy of a data set; None if it has none."""
         path = self._home(dataset) / "policy.toml"
         try:
             facts = path.stat()
@@ -146,12 +144,12 @@ class PolicyStore:
         return self._read[path][1]
 
     def earlier(self) -> list[Policy]:
-        """Return every policy that ever held for the vault or one of its data sets."""
+        """Return every policy that was ever in force for the vault or one of its data sets."""
         found = [*self._vault.glob("policies/*.toml"), *self._vault.glob("datasets/*/policies/*.toml")]
         return [Policy.read(path) for path in sorted(found)]
 
     def put(self, policy: Policy, dataset: str | None = None) -> Policy:
-        """Let a policy hold from now on; its version is raised where it differs from what bore its name before."""
+        """Put a policy in force; raise its version if it differs from the last policy of the same name."""
         chosen = numbered(policy, self.earlier())
         home = self._home(dataset)
         number = 1 + max((int(p.stem) for p in home.glob("policies/*.toml") if p.stem.isdigit()), default=0)
@@ -160,12 +158,12 @@ class PolicyStore:
         return chosen
 
     def remove(self, dataset: str) -> None:
-        """Let the policy of the vault hold for a data set again."""
+        """Remove a data set's own policy, so that the policy of the vault applies again."""
         (self._home(dataset) / "policy.toml").unlink(missing_ok=True)
 
 
 def numbered(policy: Policy, earlier: list[Policy]) -> Policy:
-    """Return a policy with its version: that of an equal one, else one more than any of its name."""
+    """Return a policy with its version: that of an equal policy, else one more than the highest version of its name."""
     same = [old for old in earlier if old.title == policy.title]
     for old in same:
         if policy.with_(version=old.version) == old:
@@ -175,14 +173,14 @@ def numbered(policy: Policy, earlier: list[Policy]) -> Policy:
 
 
 # --- vault
-# The vault: registered data sets, the secret, the policy, and the way from a question to an answer.
+# The vault: registered data sets, the secret, the policy, and the steps from a question to an answer.
 
 
 LEDGER = "ledger.sqlite"
 
 
 class Vault:
-    """A folder that only its owner may read: prepared records, what they mean, and the secret that drops and noise hang on.
+    """A folder that only its owner may read: prepared records, their metadata, and the secret on which drops and noise depend.
 
     Rows never leave it: users ask questions, and get an `Answer` or a `Refusal`.
     """
@@ -237,13 +235,13 @@ class Vault:
         return self._shelf.current() or self._policy
 
     def policy_of(self, name: str) -> Policy:
-        """Return the policy that holds for a data set: its own, or that of the vault."""
+        """Return the policy in force for a data set: its own, or that of the vault."""
         return self._shelf.current(name) or self.policy
 
     def set_policy(self, policy: str | Policy | None, dataset: str | None = None) -> Policy:
-        """Let a policy hold for the vault, or for one data set; None gives a data set that of the vault again.
+        """Put a policy in force for the vault, or for one data set; None removes the data set's own policy.
 
-        A policy that differs from the one that bore its name before gets a higher version, and earlier ones are kept.
+        A policy that differs from the last one of the same name gets a higher version; earlier ones are kept.
         """
         if dataset is not None and dataset not in self.names():
             raise DataError(unknown_name("data set", dataset, self.names(), "this vault"))
@@ -269,26 +267,26 @@ class Vault:
         known: Sequence[str] | None = None,
         recodes: Sequence[LevelRecode] = (),
     ) -> Registration:
-        """Register a data set: keep a private copy, and show the custodian what has to be decided before it is frozen.
+        """Register a data set: keep a private copy, and show the custodian what to decide before it is frozen.
 
         Parameters
         ----------
         name
-            A plain word. A name that is there already gets a new version when it is frozen. Cutpoints that were chosen for it
-            are kept, where they fit the new records.
+            A plain word. A name that exists already gets a new version when it is frozen. Cutpoints chosen for it are kept, where
+            they fit the new records.
         data
             Microdata, a frame, or the name of a file.
         schema
-            What the columns mean: a schema, its TOML file, or a DDI-Codebook (.xml).
+            The metadata of the columns: a schema, its TOML file, or a DDI-Codebook (.xml).
         title
-            For users; that of the DDI-Codebook, if there is one.
+            For users; by default that of the DDI-Codebook, if there is one.
         identity
-            The column that tells records apart in every version: who asks the same of two versions then gets the same noise for
-            records that did not change. Records in Spark need one.
+            The column that identifies records in every version: the same question about two versions then has the same noise for
+            unchanged records. Records in Spark need one.
         known
-            The variables that others may know of a person; those with the role key, if not given.
+            The variables that others may know about a person; by default those with the role key.
         recodes
-            Groups of levels under names of their own.
+            Groups of levels under new names.
         """
         check_name(name)
         described, said = described_by(schema, lambda: columns_of(data))
@@ -315,7 +313,7 @@ class Vault:
         return Registration.load(self.folder / "registered" / name, self._spark)
 
     def cutpoints(self, name: str, variable: str, strategy: str | Cutpoints | None = None, d: int = 75) -> Preview:
-        """Show what each strategy makes of a variable of a registered data set; with a strategy, or cutpoints, choose them."""
+        """Preview the bins of each strategy for a variable of a registered data set; with a strategy, or cutpoints, choose them."""
         if not isinstance(strategy, str | Cutpoints | None):
             raise ParameterError(
                 "a strategy is one by name, such as 'hybrid', or edges of your own: Cutpoints((29, 39), whole=True)."
@@ -347,10 +345,10 @@ class Vault:
         recodes: Sequence[LevelRecode] = (),
         confirm: bool = False,
     ) -> Dataset:
-        """Prepare a data set as the next version of its name; from then on it does not change.
+        """Freeze a data set as the next version of its name; it never changes afterwards.
 
-        What was added is frozen as the custodian decided, and the copy of the records is removed; `confirm` says that the
-        questions of the registration were read and answered. With `data` the step of adding is left out, and nothing is asked.
+        A registered data set is frozen as the custodian decided, and the copy of its records is removed. `confirm` states that
+        the questions of the registration were read and answered. With `data`, registration is skipped and no question is asked.
         """
         check_name(name)
         registration = None
@@ -374,7 +372,7 @@ class Vault:
         return self.dataset(name, version)
 
     def finish_freezing(self, name: str) -> Dataset | None:
-        """Return what a freeze wrote that died before the copy of the records was gone, and remove the copy; None if none did."""
+        """Finish an interrupted freeze: remove the copy of the records and return the version it wrote; None if there is none."""
         check_name(name)
         registered, versions = self.folder / "registered" / name, self.versions(name)
         if not registered.is_dir() or not versions:
@@ -425,7 +423,7 @@ class Vault:
         *,
         user: str = "custodian",
     ) -> Answer | Refusal:
-        """Answer a question, or refuse it: rules, subsample, computation, rules again, perturbation, accounts; it is logged."""
+        """Answer or refuse a question: rules, subsample, computation, rules again, perturbation, accounts; log it."""
         question = self._question(dataset, universe, analysis, policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
@@ -444,7 +442,7 @@ class Vault:
     def check(
         self, dataset: str | Dataset, universe: Spec = None, policy: Policy | None = None, *, user: str = "custodian"
     ) -> Refusal | None:
-        """Say whether a universe would pass its rules: the refusal, or None; it is charged and logged as a question is."""
+        """Check whether a universe passes its rules: return the refusal, or None; charge and log it like a question."""
         question = self._question(dataset, universe, DryRun(), policy)
         if (refusal := self._robot(question, user)) is not None:
             return refusal
@@ -465,7 +463,7 @@ class Vault:
 
     @contextmanager
     def _logged(self, question: Question, user: str) -> Iterator[None]:
-        """Log a mistake that only shows when it is computed, and charge what rules looked at; errors from inside stay inside."""
+        """Log an error that appears only in the computation, and charge the sets that rules checked; hide internal errors."""
         try:
             yield
         except Exception as error:
@@ -495,5 +493,5 @@ class Vault:
         return alerts_in(entry for entry in self.ledger.entries() if entry.family in names)
 
     def standing(self, dataset: str) -> UsageReport:
-        """Return who asked how much, what was spent, the accumulated loss and the alerts; for the custodian alone."""
+        """Return the questions of each user, the amounts spent, the accumulated loss and the alerts; for the custodian alone."""
         return usage_of(self, dataset, tuple(self.ledger.entries()))

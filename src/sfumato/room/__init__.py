@@ -1,4 +1,4 @@
-"""For researchers inside a secure room: pandas and statsmodels habits, with every output checked and recorded."""
+"""For researchers inside a secure room: the calls of pandas and statsmodels, with every output checked and recorded."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the rules say of the cells of a table and of a model."""
+"""The checks of the cells of a table and of a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.schema.schema import Schema
 
 # --- grid
-# The cells of a table as numbers: in which row and column each record stands, with totals at the end of both.
+# The cells of a table as numbers: the row and column of each record, with totals at the end of both.
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class TableGrid:
     rows: int
     columns: int
     hidden_rows: int = 0
-    """How many of the last rows the table does not show, although its totals count them."""
+    """Number of last rows that the table does not show, although its totals count them."""
     hidden_columns: int = 0
 
     @cached_property
@@ -51,7 +51,7 @@ class TableGrid:
         return self.row * self.columns + self.column
 
     def flat(self, which: Flags) -> Whole:
-        """Return the number of the cell, row by row, of some of the records that are in one."""
+        """Return the number of the cell, row by row, for the records among `which` that are in one."""
         at = self.inside & which
         return self._flat if at.all() else self._flat[at]
 
@@ -64,18 +64,18 @@ class TableGrid:
 
     @property
     def cells(self) -> Flags:
-        """Which are cells and not totals."""
+        """Which are inner cells and not totals."""
         out = np.zeros((self.rows + 1, self.columns + 1), bool)
         out[:-1, :-1] = True
         return out
 
     def count(self, which: Flags) -> Numbers:
-        """Return how many of some records each cell has."""
+        """Count the records among `which` in each cell."""
         flat = np.bincount(self.flat(which), minlength=self.rows * self.columns)
         return with_totals(flat.reshape(self.rows, self.columns).astype(np.float64))
 
     def range(self, values: Numbers, which: Flags) -> tuple[Numbers, Numbers]:
-        """Return the least and the largest value in each cell; (inf, -inf) in an empty one."""
+        """Return the smallest and the largest value in each cell; (inf, -inf) in an empty one."""
         at, flat = self.inside & which, self.flat(which)
         low, high = np.full(self.rows * self.columns, np.inf), np.full(self.rows * self.columns, -np.inf)
         np.minimum.at(low, flat, values[at])
@@ -88,7 +88,7 @@ class TableGrid:
         return np.asarray(self.inside & marked[self.row, self.column])
 
     def without(self, records: Flags) -> TableGrid:
-        """Return the grid with some records taken out of their cells."""
+        """Return the grid with some records removed from their cells."""
         return TableGrid(
             np.where(records, -1, self.row), np.where(records, -1, self.column), self.rows, self.columns,
             self.hidden_rows, self.hidden_columns,
@@ -102,26 +102,26 @@ def with_totals(cells: Numbers) -> Numbers:
 
 
 def with_largest(cells: Numbers) -> Numbers:
-    """Return cells with the largest of each column and row as a last row and column."""
+    """Return cells with the maximum of each column and row as a last row and column."""
     rows = np.vstack([cells, cells.max(axis=0, initial=-np.inf)])
     return np.column_stack([rows, rows.max(axis=1, initial=-np.inf)])
 
 
 def places(keys: pd.DataFrame, labels: pd.Index, missing: bool) -> Whole:
-    """Return for each record the place of its keys among labels, shape (n,).
+    """Return for each record the position of its keys among labels, shape (n,).
 
-    `len(labels)` stands for keys that are not among them, -1 for keys of which one is missing (unless `missing` keys are keys).
+    `len(labels)` stands for keys that are not among them, -1 for incomplete keys (unless `missing` values are keys).
     """
     import pandas as pd
 
-    keys = keys.set_axis([f"k{i}" for i in range(keys.shape[1])], axis=1)  # two may have one name
+    keys = keys.set_axis([f"k{i}" for i in range(keys.shape[1])], axis=1)  # two labels may have the same name
     if keys.shape[1] == 1:
         group: Whole = np.asarray(pd.factorize(keys["k0"], use_na_sentinel=not missing)[0], np.int64)
     else:
         numbered = keys.groupby(list(keys.columns), sort=False, dropna=not missing, observed=True).ngroup()
         group = np.asarray(numbered.fillna(-1), np.int64)
-    first = np.empty(int(group.max(initial=-1)) + 2, np.int64)  # the last place is for records without a group
-    first[group[::-1]] = np.arange(len(group))[::-1]  # of several records of a group the first one stays
+    first = np.empty(int(group.max(initial=-1)) + 2, np.int64)  # the last position is for records without a group
+    first[group[::-1]] = np.arange(len(group))[::-1]  # among several records of a group, keep the first
     distinct = keys.iloc[first[:-1]]
     if keys.shape[1] == 1:
         found = labels.get_indexer(pd.Index(distinct.iloc[:, 0].astype(object)))
@@ -131,7 +131,7 @@ def places(keys: pd.DataFrame, labels: pd.Index, missing: bool) -> Whole:
 
 
 # --- sensitivity table
-# The table that sensitivity rules look at: of counts, of the largest values of each cell, or of all contributors.
+# The table that sensitivity rules assess: counts, the largest values of each cell, or all contributors.
 
 
 KEYS = ("row", "column")
@@ -142,8 +142,8 @@ def sensitivity_table(
 ) -> tuple[Table, tuple[Whole, Whole]]:
     """Return a table of the records that are `present`, and the row and column in the grid of each of its cells.
 
-    Where every record is its own contributor and the rules ask for no more than the largest, only these are looked at; they
-    are absolute values, as rules of dominance take negative ones.
+    Where every record is its own contributor and the rules need only the largest values, only these are included. They are
+    absolute values, as dominance rules treat negative ones.
     """
     if contributor is None and values is None:
         table = _counts(grid, present)
@@ -175,7 +175,7 @@ def _counts(grid: TableGrid, present: Flags) -> Table:
 
 
 def _largest(grid: TableGrid, present: Flags, values: Numbers, most: int) -> Table:
-    """Return the table of counts with the cells' values and the `most` largest of each put in their place."""
+    """Return the table of counts with the values of the cells and the `most` largest of each filled in."""
     flat, size = grid.flat(present), values[grid.inside & present]
     cells = grid.rows * grid.columns
     sums, count = np.bincount(flat, size, cells).astype(np.float64), np.bincount(flat, minlength=cells)
@@ -244,12 +244,12 @@ def _places(table: Table, grid: TableGrid) -> tuple[Whole, Whole]:
 
 
 # --- checks
-# What the rules say of the cells of a table.
+# The rules applied to the cells of a table.
 
 
 COUNTS = "count"
 OF_VALUES = ("sum", "mean", "std", "var")
-"""Statistics by which a dominant contributor could be told; the median's is the threshold alone."""
+"""Statistics that can reveal a dominant contributor; a median is checked against the threshold only."""
 STATISTICS = (COUNTS, *OF_VALUES, "median")
 EMPTY, FULL, SAME = "nobody is in it", "everybody of its row or column is in it", "all values are the same"
 NEGATIVE, MISSING = "negative values", "missing values"
@@ -257,13 +257,13 @@ NEGATIVE, MISSING = "negative values", "missing values"
 
 @dataclass(frozen=True, eq=False)
 class CellVerdict:
-    """For each reason the cells that it holds for; arrays have the shape of the grid's cells with totals."""
+    """The cells to which each reason applies; arrays have the shape of the grid's cells with totals."""
 
     fail: dict[str, Flags] = field(default_factory=dict)
     review: dict[str, Flags] = field(default_factory=dict)
 
     def failing(self, shape: tuple[int, int]) -> Flags:
-        """Return the cells that some rule fails."""
+        """Return the cells that fail some rule."""
         return _any(self.fail, shape)
 
     def reviewed(self, shape: tuple[int, int]) -> Flags:
@@ -281,13 +281,13 @@ class CellVerdict:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a statistic is computed from: a column of values, or nothing for counts of records."""
+    """The input of a statistic: a column of values, or none for counts of records."""
 
     statistic: str
     values: Numbers | None = None
     """Shape (n,); NaN where missing."""
     contributor: NDArray[np.int64] | None = None
-    """Who each record belongs to, as numbers, shape (n,); None where everybody has one record."""
+    """The contributor of each record, as numbers, shape (n,); None if every record is its own."""
 
     def present(self, size: int) -> Flags:
         """Return which records have a value, shape (n,)."""
@@ -295,7 +295,7 @@ class Content:
 
 
 def judge(grid: TableGrid, content: Content, policy: OutputPolicy) -> CellVerdict:
-    """Return what a policy says of one statistic in every cell and total."""
+    """Apply a policy to one statistic in every cell and total."""
     verdict = sensitivity(grid, content, policy)
     present = content.present(len(grid.row))
     classes = {"fail": verdict.fail, "review": verdict.review, "off": {}}[policy.class_disclosure]
@@ -307,7 +307,7 @@ def judge(grid: TableGrid, content: Content, policy: OutputPolicy) -> CellVerdic
 
 
 def sensitivity(grid: TableGrid, content: Content, policy: OutputPolicy) -> CellVerdict:
-    """Return what the sensitivity rules say of every cell and total that has records."""
+    """Apply the sensitivity rules to every cell and total that has records."""
     present = content.present(len(grid.row))
     shape = (grid.rows + 1, grid.columns + 1)
     fail: dict[str, Flags] = {}
@@ -322,7 +322,7 @@ def sensitivity(grid: TableGrid, content: Content, policy: OutputPolicy) -> Cell
     below = np.zeros(shape, bool) if values is None else grid.count(present & (values < 0)) > 0
     table, at = sensitivity_table(grid, present, values, content.contributor, rules)
     for rule in rules:
-        # a rule about positive values has to be told what to do with others
+        # a rule for positive values needs a setting for others
         positive = "negative" in rule.parameters()
         found = np.zeros(shape, bool)
         found[at] = (rule.with_(negative="absolute") if positive else rule).assess(table).unsafe
@@ -334,7 +334,7 @@ def sensitivity(grid: TableGrid, content: Content, policy: OutputPolicy) -> Cell
 
 
 def _single(rules: Iterable[SensitivityRule]) -> list[SensitivityRule]:
-    """Return rules one by one, those of several together apart."""
+    """Return single rules; split combined ones into their parts."""
     return [single for rule in rules for single in (rule.rules if isinstance(rule, Together) else (rule,))]
 
 
@@ -351,7 +351,7 @@ def _any(reasons: dict[str, Flags], shape: tuple[int, int]) -> Flags:
 
 
 def _class_disclosure(grid: TableGrid, content: Content, count: Numbers, present: Flags) -> dict[str, Flags]:
-    """Return the cells that tell something of everybody in a group."""
+    """Return the cells that disclose something about everybody in a group."""
     found: dict[str, Flags] = {}
     _note(found, EMPTY, (count == 0) & grid.shown)
     if content.values is None:
@@ -368,7 +368,7 @@ def _class_disclosure(grid: TableGrid, content: Content, count: Numbers, present
 
 
 # --- model checks
-# What the rules say of a model: does it leave freedom, and does a coefficient speak of a few records only.
+# The checks of a model: enough degrees of freedom, and no coefficient about a few records only.
 
 
 def check_model(
@@ -415,7 +415,7 @@ def check_model(
 
 
 def set_apart(columns: Numbers) -> NDArray[np.int64]:
-    """Return for each column how many records do not have its most frequent value, shape (k,); n for a constant.
+    """Count for each column the records without its most frequent value, shape (k,); n for a constant.
 
     >>> set_apart(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 5.0]])).tolist()
     [3, 1]
@@ -438,7 +438,7 @@ def fewest_in_saturated(columns: Numbers) -> int | None:
 
 
 def leverage(columns: Numbers) -> Numbers:
-    """Return the leverage of each record, shape (n,): 1 where the model has to pass through it."""
+    """Return the leverage of each record, shape (n,): 1 where the model must pass through it."""
     from sfumato.kernels.regression import orthonormal
 
     q = orthonormal(columns).columns

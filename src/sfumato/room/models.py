@@ -1,4 +1,4 @@
-"""Models as statsmodels users know them: design, fit, results; and those that statsmodels fitted."""
+"""Models with the interface of statsmodels: design, fit, results; and models that statsmodels fitted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # --- design
-# The outcome and the columns of a model, from arrays or from a formula with functions that are on a list.
+# The outcome and the columns of a model, from arrays or from a formula with permitted functions.
 
 
 @dataclass(frozen=True, eq=False)
 class RoomDesign:
-    """n records of an outcome and of k columns."""
+    """The outcome and k columns of n records."""
 
     outcome: Numbers
     """Shape (n,)."""
@@ -165,7 +165,7 @@ def _checked(y: Numbers, x: Numbers, names: tuple[str, ...], outcome: str, hasco
 
 
 _FLAT = 1e-8
-"""Information below this share of what the columns could give: the likelihood does not end, outcomes are told perfectly."""
+"""Information below this share of what the columns could give: the likelihood has no maximum, outcomes are predicted perfectly."""
 
 
 def fit_ols(design: RoomDesign) -> RoomModel:
@@ -206,7 +206,7 @@ def fit_ols(design: RoomDesign) -> RoomModel:
 
 
 def fit_logit(design: RoomDesign) -> RoomModel:
-    """Fit the probability that the outcome is 1."""
+    """Fit the probability that the outcome is 1, by logistic regression."""
     import pandas as pd
     from scipy import stats
 
@@ -227,7 +227,7 @@ def fit_logit(design: RoomDesign) -> RoomModel:
             "the columns tell the outcome of some records perfectly, so that the model has no estimate. Leave out the column "
             "that does, or join its small categories."
         )
-    b = b + np.linalg.solve(information, q.T @ (y - p))  # one more step of Newton's: to the last digit
+    b = b + np.linalg.solve(information, q.T @ (y - p))  # one more Newton step, for full precision
     eta = q @ b
     p = 1 / (1 + np.exp(-eta))
     z = q * np.sqrt(p * (1 - p))[:, None]
@@ -252,7 +252,7 @@ def fit_logit(design: RoomDesign) -> RoomModel:
 
 
 # --- model
-# A fitted model with the attributes that statsmodels users know; residuals and fitted values stay with the records.
+# A fitted model with the attributes of statsmodels; residuals and fitted values stay with the records.
 
 
 ModelKind = Literal["OLS", "Logit"]
@@ -267,16 +267,16 @@ _HINTS = {
 
 @dataclass(frozen=True, eq=False)
 class RoomModel:
-    """Coefficients and what goes with them, under the names of statsmodels.
+    """Coefficients and related results, under the names of statsmodels.
 
-    `rsquared` is McFadden's pseudo-R² of a logistic model, where `prsquared` is its other name.
+    `rsquared` is McFadden's pseudo-R² for a logistic model; `prsquared` is its other name there.
     """
 
     kind: ModelKind
     outcome: str
     params: pd.Series[float]
     covariance: Numbers
-    """Of the coefficients, shape (k, k)."""
+    """Covariance of the coefficients, shape (k, k)."""
     nobs: float
     df_model: float
     df_resid: float
@@ -361,7 +361,7 @@ class RoomModel:
 
 @dataclass(frozen=True, eq=False)
 class ModelSummary:
-    """What `summary()` of a model shows."""
+    """The content of `summary()` of a model."""
 
     model: RoomModel
 
@@ -392,7 +392,7 @@ class ModelSummary:
 
 @dataclass(frozen=True, eq=False)
 class ForeignModel:
-    """What is recorded of a model that was fitted elsewhere."""
+    """The recorded parts of a model that was fitted elsewhere."""
 
     kind: str
     outcome: str

@@ -1,4 +1,4 @@
-"""Outputs of the room and the folder for the output checker: results, checks, the researcher's words, checksums."""
+"""Outputs of the room and the folder for the output checker: results, checks, the researcher's comments, checksums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 # --- output
-# An output of the room: what was asked, what came out, what the checks say, what the researcher says.
+# An output of the room: the call, the result, the checks, and the researcher's comments.
 
 Status = Literal["pass", "review", "fail"]
 Kind = Literal["table", "model", "custom"]
@@ -35,26 +35,26 @@ Kind = Literal["table", "model", "custom"]
 class Output:
     """One recorded output; `SecureRoom.outputs` has them by name.
 
-    A status of "pass" breaks no rule; "review" needs a person's eye; "fail" breaks a rule, and leaves only with an exception
-    that the researcher requests and a checker grants.
+    A status of "pass" breaks no rule; "review" needs a person; "fail" breaks a rule, and leaves only with an exception that the
+    researcher requests and a checker grants.
     """
 
     name: str
     kind: Kind
     status: Status
     command: str
-    """What was called, with the names of the columns."""
+    """The call, with the names of the columns."""
     summary: str
     """The checks in one line."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """What would leave: the table, or the coefficients of a model."""
+    """The parts that would leave: the table, or the coefficients of a model."""
     outcome: pd.DataFrame | None = None
     """For a table "ok" or the reasons, cell by cell; for a model a row for each check."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Single numbers of a model, such as its R²."""
     variables: tuple[str, ...] = ()
     records: int = 0
-    """How many records it is made of; 0 where that is not known."""
+    """Number of records it is computed from; 0 if unknown."""
     suppressed: bool = False
     """Whether cells were hidden."""
     path: Path | None = None
@@ -63,7 +63,7 @@ class Output:
     """SHA-256 of that file when it was recorded."""
     comments: tuple[str, ...] = ()
     exception: str = ""
-    """Why it should leave although it fails: the researcher's request."""
+    """The researcher's reason why it should leave although it fails."""
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -93,11 +93,11 @@ def _words(label: object) -> list[str]:
 
 
 # --- page
-# The index that an output checker reads in a browser: no script, nothing fetched.
+# The index for the output checker, an HTML page without scripts or external files.
 
 
 def page(outputs: Sequence[Output], files: Mapping[str, list[str]], policy: str, notes: Sequence[str]) -> str:
-    """Return the index as HTML; words of researchers and labels of data are escaped."""
+    """Return the index as HTML; researchers' comments and labels of data are escaped."""
     counts = {s: sum(o.status == s for o in outputs) for s in ("fail", "review", "pass")}
     shown = [{"output": o, "files": files[o.name], "tables": _tables(o)} for o in outputs]
     return _template().render(outputs=shown, policy=policy, notes=notes, counts=counts)
@@ -142,7 +142,7 @@ def _text(value: object) -> str:
 
 
 # --- finalise
-# The folder for the output checker: results, checks, the researcher's words, and checksums; whole or not at all.
+# The folder for the output checker: results, checks, the researcher's comments, and checksums; whole or not at all.
 
 
 CHECKSUMS = "checksums.sha256"
@@ -177,10 +177,10 @@ def write_folder(folder: str | Path, outputs: Sequence[Output], policy: OutputPo
 
 
 def together(outputs: Sequence[Output], fewest: int) -> list[str]:
-    """Return what to look at across outputs, in words.
+    """Return points to check across outputs, in sentences.
 
-    Another table may show the true totals of hidden cells; and two outputs of the same variables, of which one has a few records
-    more, differ by what these records say.
+    Another table may show the true totals of hidden cells. Two outputs of the same variables, one with a few more records,
+    disclose these records by their difference.
     """
     tables = [o for o in outputs if o.kind == "table"]
     notes = []
@@ -206,7 +206,7 @@ def _related(one: Output, other: Output) -> bool:
 
 
 def _write(output: Output, folder: Path) -> list[str]:
-    """Write the files of an output; return their names, what would leave first."""
+    """Write the files of an output; return their names, those that would leave first."""
     home = folder / "outputs"
     home.mkdir(exist_ok=True)
     written = []
@@ -262,7 +262,7 @@ def _index(
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts for JSON, which has no word for what is not a number."""
+    """Return facts for JSON, which cannot represent NaN."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in facts.items()}
 
 

@@ -1,4 +1,4 @@
-"""A table as pandas is asked for it: its signatures, the keys and values of every record, and how to make it again."""
+"""Tables requested with the signatures of pandas: the keys and values of every record, and how to compute the table again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sfumato.typing import Flags, Numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- asked
-# A table as pandas is asked for it: the keys and values of every record, and how to make it again of some of them.
+# --- table request
+# A requested table: the keys and values of every record, and how to compute it again from some of them.
 
 Functions = Mapping[str, tuple[str, ...]]
 """For each column of values its statistics; the key is empty for counts of records."""
@@ -25,16 +25,16 @@ Functions = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class TableRequest:
-    """What a researcher asks for."""
+    """A table requested by a researcher."""
 
     run: Callable[[Flags | None], pd.DataFrame]
-    """Makes the table of some records (shape n), or of all."""
+    """Compute the table of some records (shape n), or of all."""
     raw: Callable[[Flags | None], pd.DataFrame]
-    """The same before it is turned into shares."""
+    """The same before conversion to shares."""
     rows: pd.DataFrame
     """The keys of the rows, shape (n, keys)."""
     columns: pd.DataFrame | None
-    """The keys of the columns; None for a table without."""
+    """The keys of the columns; None for a table without columns."""
     values: Mapping[str, Numbers]
     functions: Functions
     style: str
@@ -44,7 +44,7 @@ class TableRequest:
     dropna: bool
     command: str
     who: pd.Series[Any] | None = None
-    """Whom each record belongs to; None where everybody has one."""
+    """The contributor of each record; None if every record is its own."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class TableRequest:
 
 
 def statistics(aggfunc: Any, values: Sequence[str]) -> tuple[Functions, str]:
-    """Return the statistics of each column of values, and how pandas names the columns of their table."""
+    """Return the statistics of each column of values, and the style of column names in pandas."""
     if isinstance(aggfunc, Mapping):
         if unknown := [str(v) for v in aggfunc if v not in values]:
             raise ParameterError(unknown_name("column", unknown[0], values, "the values of the table"))
@@ -73,7 +73,9 @@ def _listed(aggfunc: Any) -> tuple[str, ...]:
         raise ParameterError("aggfunc names each statistic once, and at least one.")
     for name in names:
         if name not in STATISTICS:
-            near = "" if hasattr(pd.Series, name) else did_you_mean(name, STATISTICS)  # min is not a misspelt median
+            near = (
+                "" if hasattr(pd.Series, name) else did_you_mean(name, STATISTICS)
+            )  # min is not a misspelling of median
             raise ParameterError(
                 f"aggfunc '{name}' has no check here.{near} There are: {join_names(STATISTICS)}. "
                 "Least and largest values are those of single records; other outputs go through custom_output."
@@ -82,7 +84,7 @@ def _listed(aggfunc: Any) -> tuple[str, ...]:
 
 
 def numbers(column: pd.Series[Any], name: str, wanted: Sequence[str]) -> Numbers:
-    """Return a column as numbers, NaN where missing; where values are only counted, it may hold text."""
+    """Return a column as numbers, NaN where missing; a column that is only counted may hold text."""
     import pandas as pd
 
     if set(wanted) == {COUNTS}:
@@ -100,7 +102,7 @@ def numbers(column: pd.Series[Any], name: str, wanted: Sequence[str]) -> Numbers
 
 
 def as_pandas(data: Any) -> Any:
-    """Return a pandas object of one of another library, where that offers it."""
+    """Convert an object of another library to pandas, if that library offers it."""
     import pandas as pd
 
     if isinstance(data, pd.DataFrame | pd.Series):
@@ -110,10 +112,10 @@ def as_pandas(data: Any) -> Any:
 
 
 def aligned(arrays: Sequence[Any]) -> list[pd.Series[Any]]:
-    """Return arrays as series over the same records: by index where all have one, else by place.
+    """Return arrays as series over the same records: by index where all have one, else by position.
 
-    Series with different indexes are taken where all of them have a record, as pandas does. The index is not needed any more
-    then, so that one with labels that occur twice does no harm.
+    Series with different indexes are restricted to the records that all of them have, as in pandas. The index is then dropped, so
+    that repeated labels do no harm.
     """
     import pandas as pd
 
@@ -135,7 +137,7 @@ def aligned(arrays: Sequence[Any]) -> list[pd.Series[Any]]:
         found = [a.loc[shared] for a in found]
     else:
         shared = None
-    own = (pd.Series, pd.api.extensions.ExtensionArray)  # a Categorical keeps the categories that nobody has
+    own = (pd.Series, pd.api.extensions.ExtensionArray)  # a Categorical keeps its empty categories
     plain = (a if isinstance(a, own) else np.asarray(a) for a in _sized(found, shared))
     series = [a if isinstance(a, pd.Series) else pd.Series(a, index=shared) for a in plain]
     if len({len(s) for s in series}) > 1:
@@ -154,7 +156,7 @@ def _sized(found: Sequence[Any], shared: pd.Index[Any] | None) -> Sequence[Any]:
 
 
 def codes(who: pd.Series[Any]) -> NDArray[np.int64]:
-    """Return numbers for the contributors of records; a record without one stands for itself."""
+    """Return numbers for the contributors of records; a record without one is its own contributor."""
     import pandas as pd
 
     found, _ = pd.factorize(np.asarray(who, object))
@@ -162,7 +164,7 @@ def codes(who: pd.Series[Any]) -> NDArray[np.int64]:
 
 
 def quietly(make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return what pandas makes; what it raises may quote a value, so that the sentence here does not."""
+    """Return the table of pandas; replace its errors, which may quote a value, by a sentence without one."""
     try:
         return make()
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
@@ -172,15 +174,15 @@ def quietly(make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         ) from None
 
 
-# --- asking
-# The two ways to ask for a table, with pandas' signatures.
+# --- requests
+# The two calls for a table, with pandas' signatures.
 
 
 def ask_crosstab(
     index: Any, columns: Any, values: Any, rownames: Any, colnames: Any, aggfunc: Any, margins: bool, margins_name: str,
     dropna: bool, normalize: Any, contributor: Any,
 ) -> TableRequest:  # fmt: skip
-    """Return what `pandas.crosstab` is asked for."""
+    """Return the request of a call of `pandas.crosstab`."""
     import pandas as pd
 
     if (values is None) != (aggfunc is None):
@@ -242,7 +244,7 @@ def ask_pivot_table(
     data: Any, values: Any, index: Any, columns: Any, aggfunc: Any, fill_value: Any, margins: bool, dropna: bool,
     margins_name: str, observed: bool, sort: bool, contributor: str | None,
 ) -> TableRequest:  # fmt: skip
-    """Return what `pandas.pivot_table` is asked for."""
+    """Return the request of a call of `pandas.pivot_table`."""
     import pandas as pd
 
     frame = as_pandas(data)
@@ -278,7 +280,7 @@ def ask_pivot_table(
         part = frame if keep is None else frame[keep]
         table = once(part, given if isinstance(given, str) else list(functions), _plain(aggfunc))
         if several:
-            # pandas leaves a record out of all margins if one of several values is missing, but not out of the cells
+            # pandas excludes a record from all margins if one of several values is missing, but not from the cells
             for place, label in enumerate(table.columns):
                 value, function, key = column_label(label, asked)
                 alone = once(part, value, function)
@@ -306,7 +308,7 @@ def ask_pivot_table(
 
 
 def column_label(label: Any, asked: TableRequest) -> tuple[str, str, tuple[Any, ...]]:
-    """Return the column of values, the statistic and the keys that a column of a pandas table stands for."""
+    """Return the column of values, the statistic and the keys of a column of a pandas table."""
     parts = label if isinstance(label, tuple) else (label,)
     keys = 0 if asked.columns is None else asked.columns.shape[1]
     before, key = parts[: len(parts) - keys], parts[len(parts) - keys :]

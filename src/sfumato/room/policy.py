@@ -1,4 +1,4 @@
-"""What an output must fulfil to leave the room: the settings of the people who check outputs."""
+"""The policy of the room: the settings by which outputs are checked before they leave."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sfumato.tables.sensitivity import SensitivityRule
 
 
 class OutputPolicy(PolicyFile, family="output policy"):
-    """The rules that tables and models are checked by before they leave; a plain TOML file.
+    """The rules by which tables and models are checked before they leave; a plain TOML file.
 
-    Tables are judged by the sensitivity rules of `sfumato.tables.rules`. A contributor is a record, unless a table is asked
-    for with `contributor=`. Rules of dominance are about values, not about counts of records.
+    Tables are judged by the sensitivity rules of `sfumato.tables.rules`. A contributor is a record, unless a table is requested
+    with `contributor=`. Dominance rules apply to values, not to counts of records.
 
     Examples
     --------

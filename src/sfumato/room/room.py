@@ -28,8 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,79}")
 class SecureRoom:
     """A session of output checking, for researchers who see the data and want to take results out.
 
-    Tables and models are asked for as in pandas and statsmodels. Each is checked under the room's policy, recorded as
-    output_0, output_1, …, and handed back; `finalise` writes what an output checker needs.
+    Tables and models are called as in pandas and statsmodels. Each is checked under the room's policy, recorded as output_0,
+    output_1, …, and returned; `finalise` writes the folder for the output checker.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class SecureRoom:
     suppress
         Whether cells that fail are hidden, unless a call says otherwise.
     tell
-        What to do with the line that says what the checks found: `print`, a logger's `info`, or None for nothing.
+        The function that receives the line with the result of the checks: `print`, a logger's `info`, or None.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class SecureRoom:
 
     @property
     def last(self) -> Output:
-        """The output that was recorded last."""
+        """The last recorded output."""
         if not self._outputs:
             raise ParameterError("nothing has been recorded yet.")
         return next(reversed(self._outputs.values()))
@@ -85,9 +85,9 @@ class SecureRoom:
         Parameters
         ----------
         suppress
-            Whether cells that fail are hidden (NaN) and totals made of the others alone; None for the room's own setting.
+            Whether cells that fail are hidden (NaN) and totals computed from the others alone; None for the room's setting.
         contributor
-            Who each record belongs to (a household, a company), where somebody may have several.
+            The owner of each record (a household, a company), where one may own several.
         """
         asked = ask_crosstab(
             index, columns, values, rownames, colnames, aggfunc, margins, margins_name, dropna, normalize, contributor,
@@ -101,8 +101,8 @@ class SecureRoom:
     ) -> pd.DataFrame:  # fmt: skip
         """Return a pivot table, as `pandas.pivot_table` does; keys and values are columns of `data` by name.
 
-        Without `values` all other columns of numbers are taken. `suppress` and `contributor` (a column's name) are as in
-        `crosstab`; a cell that fails for one value or statistic is hidden for all.
+        Without `values` all other numerical columns are used. `suppress` and `contributor` (a column's name) are as in `crosstab`;
+        a cell that fails for one value or statistic is hidden for all.
         """
         asked = ask_pivot_table(
             data, values, index, columns, aggfunc, fill_value, margins, dropna, margins_name, observed, sort,
@@ -141,7 +141,7 @@ class SecureRoom:
         return self.logit(formula, data=data, subset=subset, drop_cols=drop_cols)
 
     def record(self, result: Any) -> Output:
-        """Check and record a fitted model of statsmodels, of whatever kind, and return its record."""
+        """Check and record a fitted model of statsmodels, of any kind, and return its record."""
         found = foreign_model(result)
         checks = check_model(found.df_resid, found.rsquared, found.columns, found.names, self.policy)
         return self._checked_model(
@@ -149,10 +149,10 @@ class SecureRoom:
             (found.outcome, *found.names),
         )  # fmt: skip
 
-    # -- the researcher's own words
+    # -- the researcher's comments
 
     def custom_output(self, path: str | Path, comment: str) -> Output:
-        """Record a file that was made some other way, such as a picture; a person will have to look at it."""
+        """Record a file made in another way, such as a picture; a person must look at it."""
         file = Path(path)
         if not file.is_file():
             raise DataError(f"there is no file at {file}.")
@@ -164,7 +164,7 @@ class SecureRoom:
         )  # fmt: skip
 
     def rename_output(self, output: str, name: str) -> None:
-        """Give an output another name; it keeps its place."""
+        """Rename an output; it keeps its position."""
         self._find(output)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ParameterError(
@@ -178,7 +178,7 @@ class SecureRoom:
         }
 
     def remove_output(self, output: str) -> None:
-        """Take an output out of the record; its number is not used again."""
+        """Remove an output from the record; its number is not used again."""
         self._find(output)
         del self._outputs[output]
 
@@ -188,7 +188,7 @@ class SecureRoom:
         self._outputs[output] = replace(found, comments=(*found.comments, _text(comment, "comment")))
 
     def add_exception(self, output: str, reason: str) -> None:
-        """Request that an output leaves although it fails, or say why it is harmless; a checker decides."""
+        """Request that an output leaves although it fails, with the reason; a checker decides."""
         self._outputs[output] = replace(self._find(output), exception=_text(reason, "reason"))
 
     def print_outputs(self) -> str:
@@ -201,14 +201,14 @@ class SecureRoom:
     def finalise(self, folder: str | Path) -> Path:
         """Write all outputs for the output checker to a new folder, whole or not at all, and return its path.
 
-        Refused while an output fails without an exception requested: hide its cells (suppress=True), remove it, or say why it
-        should leave.
+        Refused while an output fails without a requested exception: hide its cells (suppress=True), remove it, or give a reason
+        why it should leave.
         """
         from sfumato.room.outputs import write_folder
 
         return write_folder(folder, tuple(self._outputs.values()), self.policy)
 
-    # -- inside
+    # -- internal
 
     def _table(self, asked: TableRequest, suppress: bool | None) -> pd.DataFrame:
         hide = self.suppress if suppress is None else suppress

@@ -1,4 +1,4 @@
-"""A table, checked cell by cell; cells that fail are hidden on demand, and totals are made of the cells that are left."""
+"""A table, checked cell by cell; failing cells are hidden on request, and totals are computed from the remaining cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Piece = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Tabulated:
-    """A table with what the checks say of it."""
+    """A table with the results of its checks."""
 
     table: pd.DataFrame
     outcome: pd.DataFrame
@@ -32,12 +32,12 @@ class Tabulated:
     summary: str
     suppressed: bool
     records: int
-    """How many records are in its cells."""
+    """Number of records in its cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """Where in the grid each row and column of a pandas table is."""
+    """The position in the grid of each row and column of a pandas table."""
 
     rows: Whole
     columns: Whole
@@ -45,7 +45,7 @@ class _Layout:
 
 
 def tabulate(asked: TableRequest, policy: OutputPolicy, suppress: bool) -> Tabulated:
-    """Return a table as asked, checked under a policy; with `suppress` without the cells that fail."""
+    """Return the requested table, checked under a policy; with `suppress` without the cells that fail."""
     import pandas as pd
 
     raw = asked.raw(None)
@@ -90,7 +90,7 @@ def tabulate(asked: TableRequest, policy: OutputPolicy, suppress: bool) -> Tabul
 
 
 def _like(outcome: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the words for the cells of a table that may have fewer totals, as one of shares has."""
+    """Return the reasons for the cells of a table that may have fewer totals, such as a table of shares."""
     return outcome.reindex(index=table.index, columns=table.columns)
 
 
@@ -136,7 +136,7 @@ def _index(keys: list[tuple[Any, ...]]) -> pd.Index[Any]:
 def _found(
     verdicts: dict[Piece, CellVerdict], layout: _Layout, at: tuple[NDArray[Any], ...], shape: tuple[int, int]
 ) -> tuple[Flags, Flags, str]:
-    """Return which cells of the table fail, which need a person, and in words how many for each reason."""
+    """Return which cells of the table fail, which need a person, and in words the number for each reason."""
     failing = np.zeros((len(layout.rows), len(layout.columns)), bool)
     reviewed = failing.copy()
     tally: dict[str, int] = {}
@@ -157,7 +157,7 @@ def _hidden(
     policy: OutputPolicy,
     margins: bool,
 ) -> Flags:
-    """Return the cells to hide so that those shown, and totals made of them alone, pass; with the totals left without a cell.
+    """Return the cells to hide so that the cells shown, and totals of these alone, pass; with the totals left without a cell.
 
     One contributor may have records in several cells: where a total fails although its cells do not, they are hidden too.
     """
@@ -184,7 +184,7 @@ def _hidden(
 def _without(
     asked: TableRequest, grid: TableGrid, gone: Flags, table: pd.DataFrame, hide: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the table of the records that are not in hidden cells, with these cells empty."""
+    """Return the table of the records outside hidden cells, with these cells empty."""
     out = grid.in_cells(gone & grid.cells)
     keep = ~out
     if not (keep & grid.inside).any():

@@ -1,4 +1,4 @@
-"""The shape of every attack on a policy: planted data, targets, the server as an attacker sees it, and the bar."""
+"""The base of every attack on a policy: planted data, targets, the server as an attacker sees it, and the bar."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ from sfumato.schema.schema import Schema
 Piece = dict[str, tuple[str, ...]]
 Codes = Mapping[str, NDArray[np.int64]]
 LEVELS = 8
-"""Most levels of a variable that a universe chooses: more are refused by the rules as printed."""
+"""Most levels of a variable that a universe selects: the rules as printed refuse more."""
 
 
 @dataclass(frozen=True)
 class AttackTarget:
-    """A record that is alone in what a universe holds and another does not."""
+    """A record that is alone in the difference of two universes."""
 
     row: int
-    """Its place in the data; the custodian's knowledge."""
+    """Its row in the data, known to the custodian only."""
     universe: Piece
     """A piece that holds the target."""
     without: Piece
     """The same records without the target."""
     pads: tuple[Piece, ...]
-    """Other pieces, without a record of the universe."""
+    """Other pieces, disjoint from the universe."""
 
     def alone(self) -> Piece:
-        """Return the cell that the target is alone in."""
+        """Return the cell in which the target is alone."""
         return {
             n: tuple(v for v in levels if v not in self.without[n]) or levels for n, levels in self.universe.items()
         }
 
     def pair(self, pad: int | None = None) -> tuple[list[Piece], list[Piece]]:
-        """Return the two universes; with a pad, both have it in common."""
+        """Return the two universes; with a pad, both include it."""
         more = [] if pad is None else [self.pads[pad]]
         return [self.universe, *more], [self.without, *more]
 
@@ -73,11 +73,11 @@ class AttackTarget:
 def find_targets(
     variables: Sequence[Variable], codes: Codes, conditions: int, smallest: int = 100, most: int = 400
 ) -> list[AttackTarget]:
-    """Return targets of universes that are formed with so many known variables (2 to 4), at most one for each record;
+    """Return targets of universes formed with 2 to 4 known variables, at most one for each record;
     none, if nobody is alone in the difference of two.
 
-    A universe fixes a level of all but two of them; of one it takes up to eight levels, of the last it leaves out, or not,
-    the level that the target alone has there: {F, S03, 60-89} against the same with race in {W, B, A}.
+    A universe fixes a level of all but two variables. It takes up to eight levels of one, and includes or excludes the level of
+    the last in which the target is alone: {F, S03, 60-89} against the same with race in {W, B, A}.
     """
     found: dict[int, AttackTarget] = {}
     for chosen in itertools.permutations(variables, conditions):
@@ -92,7 +92,7 @@ def find_targets(
 
 
 def _targets(chosen: Sequence[Variable], codes: Codes, smallest: int) -> Iterator[AttackTarget]:
-    """Yield targets; the last variable tells the target apart, the one before it gives a range of levels."""
+    """Yield targets; the last variable isolates the target, the one before it gives a range of levels."""
     shape = tuple(len(v.levels) for v in chosen)
     flat = np.ravel_multi_index([codes[v.name] for v in chosen], shape)
     counts = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
@@ -102,7 +102,7 @@ def _targets(chosen: Sequence[Variable], codes: Codes, smallest: int) -> Iterato
         fixed, last = place[:-2], place[-1]
         near = counts[fixed]  # levels of the range × levels of the last
         if len(chosen) == 2:
-            # one level of the first; up to eight of the last, among them the target's
+            # one level of the first; up to eight of the last, including the target's
             others = [i for i in np.argsort(-counts[place[0]], kind="stable") if i != last][: LEVELS - 1]
             total, span = 1 + int(counts[place[0]][others].sum()), [place[0]]
         else:
@@ -122,7 +122,7 @@ def _targets(chosen: Sequence[Variable], codes: Codes, smallest: int) -> Iterato
 
 
 def _pads(chosen: Sequence[Variable], base: Piece) -> Iterator[Piece]:
-    """Yield pieces of other levels of the variable with most levels that the universe fixes: one, two or three of them."""
+    """Yield pieces with one, two or three other levels of the fixed variable that has the most levels."""
     fixed = max((v for v in chosen if len(base.get(v.name, ())) == 1), key=lambda v: len(v.levels), default=None)
     if fixed is None:
         return
@@ -133,12 +133,12 @@ def _pads(chosen: Sequence[Variable], base: Piece) -> Iterator[Piece]:
 
 
 # --- server
-# The server as an attacker sees it: questions go in, answers or refusals come out, by the vault's own way.
+# The server as an attacker sees it: questions go in, answers or refusals come out, through the vault.
 
 
 @dataclass(eq=False)
 class QuestionTally:
-    """What came of the questions of an attack."""
+    """The outcomes of the questions of an attack."""
 
     answered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -146,7 +146,7 @@ class QuestionTally:
 
     @property
     def asked(self) -> int:
-        """How many questions were asked."""
+        """Number of questions."""
         return self.answered + self.refused.total()
 
     @property
@@ -157,7 +157,7 @@ class QuestionTally:
 
 @dataclass(frozen=True, eq=False)
 class Server:
-    """A data set behind a policy. An attacker waits as long as he likes, so the rate of questions is not limited."""
+    """A data set behind a policy. The attacker is patient, so the rate of questions is not limited."""
 
     vault: Vault
     dataset: Dataset
@@ -175,7 +175,7 @@ class Server:
         return found
 
     def counts(self, universe: Spec, by: str) -> dict[str, float] | None:
-        """Return the counts of a universe by the levels of a variable, NaN where they are not shown; None if it is refused."""
+        """Return the counts of a universe by the levels of a variable, NaN where not shown; None if refused."""
         from sfumato.mas.analyses.table_analyses import CrossTab
 
         found = self.ask(universe, CrossTab((by,)))
@@ -193,14 +193,14 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-# --- world
-# Worlds for the bench: the data with planted confidential variables, frozen in a vault, so that no real value is attacked.
+# --- planted data
+# Data for the bench with planted confidential variables, frozen in a vault, so that no real value is attacked.
 
 
 HALF, THIRTY, RARE, AMOUNT = "planted_half", "planted_thirty", "planted_rare", "planted_amount"
 """Confidential variables: yes for half of all, for 30 %, for 2 % of all but half of the targets; an amount of money."""
 LARGE = "planted_large"
-"""An amount that outliers alone have to speak of: of most sums one person makes up more than 90 %."""
+"""An amount that is large for outliers only: in most sums one person makes up more than 90 %."""
 LARGEST = 600_000.0
 """No ordinary amount is larger."""
 _ACCOUNTS = itertools.count()
@@ -210,22 +210,22 @@ SHARES = {HALF: 0.5, THIRTY: 0.3, RARE: 0.02}
 
 @dataclass(frozen=True, eq=False)
 class PlantedDataset:
-    """One planting: every target has each attribute, or not, by the toss of a coin."""
+    """One planting: a coin decides for every target whether it has each attribute."""
 
     vault: Vault
     dataset: Dataset
     number: int
     truths: Mapping[str, NDArray[np.float64]]
-    """Of each record: 1 for yes and 0 for no; the amount. Shape (n,)."""
+    """For each record: 1 for yes and 0 for no; the amount. Shape (n,)."""
     outliers: frozenset[int]
     """Rows whose amount is far above all others."""
     codes: Mapping[str, NDArray[np.int64]]
     """Level numbers of the known variables, shape (n,) each."""
     numbers: Mapping[str, NDArray[np.float64]]
-    """Known variables of numbers, shape (n,) each."""
+    """Known numerical variables, shape (n,) each."""
 
     def server(self, policy: Policy, tally: QuestionTally, trial: int) -> Server:
-        """Return a server with a secret and accounts of its own."""
+        """Return a server with its own secret and accounts."""
         secret = Secret(Draws(f"attack {self.number} {trial}"))
         fresh = dataclasses.replace(
             self.dataset, name=f"{self.dataset.name}_{next(_ACCOUNTS)}", secret=secret, decided={}
@@ -235,7 +235,7 @@ class PlantedDataset:
 
 @dataclass(frozen=True, eq=False)
 class BaseData:
-    """Data to attack, and how to freeze worlds of them."""
+    """Data to attack, from which worlds are planted and frozen."""
 
     data: Microdata
     cutpoints: Mapping[str, Cutpoints]
@@ -253,7 +253,7 @@ class BaseData:
 
     @cached_property
     def numbers(self) -> dict[str, NDArray[np.float64]]:
-        """Known variables of numbers, shape (n,) each."""
+        """Known numerical variables, shape (n,) each."""
         return {v.name: self.data.numbers(v.name) for v in self.variables if v.numeric}
 
     def world(self, folder: Path, number: int, targets: Sequence[AttackTarget]) -> PlantedDataset:
@@ -264,9 +264,7 @@ class BaseData:
         for name, share in SHARES.items():
             truths[name] = (rng.random(n) < share).astype(np.float64)
         truths[RARE][rows] = (rng.random(len(rows)) < SHARES[HALF]).astype(np.float64)
-        fewest = min(
-            len(target.universe) for target in targets
-        )  # the universes that the attacks on amounts are made with
+        fewest = min(len(target.universe) for target in targets)  # the universes used by the attacks on amounts
         few = rng.permutation(np.unique([t.row for t in targets if len(t.universe) == fewest]))[: max(1, n // 1000)]
         amount = np.minimum(np.exp(rng.normal(10.5, 0.7, n)), LARGEST)
         amount[few] = LARGEST * np.exp(rng.uniform(0.2, 1.6, len(few)))
@@ -288,23 +286,23 @@ class BaseData:
         return PlantedDataset(vault, dataset, number, truths, frozenset(int(i) for i in few), self.codes, self.numbers)
 
 
-# --- recipe
-# The shape of every recipe of the attack bench, and how its success is held against the bar.
+# --- attack
+# The base class of every recipe of the attack bench, and the comparison of its success with the bar.
 
 
 ENOUGH = 400
-"""The bar is for so many targets, or more."""
+"""The bar applies to at least this many targets."""
 WITHIN = 0.20
 """A guess of a number is right if it is off by no more than this share."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttackTrials:
-    """Where a recipe is run: worlds, targets, one policy, and a count of what was refused."""
+    """The setting of a recipe: worlds, targets, one policy, and a count of refusals."""
 
     worlds: Sequence[PlantedDataset]
     targets: Callable[[int], Sequence[AttackTarget]]
-    """Targets of universes that are formed with so many variables."""
+    """Targets of universes formed with a given number of variables."""
     policy: Policy
     trials: int = 400
     tally: QuestionTally = field(default_factory=QuestionTally)
@@ -312,9 +310,9 @@ class AttackTrials:
     def each(
         self, conditions: int = 2, trials: int | None = None, *, outliers: bool | None = None
     ) -> Iterator[tuple[Server, PlantedDataset, AttackTarget]]:
-        """Yield a fresh server and a target, as often as there are trials: other secrets, other tosses of the coin.
+        """Yield a fresh server and a target for each trial, with new secrets and new coins.
 
-        With `outliers`, targets whose amounts are far above all others; without, if it is False, all but these.
+        With `outliers` True, only targets with amounts far above all others; with False, all except these.
         """
         pairs = [
             (world, target)
@@ -334,16 +332,16 @@ class PolicyAttack(Parametric, family="attack recipe", abstract=True):
     bar: ClassVar[float] = 0.55
     """The largest share of right guesses that a policy may allow."""
     above: ClassVar[Literal["nothing", "baseline"]] = "nothing"
-    """Whether the bar is counted from the baseline."""
+    """Whether the bar is measured from the baseline."""
 
     @abstractmethod
     def run(self, field: AttackTrials) -> Guesses:
-        """Attack every target, and say what was guessed."""
+        """Attack every target, and return the guesses."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a policy fared against a recipe."""
+    """The result of a recipe against a policy."""
 
     recipe: str
     title: str
@@ -356,12 +354,12 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether the policy withstood."""
+        """Whether the policy withstood the attack."""
         return self.success.rate <= self.limit + 1e-12
 
     @property
     def verdict(self) -> Literal["withstood", "not clear", "BROKEN"]:
-        """The same in a word; of few targets more than the bar allows may be right by chance, and then it is not clear."""
+        """The result in a word; with few targets, more than the bar allows may be right by chance, and then it is "not clear"."""
         if self.held:
             return "withstood"
         sure = self.success.targets >= ENOUGH or self.success.interval[0] > self.limit
@@ -369,7 +367,7 @@ class Outcome:
 
 
 def outcome(recipe: PolicyAttack, field: AttackTrials) -> Outcome:
-    """Run a recipe and hold it against its bar."""
+    """Run a recipe and compare it with its bar."""
     found = success(recipe.run(field))
     limit = recipe.bar + (found.baseline if recipe.above == "baseline" else 0.0)
     tally = field.tally
@@ -377,7 +375,7 @@ def outcome(recipe: PolicyAttack, field: AttackTrials) -> Outcome:
 
 
 def yes_or_no(rows: Sequence[int], scores: Sequence[float], truths: Sequence[float], baseline: float = 0.5) -> Guesses:
-    """Return guesses from scores: yes above 0, no below; at 0 the attacker tosses a coin."""
+    """Return guesses from scores: yes above 0, no below; at 0 a coin decides."""
     score, truth = np.array(scores, np.float64), np.array(truths, np.float64)
     guess = (score > 0).astype(np.float64)
     right = np.where(score == 0, 0.5, guess == truth)
@@ -385,7 +383,7 @@ def yes_or_no(rows: Sequence[int], scores: Sequence[float], truths: Sequence[flo
 
 
 def balanced(guesses: Guesses) -> Guesses:
-    """Weigh right answers so that their mean is the balanced accuracy: the mean over those with and those without."""
+    """Weight right answers so that their mean is the balanced accuracy: the mean over targets with and without the attribute."""
     yes = np.asarray(guesses.truth, bool)
     share = float(yes.mean())
     if share in (0.0, 1.0):
@@ -406,7 +404,7 @@ def numbers(rows: Sequence[int], guessed: Sequence[float], truths: Sequence[floa
 
 
 def leaks(found: Sequence[bool]) -> Guesses:
-    """Return what is not a guess but must never happen: 1 where it did."""
+    """Return events that must never happen: 1 where one did."""
     right = np.array(found, np.float64)
     return Guesses(np.arange(len(right)), right, np.ones(len(right)), right, np.zeros(len(right)))
 

@@ -34,10 +34,10 @@ HEADS = ("recipe", "targets", "right", "95 % interval", "baseline", "bar", "refu
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Data to attack, in a few worlds that differ by what is planted.
+    """Data to attack, in a few worlds that differ by the planted values.
 
-    Attributes are planted, so that no real value is attacked. Every trial has a secret and accounts of its own, and the answers
-    are the vault's.
+    Attributes are planted, so that no real value is attacked. Every trial has its own secret and accounts, and the answers are
+    the vault's.
     """
 
     data: Microdata
@@ -46,10 +46,10 @@ class Bench:
     worlds: int = 6
     trials: int = 400
     first: int = 0
-    """The number of the first world: benches with other numbers plant, and draw their secrets, afresh."""
+    """The number of the first world: benches with other numbers have new plantings and secrets."""
 
     def fresh(self) -> Bench:
-        """Return the same bench with worlds and secrets that this one has not seen."""
+        """Return the same bench with unused worlds and secrets."""
         return dataclasses.replace(self, first=self.first + self.worlds)
 
     @cached_property
@@ -59,7 +59,7 @@ class Bench:
 
     @cached_property
     def targets(self) -> Mapping[int, Sequence[AttackTarget]]:
-        """Targets of universes of two and of four variables (as many as there are, if fewer), where there are any."""
+        """Targets of universes of two and of four variables, if there are any (all of them, if fewer than requested)."""
         ground = self.ground
         most = len(ground.variables)
         every = {k: find_targets(ground.variables, ground.codes, min(k, most), most=self.trials) for k in (2, 4)}
@@ -91,7 +91,7 @@ class Bench:
         recipes: Sequence[PolicyAttack] | None = None,
         tell: Callable[[str, int, int], None] | None = None,
     ) -> list[Outcome]:
-        """Run every recipe, or those given; recipes for which the data have nothing are left out."""
+        """Run every recipe, or those given; skip recipes that the data cannot support."""
         out = []
         chosen = [cls() for cls in all_recipes().values()] if recipes is None else recipes
         for i, recipe in enumerate(chosen):
@@ -110,7 +110,7 @@ def all_recipes() -> dict[str, type[PolicyAttack]]:
 
 
 def rules_off(policy: Policy) -> Policy:
-    """Return a policy without its universe rules: what protects when they are got round."""
+    """Return a policy without its universe rules: shows what protects when they are bypassed."""
     names = [rule.name for rule in policy.rules if rule.stage == "universe"]
     return policy.without(*names).with_(title=f"{policy.title}, universe rules off")
 
@@ -136,11 +136,11 @@ def recipe_named(name: str) -> type[PolicyAttack]:
 
 
 def cutpoints_of(data: Microdata) -> dict[str, Cutpoints]:
-    """Return cutpoints for the known variables of numbers: deciles, before a custodian sets better ones."""
+    """Return cutpoints for the known numerical variables: deciles, until a custodian sets better ones."""
     made = deciles(count_numbers(data))
     return {name: cut for name, cut in made.items() if data.schema[name].role is Role.KEY}
 
 
 def cost(policy: Policy, folder: Path, data: Microdata, cutpoints: Mapping[str, Cutpoints]) -> Honest:
-    """Return what a policy costs those who ask the committed workload."""
+    """Return what a policy costs the users of the reference workload."""
     return HonestUsers(data, cutpoints, folder).served(policy)

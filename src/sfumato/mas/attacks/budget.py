@@ -1,4 +1,4 @@
-"""A whole account, spent on one person: which questions to ask, and the best guess from all answers together."""
+"""A whole account spent on one person: which questions to ask, and the best guess from all answers together."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ from sfumato.mas.question import Analysis
 from sfumato.typing import Numbers
 
 # --- plan
-# Questions about sets with a target, and about the same sets without: what they can tell, and what they cost its account.
+# Questions about sets with and without a target: their information, and their cost to the target's account.
 
 _SIZES = (45, 1_000)
-"""Sets of so few are not shown, sets of more tell little."""
+"""Smaller sets are not shown, larger sets reveal little."""
 _MODELS = (600, 20)
-"""Fewest records of a model, and of a level that has a coefficient, a little above what policies demand."""
+"""Fewest records of a model, and of a level with a coefficient, a little above what policies demand."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """A question: a table of the attribute, or a logistic model of it on a side, in a universe."""
+    """A question in a universe: a table of the attribute, or a logistic model of it on one variable."""
 
     universe: Piece
     side: str | None
     own: str
-    """The target's level of the side; none for a plain table."""
+    """The target's level of that variable; empty for a plain table."""
     model: bool
     reading: SetCount
     cost: float
-    """What it takes from the target's account, about."""
+    """Approximate cost to the target's account."""
 
     def analysis(self, attribute: str) -> Analysis:
-        """Return what is asked of the universe."""
+        """Return the analysis to ask for."""
         if self.model:
             return Logistic(f"{attribute} ~ C(`{self.side}`)", event="yes")
         return CrossTab((attribute,) if self.side is None else (self.side, attribute))
 
     def told(self, found: Answer, attribute: str) -> float:
-        """Return how many of the set have the attribute, as far as the answer tells; NaN if it does not."""
+        """Return the number of records of the set with the attribute, estimated from the answer; NaN if it cannot be."""
         if self.model:
             return self._fitted(found)
         rows = {
@@ -89,7 +89,7 @@ class Ask:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """Plans questions about one target: the attacker has a register of what is known of everybody."""
+    """Plans questions about one target; the attacker has a register of the known variables of everybody."""
 
     target: AttackTarget
     world: PlantedDataset
@@ -105,7 +105,7 @@ class Planner:
 
     @cached_property
     def others(self) -> NDArray[np.float32]:
-        """Records of each cell but the target, shape (cells,)."""
+        """Records of each cell except the target, shape (cells,)."""
         counts = self.cube.counts.astype(np.float32)
         counts[tuple(self._own)] -= 1
         return counts.ravel()
@@ -116,13 +116,13 @@ class Planner:
 
     @cached_property
     def _allowed(self) -> list[tuple[int, ...]]:
-        """Axes of the variables that may form universes together, as the published list says."""
+        """Axes of the variables that may form universes together, by the published list."""
         names, axes = [v.name for v in self.cube.variables], range(len(self.cube.variables))
         some = (c for size in range(1, 5) for c in itertools.combinations(axes, size))
         return [c for c in some if self.server.dataset.allowed([names[i] for i in c], self.server.policy)]
 
     def asks(self, tries: int) -> list[Ask]:
-        """Return questions that differ by company: universes with some levels of some variables, as they are or by a side."""
+        """Return questions with different other records: universes with some levels of some variables, plain or by a variable."""
         found: dict[str, Ask] = {}
         for _ in range(tries):
             used = self._allowed[int(self.rng.integers(len(self._allowed)))]
@@ -136,7 +136,7 @@ class Planner:
         return list(found.values())
 
     def _forms(self, used: tuple[int, ...], pick: list[NDArray[np.intp]]) -> Iterator[Ask]:
-        """Yield what can be asked of a universe: a table, one by a side, a model, and a table of the rest without the target."""
+        """Yield the questions about a universe: a table, one by a variable, a model, and a table of the rest without the target."""
         universe = {
             self.cube.variables[i].name: self._texts(i, pick[i]) for i in used if len(pick[i]) < self._levels(i)
         }
@@ -218,41 +218,41 @@ class Planner:
 
 
 # --- joint
-# Many noisy counts of sets that overlap, taken together: the best linear guess of whether one person has an attribute.
+# Many noisy counts of overlapping sets combined: the best linear guess of whether one person has an attribute.
 
 
 @dataclass(frozen=True, eq=False)
 class SetCount:
-    """A set of records of which it can be learned how many have the attribute."""
+    """A set of records for which the number with the attribute can be learned."""
 
     inside: NDArray[np.float32]
     """1 for each cell of the table of known variables that is in the set, else 0; shape (cells,)."""
     n: float
     """Records of the set."""
     holds: bool
-    """Whether the target is one of them."""
+    """Whether the target is in the set."""
     variance: float
-    """Of what is learned: by noise, rounding and drops."""
+    """Variance of the reading, from noise, rounding and drops."""
 
 
 @dataclass(eq=False)
 class Joint:
-    """Readings so far. Others have the attribute independently, with a probability that is known.
+    """The readings so far. Others have the attribute independently, with a known probability.
 
-    Then the readings have the covariance share (1 - share) |S and T| and that of their noise, and whether the target has the
-    attribute moves their means by 1 for the sets that hold it: Fisher's linear discriminant is the log-likelihood ratio, as far
-    as counts are normal.
+    Then the readings have the covariance share (1 - share) |S and T| plus that of their noise, and the target's attribute moves
+    their means by 1 for the sets that hold it: Fisher's linear discriminant is the log-likelihood ratio, as far as counts are
+    normal.
     """
 
     counts: NDArray[np.float32]
-    """Records of each cell but the target, shape (cells,)."""
+    """Records of each cell except the target, shape (cells,)."""
     share: float
     chosen: list[SetCount] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     covariance: Numbers = field(default_factory=lambda: np.zeros((0, 0)))
 
     def add(self, reading: SetCount, value: float = math.nan) -> None:
-        """Add a reading, and what it said."""
+        """Add a reading and its value."""
         self.chosen.append(reading)
         self.values.append(value)
         row = self.shared(np.stack([r.inside for r in self.chosen]), reading)
@@ -262,7 +262,7 @@ class Joint:
         self.covariance = grown
 
     def shared(self, cells: NDArray[np.float32], reading: SetCount) -> Numbers:
-        """Return the covariances with a reading by records that sets share; cells are (sets, cells), the result is (sets,)."""
+        """Return the covariances with a reading due to shared records; cells are (sets, cells), the result is (sets,)."""
         return np.asarray(cells @ (self.counts * reading.inside), np.float64) * self.share * (1 - self.share)
 
     def solved(self, right: Numbers) -> Numbers:
@@ -270,13 +270,13 @@ class Joint:
         return np.asarray(np.linalg.solve(self.covariance, right))
 
     def signal(self) -> Numbers:
-        """Return how far the target moves each reading."""
+        """Return the shift of each reading by the target."""
         return np.array([float(r.holds) for r in self.chosen])
 
     def gains(self, candidates: Sequence[SetCount], across: Numbers) -> Numbers:
-        """Return what each candidate would add to the information, the squared distance of yes and no.
+        """Return the information that each candidate would add: the squared distance of yes and no.
 
-        `across` are its overlaps with the readings so far, shape (candidates, readings).
+        `across` holds its overlaps with the readings so far, shape (candidates, readings).
         """
         own = np.array([(r.n - r.holds) * self.share * (1 - self.share) + r.variance for r in candidates])
         moved = np.array([float(r.holds) for r in candidates])
@@ -287,12 +287,12 @@ class Joint:
         return np.asarray(moved**2 / np.maximum(own, 1e-9))
 
     def information(self) -> float:
-        """Return the squared distance between the readings of a target with and of one without, in standard deviations."""
+        """Return the squared distance between the readings with and without the attribute, in standard deviations."""
         signal = self.signal()
         return float(signal @ self.solved(signal)) if self.chosen else 0.0
 
     def evidence(self) -> float:
-        """Return the log-likelihood ratio of yes against no, the share among all included."""
+        """Return the log-likelihood ratio of yes against no, including the overall share."""
         prior = math.log(self.share / (1 - self.share))
         if not self.chosen:
             return prior
@@ -303,20 +303,20 @@ class Joint:
 
 
 # --- budget
-# A whole account, spent on one person: many sets that the person is in, each with other company, taken together.
+# A whole account spent on one person: many sets that hold the person, each with other records, combined.
 
 
 _STOP = 3
-"""Refusals in a row after which the attacker takes an account for spent."""
+"""After this many refusals in a row the attacker considers an account spent."""
 _FREE = 0.3
-"""What a question without the target is counted as: it takes nothing from its account, but from those of its company."""
+"""Assumed cost of a question without the target: it charges not the target's account, but those of the other records."""
 
 
 class WholeBudget(PolicyAttack):
     """One account, spent on tables and models of sets that hold the target, and of the same sets without.
 
-    The attacker has a register of what is known of everybody. Each next question is the one that tells most for what it costs,
-    given those before; all answers are weighed together.
+    The attacker has a register of the known variables of everybody. Each next question is the one that adds most information for
+    its cost, given those before; all answers are combined.
     """
 
     title = "one account, 50/50"
@@ -331,7 +331,7 @@ class WholeBudget(PolicyAttack):
     models: bool = param(default=True, doc="whether models are asked for, and not only tables")
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Spend the accounts on each target, and weigh what the answers say for and against."""
+        """Spend the accounts on each target, and combine the evidence of the answers."""
         share = SHARES[self.attribute]
         rows, scores, truths = [], [], []
         for trial, (server, world, target) in enumerate(field.each(4, min(self.targets, field.trials))):

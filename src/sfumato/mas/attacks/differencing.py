@@ -36,7 +36,7 @@ from sfumato.mas.universe import Spec
 
 
 class Differencing(PolicyAttack):
-    """Counts of an attribute in U and in U without the target: the difference is the target's, but for drops and noise."""
+    """Counts of an attribute in U and in U without the target: the difference is the target's, up to drops and noise."""
 
     title = "differencing, counts"
     attribute: ClassVar[str] = HALF
@@ -55,7 +55,7 @@ class Differencing(PolicyAttack):
 
 
 def difference(server: Server, larger: Spec, smaller: Spec, by: str) -> float:
-    """Return by how many "yes" and not "no" a universe exceeds another; 0 if nothing can be learned."""
+    """Return by how many "yes" less "no" a universe exceeds another; 0 if nothing can be learned."""
     one = server.counts(larger, by)
     two = server.counts(smaller, by) if one is not None else None
     if one is None or two is None:
@@ -65,11 +65,11 @@ def difference(server: Server, larger: Spec, smaller: Spec, by: str) -> float:
 
 
 # --- narrow
-# Recipe 1 as it is printed: {F, S03, 60-89} against the same with race in {W, B, A}.
+# Recipe 1 as printed: {F, S03, 60-89} against the same with race in {W, B, A}.
 
 
 class NarrowDifferencing(Differencing):
-    """Differencing with universes of four variables, where many are alone."""
+    """Differencing with universes of four variables, where many persons are alone."""
 
     title = "differencing, four variables"
     conditions: int = param(
@@ -89,11 +89,11 @@ class SkewedDifferencing(Differencing):
 
 
 # --- padded
-# Recipe 3, averaged: the same difference asked for many times, each time with other records added to both universes.
+# Recipe 3, averaged: the same difference many times, each time with other records added to both universes.
 
 
 class PaddedPairs(PolicyAttack):
-    """Pairs of universes U + P and V + P with many P: the drops and the noise of each pair are new, the difference is not."""
+    """Pairs of universes U + P and V + P with many P: each pair has new drops and noise, but the same difference."""
 
     title = "padded pairs, averaged"
     pairs: int = param(default=10, doc="pairs of universes for each target", low=1, high=100, integer=True)
@@ -102,7 +102,7 @@ class PaddedPairs(PolicyAttack):
     )
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask two questions for each pad, and add up the differences."""
+        """Ask two questions for each pad, and sum the differences."""
         rows, scores, truths = [], [], []
         for server, world, target in field.each(self.conditions):
             number = min(self.pairs, len(target.pads))
@@ -113,11 +113,11 @@ class PaddedPairs(PolicyAttack):
 
 
 # --- equal answers
-# Two answers that are equal: where drops and noise hang on the set of records, they prove that two sets are equal.
+# Equal answers: where drops and noise depend on the set of records, they prove that two sets are equal.
 
 
 class EqualAnswers(PolicyAttack):
-    """Those with the attribute in U, and in U without the target: the same answer, if the target does not have it."""
+    """Records with the attribute in U, and in U without the target: equal answers, if the target does not have it."""
 
     title = "equality of answers"
 
@@ -163,7 +163,7 @@ class AmountDifferencing(PolicyAttack):
 
 
 class OutlierDifferencing(AmountDifferencing):
-    """The same for persons whose amounts are far above all others: drops hardly blur them."""
+    """The same for persons with amounts far above all others: drops hardly perturb them."""
 
     title = "differencing, an outlier's amount"
     outliers: bool = param(default=True, doc="whether the targets have amounts far above all others")
@@ -184,9 +184,9 @@ def total(server: Server, universe: Spec) -> float:
 
 
 class ModelDifferencing(PolicyAttack):
-    """A regression of the amount on what the attacker knows: its normal equations hold the sum of the outcome.
+    """A regression of the amount on variables that the attacker knows: its normal equations hold the sum of the outcome.
 
-    With an intercept, n b0 + b1 Σx = Σy, and n and Σx come from a register of what is known of everybody.
+    With an intercept, n b0 + b1 Σx = Σy, and n and Σx come from a register of the known variables of everybody.
     """
 
     title = "differencing, coefficients"
@@ -206,7 +206,7 @@ class ModelDifferencing(PolicyAttack):
 
 
 def outcome_sum(server: Server, world: PlantedDataset, piece: Piece) -> float:
-    """Return what the coefficients say of the sum of the amount in a universe; NaN if they are refused."""
+    """Return the sum of the amount in a universe implied by the coefficients; NaN if they are refused."""
     name = next((n for n in world.numbers), None)
     if name is None:
         raise NotApplicable("models are attacked with a known variable of numbers, and these data have none.")
@@ -229,12 +229,12 @@ def outcome_sum(server: Server, world: PlantedDataset, piece: Piece) -> float:
 
 
 class MovedCutpoints(PolicyAttack):
-    """Ranges that end with the bin that the target is alone in, or one before it: upwards, downwards, and of every width."""
+    """Ranges that end with the bin in which the target is alone, or one before it: upwards, downwards, and of every width."""
 
     title = "cutpoints moved by one"
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask two questions for each range about a target, and add up the differences."""
+        """Ask two questions for each range about a target, and sum the differences."""
         rows, scores, truths = [], [], []
         for server, world, target in field.each(2):
             pairs = list(ranges(target, world))
@@ -246,7 +246,7 @@ class MovedCutpoints(PolicyAttack):
 
 
 def ranges(target: AttackTarget, world: PlantedDataset) -> Iterator[tuple[Piece, Piece]]:
-    """Yield pairs of universes whose ranges differ by the target's bin; none, where no bin is the target's own."""
+    """Yield pairs of universes whose ranges differ by the target's bin; none, if the target is alone in no bin."""
     cell = target.alone()
     for name, own in cell.items():
         variable = world.dataset.variables[name]
@@ -260,17 +260,17 @@ def ranges(target: AttackTarget, world: PlantedDataset) -> Iterator[tuple[Piece,
 
 
 # --- dominant
-# Recipe 12: a sum of which one contributor makes up more than 90 %.
+# Recipe 12: a sum with one contributor of more than 90 %.
 
 
 class DominantContributor(PolicyAttack):
-    """Sums of an amount that hardly anybody else has, in every cell that the target is in: the sum is nearly the target's own."""
+    """Sums of an amount that hardly anybody else has, in every cell of the target: the sum is nearly the target's amount."""
 
     title = "one contributor with over 90 % of a sum"
     bar, above = 0.05, "baseline"
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask for the sums around each target, and take the median of those that are shown."""
+        """Ask for the sums of each target's cells, and take the median of those shown."""
         rows, guessed, truths = [], [], []
         for server, world, target in field.each(2, outliers=True):
             rows.append(target.row)
@@ -281,7 +281,7 @@ class DominantContributor(PolicyAttack):
 
 
 def dominant_total(server: Server, world: PlantedDataset, target: AttackTarget, by: str) -> float:
-    """Return the sum of the target's level of a variable, within the other conditions of the universe; NaN if it is not shown."""
+    """Return the sum for the target's level of a variable, within the other conditions of the universe; NaN if not shown."""
     universe = {name: levels for name, levels in target.universe.items() if name != by}
     found = server.ask(universe, CrossTab((by,), of=LARGE))
     if not isinstance(found, Answer):
@@ -292,7 +292,7 @@ def dominant_total(server: Server, world: PlantedDataset, target: AttackTarget, 
 
 
 # --- extremes
-# Recipe 11: the largest quantile that can be asked for.
+# Recipe 11: the largest quantile that may be requested.
 
 
 class LargestQuantile(PolicyAttack):

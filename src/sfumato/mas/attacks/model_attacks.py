@@ -1,4 +1,4 @@
-"""Models and their pictures as a source: saturated models, separation, standard errors, residuals, probes."""
+"""Attacks by models and residual pictures: saturated models, separation, standard errors, residuals, probes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from sfumato.mas.question import Analysis
 from sfumato.mas.universe import Spec
 
 # --- saturated
-# Recipes 6 and 7: a model with a dummy for every level, one of which is a person.
+# Recipes 6 and 7: a model with a dummy for every level, one of which holds a single person.
 
 
 class SaturatedModel(PolicyAttack):
-    """A dummy for every level of the target's universe: the fitted value of the target's level is the target's own."""
+    """A dummy for every level of the target's universe: the fitted value of the target's level is the target's value."""
 
     title = "saturated model, a dummy for one"
     bar, above = 0.05, "baseline"
@@ -59,7 +59,7 @@ class SaturatedModel(PolicyAttack):
 
 
 def fitted(server: Server, target: AttackTarget) -> float:
-    """Return the fitted value of the target's cell, from the coefficients of its dummies; NaN if none is its own."""
+    """Return the fitted value of the target's cell, from the coefficients of its dummies; NaN if it has no dummy of its own."""
     name = next(n for n, levels in target.universe.items() if levels != target.without[n])
     own = target.alone()[name][0]
     found = server.ask(target.universe, OLS(f"{AMOUNT} ~ C(`{name}`)"))
@@ -72,23 +72,23 @@ def fitted(server: Server, target: AttackTarget) -> float:
 
 
 # --- separation
-# Recipe 9: a small cell with one outcome only. Who is told that there is no other outcome knows that of everybody in it.
+# Recipe 9: a small cell with one outcome only. A message that there is no other outcome discloses that of everybody in it.
 
 
 _FEW, _TRIES = 60, 3
 
 
 class SeparationAttack(PolicyAttack, name="separation"):
-    """A logistic model of an attribute that 2 % have, with a coefficient for a small group of the target's.
+    """A logistic model of an attribute that 2 % have, with a coefficient for a small group of the target.
 
-    If nobody else in the group has it, the model is refused as separated, or its coefficient is far down, unless the target does.
-    Nearly all are refused, and then "no" is guessed; right guesses are weighed so that this alone is worth one half.
+    If nobody else in the group has it, the model is refused as separated, or its coefficient is very negative, unless the target
+    has it. Nearly all are refused, and then "no" is guessed; right guesses are weighted so that this alone is worth one half.
     """
 
     title = "a small group with one outcome"
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask for one model about each target, of the smallest group that there is."""
+        """Ask for one model about each target, of the smallest group available."""
         rows, scores, truths = [], [], []
         for trial, (server, world, target) in enumerate(field.each(4)):
             planner = Planner(target, world, server, RARE, Draws("groups").child(trial).generator("sets"))
@@ -99,7 +99,7 @@ class SeparationAttack(PolicyAttack, name="separation"):
 
 
 def told(server: Server, planner: Planner) -> float:
-    """Return by how many more than usual the group has the attribute; less than nothing, if the model is separated."""
+    """Return by how many records the group exceeds the expected number with the attribute; negative if the model is separated."""
     models = [ask for ask in planner.asks(_FEW) if ask.model]
     for ask in sorted(models, key=lambda ask: ask.reading.n)[:_TRIES]:
         found = server.ask(ask.universe, ask.analysis(RARE))
@@ -113,14 +113,14 @@ def told(server: Server, planner: Planner) -> float:
 
 
 # --- standard errors
-# Recipe 6, grown: the standard error of a small group's slope tells how the predictor varies there.
+# Recipe 6, extended: the standard error of a small group's slope reveals how the predictor varies there.
 
 
 class StandardErrors(PolicyAttack):
-    """A known number is explained by the amount, in each group on its own: is the target one of the very rich?
+    """A known number is regressed on the amount, separately in each group: is the target one of the very rich?
 
-    The square of a slope's standard error is s²/Sxx + D/Sxx², D the variance of the noise, which a policy tells; and Sxx is that
-    of the others, whose amounts are of a known distribution, and the square of the target's.
+    The square of a slope's standard error is s²/Sxx + D/Sxx², where D is the variance of the noise, which a policy publishes. Sxx is
+    that of the others, whose amounts have a known distribution, plus the square of the target's.
     """
 
     title = "standard errors of a small group"
@@ -137,7 +137,7 @@ class StandardErrors(PolicyAttack):
         return yes_or_no(rows, scores, truths)
 
     def _score(self, server: Server, world: PlantedDataset, target: AttackTarget) -> float:
-        """Return by how much the squares of the group exceed what is halfway between rich and not."""
+        """Return by how much Sxx of the group exceeds the midpoint between rich and not rich."""
         name = next(iter(world.numbers), None)
         if name is None:
             raise NotApplicable(
@@ -163,7 +163,7 @@ class StandardErrors(PolicyAttack):
 def smallest_group(
     world: PlantedDataset, target: AttackTarget, name: str, least: int
 ) -> tuple[Piece, str, str, int] | None:
-    """Return a universe, a variable, the target's level of it, and how many have both: few, but not fewer than allowed."""
+    """Return a universe, a variable, the target's level of it, and the number of records with both: few, but enough to pass."""
     known = world.dataset.variables
     own = {v: int(codes[target.row]) for v, codes in world.codes.items() if v != name}
     found = []
@@ -181,7 +181,7 @@ def smallest_group(
 
 
 def _squares(found: Answer, level: str, noise: float) -> float:
-    """Return Sxx of a group by its standard error and the mean square of residuals; NaN if they are not shown."""
+    """Return Sxx of a group from its standard error and the mean square of residuals; NaN if not shown."""
     slopes = [r for r in found.tables["coefficients"] if f"[{level}]" in str(r["term"]) and AMOUNT in str(r["term"])]
     residual = next((r["mean square"] for r in found.tables["anova"] if r["source"] == "Residual"), None)
     if len(slopes) != 1 or not isinstance(residual, int | float) or not slopes[0]["standard error"]:
@@ -191,11 +191,11 @@ def _squares(found: Answer, level: str, noise: float) -> float:
 
 
 # --- picture
-# Recipe 10: the synthetic picture of residuals, asked for many times, and with and without the target.
+# Recipe 10: the synthetic picture of residuals, many times, and with and without the target.
 
 
 class RepeatedPicture(PolicyAttack):
-    """The same picture many times: were it drawn anew each time, the noise of its points would average out."""
+    """The same picture many times: if it were drawn anew each time, the noise of its points would average out."""
 
     title = "one picture asked for 50 times"
     bar = 0.0
@@ -211,7 +211,7 @@ class RepeatedPicture(PolicyAttack):
 
 
 class PictureDifferencing(PolicyAttack):
-    """Pictures of U and of U without the target: an outlier would be a point of its own in one of them."""
+    """Pictures of U and of U without the target: an outlier would be a separate point in one of them."""
 
     title = "differencing, pictures of residuals"
     bar, above = 0.05, "baseline"
@@ -242,12 +242,12 @@ def largest(server: Server, world: PlantedDataset, universe: Piece) -> float:
         return math.nan
     listed = (row.get("residual") for rows in found.tables.values() for row in rows)
     points = [float(value) for value in listed if isinstance(value, int | float)]
-    usual = float(np.std(world.truths[AMOUNT]))  # the attacker is given what a standardised residual is worth
+    usual = float(np.std(world.truths[AMOUNT]))  # the attacker is given the scale of a standardised residual
     return max(points, default=math.nan) * usual
 
 
 # --- probes
-# Recipes 8, 10, 11 and 13: requests that must be refused, and must not quote the data when they are.
+# Recipes 8, 10, 11 and 13: requests that must be refused without quoting the data.
 
 
 FORMULAS = (
@@ -257,11 +257,11 @@ FORMULAS = (
     "{y} ~ {x} | {x} == 89", "{y} ~ nan * {x}", "{y} ~ lambda: {x}", "{y} ~ {x};DROP TABLE records",
     "{y} ~ C({x}, levels=[89])", "{y} ~ weights({x})", "{y} ~ {x} + offset({y})", "nan ~ {x}", "{y} ~ {x} * inf",
 )  # fmt: skip
-"""What a formula must not do; y is the amount, x a known variable."""
+"""Formulas that must be refused; y is the amount, x a known variable."""
 
 
 class Probes(PolicyAttack):
-    """Functions that single a person out, code in formulas, extremes, levels that are not there: a leak is an answer, or an error
+    """Functions that single a person out, code in formulas, extremes, unknown levels: a leak is an answer, or an error
     that quotes the target's amount.
     """
 
@@ -277,7 +277,7 @@ class Probes(PolicyAttack):
 
 
 Probe = Callable[[], tuple[Spec, Analysis]]
-"""Makes a universe and an analysis; that alone may be refused."""
+"""Builds a universe and an analysis; building them may already be refused."""
 
 
 def probes(world: PlantedDataset, target: AttackTarget) -> Iterator[Probe]:
@@ -298,7 +298,7 @@ def probes(world: PlantedDataset, target: AttackTarget) -> Iterator[Probe]:
 
 
 def leaked(server: Server, world: PlantedDataset, target: AttackTarget, probe: Probe) -> bool:
-    """Send a probe; return whether it was answered, or refused in words that hold the target's amount."""
+    """Send a probe; return whether it was answered, or refused with a message that contains the target's amount."""
     try:
         found = server.ask(*probe())
     except SfumatoError as error:

@@ -1,4 +1,4 @@
-"""200 ordinary questions, and what a policy costs those who ask them."""
+"""200 ordinary questions, and what a policy costs the users who ask them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from sfumato.mas.policy import Policy
 from sfumato.mas.question import Analysis
 from sfumato.mas.vault import Vault
 
-# --- ordinary
-# A workload of 200 ordinary questions: what a policy costs those who mean no harm.
+# --- reference workload
+# 200 ordinary questions: what a policy costs honest users.
 
 USERS = 10
-"""The questions come from so many users, twenty from each."""
+"""Number of users who share the questions, twenty each."""
 _STATES = ("S01", "S02", "S03", "S04", "S05", "S08", "S12", "S16")
 _UNIVERSES: tuple[dict[str, Any] | None, ...] = (
     None, {"sex": "F"}, {"sex": "M"}, {"race": "white"}, {"race": ["black", "asian"]}, {"disability": "yes"},
@@ -65,9 +65,9 @@ class WorkloadQuestion:
 
 
 def ordinary_questions() -> tuple[WorkloadQuestion, ...]:
-    """Return the 200 questions about `datasets.survey20k`: 160 tables of one to three sides, and 40 regressions.
+    """Return the 200 questions about `datasets.survey20k`: 160 tables of one to three dimensions, and 40 regressions.
 
-    They are made by counting through lists, so that they are always the same.
+    They are built by counting through lists, so that they are always the same.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def ordinary_questions() -> tuple[WorkloadQuestion, ...]:
 
 
 def tables_about(names: Sequence[str], most: int = 200) -> tuple[WorkloadQuestion, ...]:
-    """Return the tables of one and of two variables, of everybody: ordinary questions about data of one's own.
+    """Return the tables of one and of two variables, of everybody: ordinary questions about your own data.
 
     >>> [q.analysis.by for q in tables_about(["sex", "race"])]
     [('sex',), ('race',), ('sex', 'race')]
@@ -94,7 +94,7 @@ def tables_about(names: Sequence[str], most: int = 200) -> tuple[WorkloadQuestio
 
 
 def _tables() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
-    """Yield tables: a third with one side, half with two, the rest with three; every fifth one with means of income."""
+    """Yield tables: a third with one dimension, half with two, the rest with three; every fifth one with means of income."""
     sides = {size: itertools.cycle(itertools.combinations(_SIDES, size)) for size in (1, 2, 3)}
     sizes = itertools.cycle((1, 2, 2, 1, 2, 3))
     for i, universe in enumerate(itertools.cycle(_UNIVERSES)):
@@ -104,7 +104,7 @@ def _tables() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
 
 
 def _regressions() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
-    """Yield regressions in universes that are large enough to think of one; every third one is logistic."""
+    """Yield regressions in universes large enough for a regression; every third one is logistic."""
     large = [
         u
         for u in _UNIVERSES
@@ -119,18 +119,18 @@ def _regressions() -> Iterator[tuple[dict[str, Any] | None, Analysis]]:
 
 
 # --- honest
-# What a policy costs honest users: refusals by rule, and how far answers are from those without protection.
+# The cost of a policy to honest users: refusals by rule, and the errors of answers against those without protection.
 
 
 SIZES = ((20, 50), (50, 100), (100, 300), (300, 1_000), (1_000, math.inf))
-"""Cells are told apart by how many records they hold."""
+"""Cells are grouped by their number of records."""
 OPEN = Policy(title="open")
 """Answers without rules, drops and noise, to compare with; for the custodian alone."""
 
 
 @dataclass(frozen=True)
 class Honest:
-    """How a policy served a workload."""
+    """The results of a workload under a policy."""
 
     asked: int
     refused: Mapping[str, int]
@@ -162,9 +162,9 @@ def honest(
     asked: Iterable[WorkloadQuestion],
     truths: dict[int, Answer | Refusal] | None = None,
 ) -> Honest:
-    """Ask a workload under a policy, each user from an account of its own; the rate of questions is not limited.
+    """Ask a workload under a policy, each user with a separate account; the rate of questions is not limited.
 
-    `truths` keeps the answers without protection by the number of the question, for whoever asks under several policies.
+    `truths` stores the answers without protection by the number of the question, for use under several policies.
     """
     policy, refused, number = policy.with_(per_minute=None), Counter[str](), 0
     kept = {} if truths is None else truths
@@ -201,7 +201,7 @@ def _share(flags: list[bool]) -> float:
 
 
 def _error(cells: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> float:
-    """Return the median relative error of cells that are not small; of those that are not shown it is 1."""
+    """Return the median relative error of cells that are not small; a cell that is not shown has error 1."""
     large = cells[cells[:, 0] >= SIZES[0][0]]
     off = np.abs(large[:, 1] - large[:, 0]) / np.maximum(large[:, 0], 1)
     return float(np.median(np.where(np.isnan(off), 1.0, off))) if len(large) else math.nan
@@ -249,17 +249,17 @@ def _by_size(cells: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[
 
 
 # --- honest users
-# Honest users: a data set in a vault, and what they ask of it under any policy.
+# Honest users: a data set in a vault, and their questions under any policy.
 
 
 @dataclass(frozen=True, eq=False)
 class HonestUsers:
-    """Users who mean no harm: their questions to a data set, and the answers without protection to compare with."""
+    """Honest users: their questions to a data set, and the answers without protection to compare with."""
 
     data: Microdata
     cutpoints: Mapping[str, Cutpoints]
     folder: Path
-    """Where the records are kept for the while."""
+    """Temporary folder for the records."""
     asked: tuple[WorkloadQuestion, ...] = field(default_factory=ordinary_questions)
     """The questions, in order; the 200 ordinary ones about `datasets.survey20k` if not given."""
     _truths: dict[int, Answer | Refusal] = field(default_factory=dict, repr=False)
@@ -272,10 +272,10 @@ class HonestUsers:
         return vault, vault.freeze("survey", self.data, self.cutpoints)
 
     def served(self, policy: Policy, replication: int = 0) -> Honest:
-        """Ask everything under a policy, with accounts that nobody has used before.
+        """Ask everything under a policy, with unused accounts.
 
         The secret depends on the replication alone, so that policies are compared with the same random numbers. Policies are
-        told apart by their title.
+        distinguished by their title.
         """
         vault, dataset = self._frozen
         secret = Secret(Draws(f"workload {replication}")) if replication else dataset.secret

@@ -1,4 +1,4 @@
-"""Trackers, other wordings, refusals as an oracle, and time."""
+"""Trackers, rewording, refusals as an oracle, and timing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class IndividualTracker(PolicyAttack):
     title = "individual trackers, averaged"
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask two questions for each tracker of a target, and add up what they say."""
+        """Ask two questions for each tracker of a target, and sum the results."""
         rows, scores, truths = [], [], []
         for server, world, target in field.each(2):
             rows.append(target.row)
@@ -80,7 +80,7 @@ class GeneralTracker(PolicyAttack):
 
 
 def tracked(server: Server, target: AttackTarget, by: Variable) -> float:
-    """Return "yes" less "no" of the target alone; 0 if a question is refused."""
+    """Return "yes" less "no" for the target alone; 0 if a question is refused."""
     middle = len(by.levels) // 2
     parts: list[Piece] = [{by.name: by.levels[:middle]}, {by.name: by.levels[middle:]}]
     found = [server.counts([target.alone(), part], HALF) for part in parts]
@@ -93,11 +93,11 @@ def tracked(server: Server, target: AttackTarget, by: Variable) -> float:
 
 
 # --- rewording
-# Recipe 4: one universe in other words; every answer must be the same, to the byte.
+# Recipe 4: one universe in other wordings; every answer must be the same, to the byte.
 
 
 class Rewording(PolicyAttack):
-    """The same records asked for in many ways: with drops keyed on the text, the mean of the answers is the truth."""
+    """The same records in many wordings: with drops keyed on the text, the mean of the answers is the truth."""
 
     title = "one universe reworded"
     bar = 0.0
@@ -116,7 +116,7 @@ class Rewording(PolicyAttack):
 
 
 def wordings(target: AttackTarget, known: Mapping[str, Variable]) -> Iterator[Spec]:
-    """Yield a universe in other words: order, repetition, all but the rest, conditions without effect, a split into pieces."""
+    """Yield other wordings of a universe: order, repetition, all but the rest, conditions without effect, a split into pieces."""
     piece = target.universe
     yield piece
     yield dict(reversed([(name, tuple(reversed(levels))) for name, levels in piece.items()]))
@@ -140,16 +140,16 @@ def _quoted(level: str) -> str:
 
 
 # --- refusals
-# Refusals as an oracle: whether a question is refused must not tell the target's value.
+# Refusals as an oracle: whether a question is refused must not disclose the target's value.
 
 
 class RefusalOracle(PolicyAttack):
-    """A universe of those with the attribute, of a size at which the target tips the scale: refused without, answered with."""
+    """A universe of those with the attribute, of a size at which the target decides: refused without, answered with."""
 
     title = "refusals as an oracle"
 
     def run(self, field: AttackTrials) -> Guesses:
-        """Ask for those with the attribute and for those without, in a universe as near to the limit as there is."""
+        """Ask for those with the attribute and for those without, in a universe as near to the limit as possible."""
         rows, scores, truths = [], [], []
         for server, world, target in field.each(2):
             score = 0.0
@@ -164,9 +164,9 @@ class RefusalOracle(PolicyAttack):
 
 
 def tipping(target: AttackTarget, world: PlantedDataset, level: str, limit: int = 75) -> Piece | None:
-    """Return the universe around the target in which those others with a level are one short of the limit, or nearly.
+    """Return the universe around the target in which the others with a level are one short of the limit, or nearly.
 
-    The attacker is given what he could hardly know, how many others there are: without it he does worse.
+    The attacker is given the number of the others, which he could hardly know: without it he does worse.
     """
     known = world.dataset.variables
     name, levels = next((n, v) for n, v in reversed(target.universe.items()) if n in target.without)
@@ -192,11 +192,11 @@ def tipping(target: AttackTarget, world: PlantedDataset, level: str, limit: int 
 
 
 # --- timing
-# Recipe 14: how long a question takes must not tell the target's value.
+# Recipe 14: the time of an answer must not disclose the target's value.
 
 
 class Timing(PolicyAttack):
-    """Universes of those with and of those without the attribute, timed: the slower one is taken for the target's."""
+    """Universes of those with and of those without the attribute, timed: the slower one is taken as the target's."""
 
     title = "timing of refusals and answers"
 
@@ -213,5 +213,5 @@ class Timing(PolicyAttack):
             rows.append(target.row)
             times.append(took[0] - took[1])
             truths.append(float(world.truths[HALF][target.row]))
-        scores = np.array(times) - np.median(times)  # the first question is slower in any case
+        scores = np.array(times) - np.median(times)  # the first question is always slower
         return yes_or_no(rows, scores.tolist(), truths)
