@@ -127,3 +127,14 @@ MOVED = [
 @pytest.mark.parametrize(("home", "name"), MOVED)
 def test_every_name_that_moved_is_where_the_page_says(home: str, name: str) -> None:
     assert getattr(importlib.import_module(home.strip(" `")), name) is not None
+
+
+def test_the_page_on_architecture_names_packages_files_and_functions_that_exist() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text("utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)(?: (\w+))?`", page)
+    assert len(named) > 15
+    for file, name in named:
+        text = (HOME / file).read_text("utf-8")
+        assert not name or re.search(rf"(def|class) {name}\b", text), f"{file} has no {name}"
+    packages = {p.parent.name for p in HOME.glob("*/__init__.py")}
+    assert {p for p in packages if f"`{p}/`" not in page} == set()
