@@ -150,7 +150,7 @@ def describes_household(schema: Schema, name: str) -> bool:
 
 
 class MaskGiven(Mask, abstract=True):
-    """A mask of numbers that takes other columns as given: they are released as they are, and relations with them are kept."""
+    """A mask of numbers conditional on given columns, which are released unchanged; relations with them are kept."""
 
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to mask; all confidential numbers if none", columns="many"

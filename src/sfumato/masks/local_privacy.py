@@ -158,7 +158,7 @@ class LocalPrivacy(Mask, abstract=True):
         return f"{epsilon}-differential privacy"
 
     def total(self, count: int) -> str:
-        """Return what the parameters add up to over columns."""
+        """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g}"
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
@@ -252,7 +252,7 @@ class GaussianMechanism(LocalPrivacy):
         return f"({epsilon}, {self.delta:g})-differential privacy"
 
     def total(self, count: int) -> str:
-        """Return what the parameters add up to over columns."""
+        """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g} and δ = {count * self.delta:g}"
 
 

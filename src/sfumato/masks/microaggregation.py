@@ -554,7 +554,7 @@ class RobustMicroaggregation(Microaggregation):
         for names in self.together(fitted.names, data.schema):
             batch = data.batch(list(dict.fromkeys([*names, *household])))
             first, _ = units(batch, names)
-            first = first[np.argsort(batch.ids[first], kind="stable")]  # sums hang on the order of their terms
+            first = first[np.argsort(batch.ids[first], kind="stable")]  # sums depend on the order of their terms
             centre, scale = np.array([fitted.spread[n] for n in names]).T
             x = (np.column_stack([batch.numbers(n)[first] for n in names]) - centre) / scale
             if (count := int((~np.isnan(x).any(axis=1)).sum())) <= len(names):

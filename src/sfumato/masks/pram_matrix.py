@@ -28,7 +28,7 @@ _SUM = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """With which chance a category becomes which other one, in each stratum; confidential until published on purpose.
+    """Transition probabilities between categories, in each stratum; confidential until deliberately published.
 
     Row r keeps a record's category with probability stay[r]; otherwise it draws one of its members, with the given
     probabilities. The rows of stratum s are s·width to (s + 1)·width, and row_of gives the row of a category: the same for all,

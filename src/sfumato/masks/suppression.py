@@ -39,7 +39,7 @@ from sfumato.typing import Flags, Numbers
 
 
 class RecordSuppression(RecordChoice, abstract=True):
-    """Records that a rule picks are not released (matrix-masking paper, section IV: suppression of records).
+    """Records that a rule selects are not released (matrix-masking paper, section IV: suppression of records).
 
     The survey weights of the others are multiplied, in each stratum of the schema or overall, by the ratio of the weights
     before and after, so that the weighted number of records does not change. With unit = 'household', all members of the
