@@ -28,11 +28,11 @@ ATTEMPTS = 100
 class AddSimulatedRecords(Mask):
     """Add records drawn from a model of the data (matrix-masking paper, section IV: M = AX + C, with rows of A that are zero).
 
-    model = 'independent' draws every column from its own random record, so that margins are kept and relations are not.
+    model = 'independent' draws every column from its own random record, so margins are kept and relations are not.
     model = 'normal' draws the numbers jointly from a normal distribution with the means and covariances of the data, and the
     categories of each level from one random record. Simulated households have the sizes of real ones and new numbers. No
     simulated record is a copy of a real one. Survey weights are drawn too; then all weights are scaled down so that their
-    sum stays what it was.
+    sum does not change.
     """
 
     scope: ClassVar[Scope] = Scope.GLOBAL
@@ -117,7 +117,7 @@ class AddSimulatedRecords(Mask):
         donors: dict[str, Whole],
         numbers: dict[str, Numbers],
     ) -> None:
-        """Draw a donor for each column of the records in places `at`, and the normal numbers."""
+        """Draw a donor for each column of the records at positions `at`, and the normal numbers."""
         schema, n = real.schema, len(real)
         for name in donors:
             key = _root(schema, name)
@@ -172,12 +172,12 @@ class AddSimulatedRecords(Mask):
 
 
 def _compared(schema: Schema) -> tuple[str, ...]:
-    """Return the columns by which a simulated record is told from a real one."""
+    """Return the columns in which simulated and real records are compared."""
     return tuple(a.name for a in schema if a.role not in ("household", "weight"))
 
 
 def _root(schema: Schema, name: str) -> str:
-    """Return the column that a column follows in the end: both are drawn from one record, so that they stay consistent."""
+    """Return the last column in the chain that a column follows: both are drawn from one record and stay consistent."""
     seen = {name}
     while (key := schema[name].follows) is not None and key not in seen:
         name = key
@@ -186,7 +186,7 @@ def _root(schema: Schema, name: str) -> str:
 
 
 def _gaussian(real: Batch) -> tuple[str, ...]:
-    """Return the columns of numbers to draw from the normal distribution, those of households first."""
+    """Return the numeric columns to draw from the normal distribution, household columns first."""
     schema = real.schema
     followed = {a.follows for a in schema}
     names = [
@@ -231,7 +231,7 @@ def _new_units(real: Batch, count: int, draws: Draws) -> tuple[Whole, Whole]:
 
 
 def _made(real: Batch, ids: Whole, donors: dict[str, Whole], numbers: dict[str, Numbers]) -> Batch:
-    """Return the simulated records; normal numbers are kept within bounds, whole where they must be, missing as the donor's."""
+    """Return the simulated records; normal numbers respect bounds and whole numbers, and are missing where the donor's are."""
     batch = Batch(Rows(ids, {name: real.column(name).take(donors[name]) for name in real.rows.columns}), real.schema)
     for name, values in numbers.items():
         batch = batch.replace(name, lambda values=values: values)  # type: ignore[misc]
@@ -254,7 +254,7 @@ def _stacked(batch: Batch, made: Batch, donors: dict[str, Whole], units: Whole) 
 
 
 def _joined(batch: Batch, made: Batch, name: str) -> Column:
-    """Return real numbers as they are, then simulated ones; whole ones are stored as such."""
+    """Return real numbers unchanged, then simulated ones; whole columns are stored as integers."""
     old, new = batch.column(name), made.column(name)
     whole = batch.schema[name].integer and bool((old.numbers[~old.missing] % 1 == 0).all())
     numbers = np.concatenate([old.numbers, new.numbers])

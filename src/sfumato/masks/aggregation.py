@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class AggregateColumns(Mask):
     """Release a total of several columns in place of them: total income instead of salary, business and interest income.
 
-    The total is missing where one of its parts is. Columns that follow a part go with it.
+    The total is missing where one of its parts is. Columns that follow a part are removed with it.
     """
 
     keeps_missing: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class AggregateColumns(Mask):
 
 
 def with_followers(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return columns that go, and those that follow them: a function of a column would give it away in part."""
+    """Return the removed columns and those that follow them: a function of a column would reveal part of it."""
     gone = list(names)
     while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
         gone += new
@@ -138,7 +138,7 @@ class RecordAggregation(Mask, abstract=True):
 
     All chosen columns are averaged over the same groups, so the mask is M = AX. The file then holds these columns, the strata
     (`within`) and the survey weight, if there is one: means are weighted, and the weights of a group are added, so weighted
-    totals stay what they were. Groups never cross strata, nor mix records that answered different columns. Where a column
+    totals do not change. Groups never cross strata, nor mix records with answers in different columns. If a column
     describes the household, groups have at least k households.
     """
 
@@ -176,10 +176,10 @@ class RecordAggregation(Mask, abstract=True):
 
     @abstractmethod
     def order(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Return the order in which records (n, p), without gaps, are put into groups of k, shape (n,)."""
+        """Return the order in which records (n, p), without missing values, are put into groups of k, shape (n,)."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn which columns there are, and refuse what cannot be averaged."""
+        """Learn the columns, and refuse those that cannot be averaged."""
         names = tuple(n for n in numeric_targets(self.columns, data) if n not in (self.within or ()))
         for name in self.within or ():
             data.kind(name)
@@ -196,13 +196,13 @@ class RecordAggregation(Mask, abstract=True):
         return self.learn(names=names)
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the averaged columns, the strata and the weight: all that is left."""
+        """Return the averaged columns, the strata and the weight: the only released columns."""
         weight = schema.one("weight")
         averaged = self.names or super().touches(schema)
         return tuple(dict.fromkeys((*averaged, *(self.within or ()), *((weight,) if weight else ()))))
 
     def schema_after(self, schema: Schema) -> Schema:
-        """Return what is left: means are no whole numbers, and describe no single household."""
+        """Return the released schema: means need not be whole, and describe no single household."""
         averaged, weight = {*self.touches(schema)} - {*(self.within or ())}, schema.one("weight")
 
         def after(a: Attribute) -> Attribute:
@@ -233,7 +233,7 @@ class RecordAggregation(Mask, abstract=True):
                     centres[:, j] = np.bincount(member, column) / sizes
                 place = np.arange(len(ids)) // self.k
                 group = np.empty(len(ids), np.int64)
-                # what is left over joins the last group
+                # remaining units join the last group
                 group[self.order(centres, ids, draws)] = count + np.minimum(place, place[-self.k])
                 if np.bincount(group - count).min() < self.k:
                     raise DataError(f"a group has fewer than k = {self.k} members; nothing is released.")
@@ -242,16 +242,16 @@ class RecordAggregation(Mask, abstract=True):
         return label
 
     def _blocks(self, batch: Batch) -> tuple[Numbers, NDArray[np.int64], list[Whole]]:
-        """Return the numbers (n, p), whom each record stands for, and the records by stratum and answered columns.
+        """Return the numbers (n, p), the unit of each record, and the records by stratum and answered columns.
 
-        Where a column describes the household, its members count as one: k of them would give its value away.
+        If a column describes the household, its members count as one: k of them would reveal its value.
         """
         x = np.column_stack([batch.numbers(name) for name in self.names])
         if wild := [n for n, column in zip(self.names, x.T, strict=True) if np.isinf(column).any()]:
             raise DataError(f"{join_names(wild)}: some values are infinite. Set them to missing.")
         codes = [batch.column(name).codes[0] for name in self.within or ()]
         block, sizes = classes([*codes, *(np.isnan(column).astype(np.int64) for column in x.T)], len(batch))
-        order = np.lexsort([batch.ids, block])  # by id, so that groups do not hang on the order of the rows
+        order = np.lexsort([batch.ids, block])  # by id, so that groups do not depend on the order of the rows
         shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
         unit = batch.units([*shared, *self.names][0])
         return x, unit, np.split(order, np.cumsum(sizes)[:-1]) if len(sizes) else []
@@ -281,7 +281,7 @@ class RecordAggregation(Mask, abstract=True):
         _, first = np.unique(label, return_index=True)
         columns = dict(batch.keep(first[-A.shape[0] :] if A.shape[0] else first[:0]).rows.columns)
         for name, column in zip(self.names, means.T, strict=True):
-            # a mean lies within the bounds, but for the rounding of its last digit
+            # a mean lies within the bounds, except for rounding of its last digit
             columns[name] = Column.from_numbers(_within(column, after[name]), np.isnan(column))
         if weight := batch.schema.one("weight"):
             w, inside = _weights(batch), label >= 0
@@ -326,7 +326,7 @@ class RecordAggregation(Mask, abstract=True):
 class AggregateRecords(RecordAggregation):
     """Averages over groups of k similar records, one released record for each group.
 
-    Records are similar if they follow each other along the first principal component of the standardised columns. Unlike
+    Records are similar if they are adjacent along the first principal component of the standardised columns. Unlike
     microaggregation, which gives every record its group's mean, this releases n/k records.
     """
 
@@ -343,7 +343,7 @@ def first_component(x: Numbers) -> Numbers:
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 1e-13, spread, 1.0)
     vector = np.linalg.eigh(z.T @ z)[1][:, -1]
-    leading = vector[np.abs(vector) > 1e-6 * np.abs(vector).max()][0]  # which way it points must not hang on rounding
+    leading = vector[np.abs(vector) > 1e-6 * np.abs(vector).max()][0]  # its sign must not depend on rounding
     return np.asarray(z @ vector * np.sign(leading))
 
 
@@ -366,14 +366,14 @@ def _weights(batch: Batch) -> Numbers:
 
 
 # --- random aggregation
-# Random aggregation across records: groups drawn by lot (matrix-masking paper, section IV).
+# Random aggregation across records: groups drawn at random (matrix-masking paper, section IV).
 
 
 class RandomAggregation(RecordAggregation):
     """Averages over groups of k records drawn at random, one released record for each group.
 
-    Means are kept; the variance of an average over k random records is a k-th of the original, so an analyst who knows k can
-    undo that on average: correlations are those of the original records, up to sampling.
+    Means are kept. The variance of an average over k random records is one k-th of the original, so an analyst who knows k
+    can correct it on average. Correlations are those of the original records, up to sampling.
     """
 
     random: ClassVar[tuple[str, ...]] = ("A",)
@@ -383,7 +383,7 @@ class RandomAggregation(RecordAggregation):
         return np.argsort(draws.uniforms(ids, "group"), kind="stable")
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return A, which depends on the data only if strata or missing answers keep records apart."""
+        """Return A, which depends on the data only if strata or missing answers separate records."""
         form = super().as_matrix(data, draws)
         batch = data.batch(form.names)
         apart = bool(self.within) or any(batch.missing(name).any() for name in form.names)

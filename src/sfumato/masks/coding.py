@@ -27,7 +27,7 @@ Replace = Literal["threshold", "mean"]
 
 
 MEAN_OF = 3
-"""A mean is released only of at least so many values: of one it is the value, of two each holder knows the other's."""
+"""Smallest number of values behind a released mean: one value is the mean itself, and of two each holder knows the other's."""
 
 
 class Coding(Mask, abstract=True):
@@ -58,7 +58,7 @@ class Coding(Mask, abstract=True):
     codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
     def validate(self) -> None:
-        """Exactly one of quantile and value may be given."""
+        """Refuse a quantile and a value together."""
         super().validate()
         if self.quantile is not None and self.value is not None:
             raise ParameterError(f"give {self.name} a quantile or a value, not both.")
@@ -66,7 +66,7 @@ class Coding(Mask, abstract=True):
             self._check_named(self.columns)
 
     def _check_named(self, columns: tuple[str, ...]) -> None:
-        """Check that thresholds given by column are given for these columns, and for no others."""
+        """Check that thresholds by column name exactly these columns."""
         for setting in (self.quantile, self.value):
             if not isinstance(setting, Mapping):
                 continue
@@ -118,7 +118,7 @@ class Coding(Mask, abstract=True):
         if (value := _for_column(self.value, name)) is not None:
             return value
         quantile = _for_column(self.quantile, name)
-        # an observed value: the threshold itself is then a value that some record has
+        # an observed value: some record then has the threshold
         return float(np.quantile(known, default if quantile is None else quantile, method="inverted_cdf"))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
@@ -134,7 +134,7 @@ class Coding(Mask, abstract=True):
         return np.where(numbers > threshold if self.top else numbers < threshold, code, numbers)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no released value lies beyond its code, and count those that did."""
+        """Verify that no released value lies beyond its code, and count the coded ones."""
         coded = []
         for name, (threshold, code) in self.codes.items():
             limit = round(code) if before.schema[name].integer else code
@@ -170,7 +170,7 @@ def _for_column(setting: float | Mapping[str, float] | None, name: str) -> float
 
 
 # --- truncate
-# Truncation: values beyond limits are taken out of the distribution.
+# Truncation: values beyond limits are released as missing.
 
 
 TAIL = 0.01
@@ -179,8 +179,8 @@ TAIL = 0.01
 class Truncate(Mask):
     """Values beyond limits are released as missing (matrix-masking paper, section IV: truncating distributions).
 
-    Top coding moves an extreme value to the limit, where analysts see that it is there; truncation takes it out, and what is
-    left is the distribution between the limits. The record stays, with its other columns.
+    Top coding moves an extreme value to the limit, where analysts see it; truncation removes it and leaves the distribution
+    between the limits. The record stays, with its other columns.
     """
 
     preserves_order: ClassVar[bool] = True
@@ -208,7 +208,7 @@ class Truncate(Mask):
     limits: Any = learned("columns", "low", "high", "tail", default=None)
 
     def validate(self) -> None:
-        """Limits or a share, not both; and the lower limit first."""
+        """Refuse limits and a share together, and a lower limit above the upper one."""
         super().validate()
         if self.tail is not None and (self.low is not None or self.high is not None):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
@@ -282,7 +282,7 @@ def _for(setting: float | Mapping[str, float] | None, name: str) -> float | None
 
 
 # --- multivariate top code
-# Top coding of several columns at once: records far out jointly are pulled back to the edge of an ellipsoid.
+# Top coding of several columns at once: jointly extreme records are pulled back to the edge of an ellipsoid.
 
 
 _SLACK = 1 + 1e-9  # rounding of the last digit
@@ -301,8 +301,8 @@ class MultivariateTopCode(Mask):
     """Records whose Mahalanobis distance passes a quantile of χ² are pulled back towards the centre, to that distance.
 
     Univariate top coding misses a record that is extreme only as a combination; here the combination counts (Templ and
-    Meindl 2008, on outliers in disclosure control). A record without some of the columns is judged by those it has.
-    Columns that describe households are coded apart from those that describe persons.
+    Meindl 2008, on outliers in disclosure control). A record with missing values is judged by the columns it has.
+    Columns that describe households are coded separately from those that describe persons.
     """
 
     no_matrix: ClassVar[str] = "how far a record is pulled back hangs on the record"
@@ -362,7 +362,7 @@ class MultivariateTopCode(Mask):
         return out
 
     def _edge(self, ellipsoid: Ellipsoid, known: NDArray[np.bool_]) -> tuple[Numbers, Numbers, float]:
-        """Return centre (p,), the axes that make lengths of distances (p, rank), and the largest squared distance."""
+        """Return centre (p,), the whitening axes (p, rank), and the largest squared distance."""
         from scipy.stats import chi2
 
         centre, scatter = ellipsoid.centre[known], ellipsoid.scatter[np.ix_(known, known)]
@@ -370,7 +370,7 @@ class MultivariateTopCode(Mask):
         return centre, axes, float(chi2.ppf(self.quantile, axes.shape[1])) if axes.shape[1] else np.inf
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no released record lies outside, and count those that did."""
+        """Verify that no released record lies outside, and count the records that were moved."""
         said = []
         for ellipsoid in self.ellipsoids:
             outside = []
@@ -389,14 +389,14 @@ class MultivariateTopCode(Mask):
 
 
 def _patterns(x: Numbers) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Return the rows that have the same columns answered, with those columns; rows without any answer are left out."""
+    """Return the rows of each pattern of answered columns, with those columns; rows without answers are left out."""
     label, sizes = classes([np.isnan(column).astype(np.int64) for column in x.T], len(x))
     blocks = np.split(np.argsort(label, kind="stable"), np.cumsum(sizes)[:-1]) if len(sizes) else []
     return [(rows, known) for rows in blocks if (known := ~np.isnan(x[rows[0]])).any()]
 
 
 def _squared(x: Numbers, centre: Numbers, axes: Numbers) -> Numbers:
-    """Return squared distances, shape (n,); summed by hand, so that a record's own does not hang on its neighbours."""
+    """Return squared distances, shape (n,); summed axis by axis, so that each is independent of other records."""
     total = np.zeros(len(x))
     for axis in axes.T:
         z = np.zeros(len(x))
@@ -418,5 +418,5 @@ def _pulled(x: Numbers, centre: Numbers, axes: Numbers, limit: float, whole: NDA
         left = _squared(new[out], centre, axes) > limit * _SLACK
         if not left.any():
             break
-        out, share = out[left], share[left] * 0.98  # rounding to whole numbers went outside again
+        out, share = out[left], share[left] * 0.98  # rounding to whole numbers moved it outside again
     return new

@@ -1,4 +1,4 @@
-"""Fully synthetic data of mixed columns: columns as functions of normal numbers, joined by a normal copula."""
+"""Fully synthetic data of mixed columns: columns are functions of normal variables, joined by a normal copula."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
 # --- latent columns
-# Columns of any kind as functions of normal numbers: what the copula of mixed columns joins.
+# Columns of any kind as functions of normal variables, which the copula joins.
 
 STEPS = 2000
-"""Steps of a distribution function in which correlations are worked out."""
+"""Steps of a distribution function at which correlations are computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class LatentColumn:
-    """One column: yes-no questions first, each with a normal number of its own, then perhaps a number with one.
+    """One column: yes-no questions, each with its own normal variable; then, for numbers, a normal variable for the value.
 
     The first question is whether the value is missing. An unordered category is a chain of questions, the most frequent category
-    first: is it this one; if not, is it the next; and so on; rare categories are the end of the chain, and drawn from in
+    first: is it this one; if not, is it the next; and so on. Rare categories are the end of the chain, and are drawn in
     proportion. A number, or an ordered category, is a point of its distribution.
     """
 
@@ -54,17 +54,17 @@ class LatentColumn:
     missing: float
     """Share of missing values."""
     shares: tuple[float, ...] = ()
-    """Of each yes-no question: the share of those asked who answer yes."""
+    """For each yes-no question: the share of yes among those asked."""
     values: tuple[object, ...] = ()
     """Categories: ordered ones in order, unordered ones by frequency."""
     rest: Numbers | None = None
     """Shares among the rare categories, which are the last ones of `values`."""
     knots: tuple[Numbers, Numbers] | None = None
-    """Of a number: distribution function and values, between which is interpolated."""
+    """For a number: distribution function and values, interpolated between."""
     cuts: Numbers | None = None
-    """Of ordered categories: the distribution function at each but the last."""
+    """For ordered categories: the distribution function at each but the last."""
     weights: Numbers | None = None
-    """Hermite weights of a number's normal score, or an ordered category's place; None for chains and constants."""
+    """Hermite weights of a number's normal score, or of an ordered category's index; None for chains and constants."""
 
     @property
     def asks(self) -> int:
@@ -78,7 +78,7 @@ class LatentColumn:
     # -- from the data to answers
 
     def read(self, batch: Batch) -> NDArray[Any]:
-        """Return normal scores of a number (NaN missing), or the place of each category in `values` (-1 missing)."""
+        """Return normal scores of a number (NaN missing), or the index of each category in `values` (-1 missing)."""
         if not self.values:
             return normal_scores(midranks(batch.numbers(self.name)))
         codes, values = batch.column(self.name).codes
@@ -104,15 +104,15 @@ class LatentColumn:
         return out
 
     def score(self, read: NDArray[Any]) -> Numbers:
-        """Return the number's normal score or the ordered category's place, shape (n,), NaN where missing."""
+        """Return the number's normal score or the ordered category's index, shape (n,), NaN where missing."""
         return np.where(self._gap(read), np.nan, read)
 
-    # -- from normal numbers to values
+    # -- from normal variables to values
 
     def answered(self, z: Numbers, u: Numbers) -> NDArray[Any]:
-        """Return what `read` would, as far as the questions go, from their normal numbers (n, asks): a number's score is 0.
+        """Return the result of `read` from the questions' normal variables (n, asks), with 0 as a number's score.
 
-        `u` are uniform numbers, to draw among the rare categories with.
+        `u` are uniform numbers for the draw among the rare categories.
         """
         yes = z > -_ndtri(np.array(self.shares))
         gap = yes[:, 0] if self._chain_from else np.full(len(z), self.missing == 1)
@@ -126,7 +126,7 @@ class LatentColumn:
         return np.where(gap, -1, place).astype(np.int32)
 
     def made(self, read: NDArray[Any], u: Numbers) -> NDArray[Any]:
-        """Return numbers (NaN missing) or places in `values` (-1 missing) from the answers and points of the distribution."""
+        """Return numbers (NaN missing) or indices in `values` (-1 missing) from the answers and points of the distribution."""
         if self.cuts is not None:
             return np.where(read < 0, -1, np.searchsorted(self.cuts, u)).astype(np.int32)
         return read if self.knots is None else np.where(np.isnan(read), np.nan, np.interp(u, *self.knots))
@@ -139,7 +139,7 @@ def _ndtri(p: Numbers) -> Numbers:
 
 
 def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> LatentColumn:
-    """Learn one column's distribution; no number that is learned is the value of fewer than `smooth` records."""
+    """Learn one column's distribution; every learned number is based on at least `smooth` records."""
     numeric = is_number(data, name)
     gap = np.isnan(batch.numbers(name)) if numeric else batch.missing(name)
     missing = float(gap.mean())
@@ -171,7 +171,7 @@ def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> Laten
     ranked = sorted(order, key=lambda i: (-counts[i], i))
     own = int((counts[ranked[:LEVELS]] >= RARE).sum())
     rare = counts[ranked[own:]]
-    questions = own if len(rare) else own - 1  # without rare ones, the last category needs no question
+    questions = own if len(rare) else own - 1  # without rare categories, the last one needs no question
     left = counts.sum() - np.cumsum(counts[ranked]) + counts[ranked]
     shares = (*asked, *(counts[ranked] / left)[:questions].tolist())
     rest = rare / rare.sum() if len(rare) else None
@@ -179,7 +179,7 @@ def learn_column(data: Microdata, batch: Batch, name: str, smooth: int) -> Laten
 
 
 def yes_no(share: float) -> Numbers:
-    """Return the Hermite weights of a question that this share answers with yes."""
+    """Return the Hermite weights of a question with this share of yes."""
     return hermite_weights(_ndtri(np.array([1 - share])), np.array([0.0, 1.0]))
 
 
@@ -200,7 +200,7 @@ def _stepped(counts: Numbers) -> Numbers:
 
 
 def _knots(ordered: Numbers, smooth: int) -> tuple[Numbers, Numbers]:
-    """Return points of the quantile function, each the mean of `smooth` neighbouring values (the last of more)."""
+    """Return points of the quantile function, each the mean of `smooth` neighbouring values (the last may have more)."""
     groups = max(len(ordered) // smooth, 1)
     group = np.minimum(np.arange(len(ordered)) // smooth, groups - 1)
     sizes = np.bincount(group)
@@ -218,12 +218,12 @@ def _knots(ordered: Numbers, smooth: int) -> tuple[Numbers, Numbers]:
 Raw = dict[str, NDArray[Any]]
 Reads = Sequence[NDArray[Any]]
 GRID = np.linspace(-9.0, 9.0, 1801)
-"""Where the distribution function of a number's normal number is worked out."""
+"""Points at which the distribution function of a number's normal variable is computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixedCopula:
-    """Which value is missing and which category it is come from correlated normal numbers, one for each yes-no question.
+    """Missing values and categories come from correlated normal variables, one for each yes-no question.
 
     The normal scores of numbers and ordered categories are then normal given these, with means linear in the indicators D
     of missing values and categories (the general location model; Olkin and Tate 1961): Z = (D - D̄)β + e.
@@ -231,7 +231,7 @@ class MixedCopula:
 
     parts: tuple[LatentColumn, ...]
     questions: Numbers
-    """Triangular root of the correlations of the questions' normal numbers (q, q)."""
+    """Triangular root of the correlations of the questions' normal variables (q, q)."""
     centre: Numbers
     """D̄ (q,)."""
     beta: Numbers
@@ -242,7 +242,7 @@ class MixedCopula:
     """Distribution function of each Z on GRID, shape (p, len(GRID)): it is a mixture, not quite normal."""
 
     def draw(self, ids: NDArray[np.int64], draws: Draws) -> Raw:
-        """Return numbers (NaN missing), or places of categories (-1 missing), of new records; each hangs on its id alone."""
+        """Return numbers (NaN missing), or indices of categories (-1 missing), of new records; each depends only on its id."""
         asked = [(part.name, k) for part in self.parts for k in range(part.asks)]
         z = _stacked([draws.normals(ids, f"{name} question {k}") for name, k in asked], len(ids)) @ self.questions.T
         reads, at = [], 0
@@ -262,7 +262,7 @@ class MixedCopula:
 
 
 def learn_copula(parts: tuple[LatentColumn, ...], reads: Reads) -> MixedCopula:
-    """Learn the correlations behind the columns, from what each part read of the records."""
+    """Learn the correlations of the normal variables from the values that each column's `read` returned."""
     n = len(reads[0])
     scored = [i for i, part in enumerate(parts) if part.weights is not None]
     shares = [share for part in parts for share in part.shares]
@@ -282,13 +282,15 @@ def learn_copula(parts: tuple[LatentColumn, ...], reads: Reads) -> MixedCopula:
 
     questions = latent_correlation(_standardised(answers), _weights([yes_no(share) for share in shares]))
     at = 0
-    for part in parts:  # the questions of one column are asked of fewer and fewer: their normal numbers are independent
+    for (
+        part
+    ) in parts:  # each further question of a column is asked of fewer records: their normal variables are independent
         questions[at : at + part.asks, at : at + part.asks] = np.eye(part.asks)
         at += part.asks
     observed = _standardised(everything)
     steps = _weights([w for part in parts if (w := part.weights) is not None])
     observed[q:, q:] = latent_correlation(observed[q:, q:], steps)
-    observed[q:, :q] /= steps[:, :1]  # a place or a tied score follows its normal number less closely than itself
+    observed[q:, :q] /= steps[:, :1]  # an index or a tied score is correlated with its normal variable by less than one
     observed[:q, q:] = observed[q:, :q].T
     np.fill_diagonal(observed, 1.0)
     beta, residual, _ = regress(repaired(np.clip(observed, -1, 1)), q)
@@ -313,10 +315,10 @@ def _weights(weights: list[Numbers]) -> Numbers:
 
 
 def _standardised(pieces: Pieces) -> Numbers:
-    """Return covariances of each two columns over the standard deviations of all records that have one of them.
+    """Return the covariance of each pair of columns, divided by standard deviations over all records that have one of them.
 
-    Not of those that have both: who is asked the second question of a chain hangs on the answer to the first, whose normal
-    number is independent of the second's.
+    Not over records that have both: who is asked the second question of a chain depends on the answer to the first, whose
+    normal variable is independent of the second's.
     """
     covariance, variance = pairwise_moments(pieces)
     spread = np.sqrt(np.outer(np.diag(variance), np.diag(variance)))
@@ -324,7 +326,7 @@ def _standardised(pieces: Pieces) -> Numbers:
 
 
 def _mixture(means: Numbers, variance: float) -> Numbers:
-    """Return the distribution function on GRID of a normal number with this variance about means drawn from these."""
+    """Return the distribution function on GRID of a normal variable with this variance about means drawn from these."""
     from scipy.special import ndtr
 
     lowest, highest = float(means.min()), float(means.max())
@@ -341,15 +343,15 @@ def _mixture(means: Numbers, variance: float) -> Numbers:
 
 
 ROUNDS = 20
-"""How often a record that copies a unique original is drawn again."""
+"""Largest number of rounds in which records that copy a unique original are redrawn."""
 
 
 class CopulaSynthesis(Mask):
     """A new file of synthetic records: each column has about the distribution it had, and pairs are related by a normal copula.
 
-    Numbers are interpolated between means of a few neighbouring values, so that none is a record's own; categories keep their
-    shares, missing values theirs. Correlations are those of normal numbers behind the columns, found from normal scores and
-    from yes-no questions (see the page for what this keeps and what it does not). Synthetic records belong to no household;
+    Numbers are interpolated between means of a few neighbouring values, so none is the value of one record. Categories and
+    missing values keep their shares. Correlations are those of normal variables behind the columns, estimated from normal scores
+    and from yes-no questions (the page lists what this keeps and what it loses). Synthetic records belong to no household;
     survey weights are synthesised as a number, and scaled to the size of the new file.
 
     Examples
@@ -412,7 +414,7 @@ class CopulaSynthesis(Mask):
         return synthetic_schema(schema, self._wanted(schema))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn each column's distribution, and the correlations of the normal numbers behind them."""
+        """Learn each column's distribution, and the correlations of the normal variables behind them."""
         if len(data) < 3:
             raise DataError("a synthetic file needs at least three records to learn from.")
         names = self.touches(data.schema)
@@ -434,7 +436,7 @@ class CopulaSynthesis(Mask):
         found: list[tuple[NDArray[np.int64], dict[str, NDArray[Any]]]] = []
         for _ in range(ROUNDS):
             wanted, need = need, 0
-            for at in range(start, start + wanted, PIECE):  # each record hangs on its id alone
+            for at in range(start, start + wanted, PIECE):  # each record depends only on its id
                 ids = new_ids(at, min(PIECE, start + wanted - at))
                 raw = self.model.draw(ids, draws)
                 good = np.ones(len(ids), bool)
@@ -453,7 +455,7 @@ class CopulaSynthesis(Mask):
         )
 
     def _built(self, ids: NDArray[np.int64], raw: Mapping[str, NDArray[Any]], batch: Batch) -> Batch:
-        """Return new records with the types of the original's columns; what follows a column is left to follow it."""
+        """Return new records with the types of the original's columns; columns that follow another are filled in later."""
         schema = self.schema_after(batch.schema)
         parts: dict[str, LatentColumn] = {part.name: part for part in self.model.parts}
         columns, numbers = {}, dict[str, Numbers]()
@@ -477,7 +479,7 @@ class CopulaSynthesis(Mask):
         return out
 
     def _compared(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns in which records are compared: weights are rescaled, so they do not count."""
+        """Return the columns in which records are compared: all but the weights, which are rescaled."""
         weight = schema.one("weight")
         return tuple(n for n in self.touches(schema) if n != weight) or self.touches(schema)
 

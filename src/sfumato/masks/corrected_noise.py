@@ -1,4 +1,4 @@
-"""Noise after which a linear transformation gives back the variance or the whole covariance."""
+"""Noise, then a linear transformation that restores the variance or the whole covariance."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
 # --- corrected noise
-# Correlated noise with the variance put right: masked values are drawn back to the mean by as much as noise spread them.
+# Correlated noise with corrected variance: masked values are shrunk towards the mean to undo the added variance.
 
 
 class CorrectedNoise(CorrelatedNoise):
     """Correlated noise with bias correction: Y = μ + (X - μ + ε)/√(1+λ²), ε ~ N(0, λ²Σ) (Kim 1986; Tendick and Matloff 1994).
 
-    Mean and covariance of the masked columns are, in expectation, those of the original: an analyst needs no correction. With
-    levels by column, means and variances are kept, and correlations shrink by (1+λᵢλⱼ)/√((1+λᵢ²)(1+λⱼ²)).
+    The masked columns have, in expectation, the mean and the covariance of the original: an analyst needs no correction. With
+    levels by column, means and variances are kept, and correlations shrink by the factor (1+λᵢλⱼ)/√((1+λᵢ²)(1+λⱼ²)).
     """
 
     mean: Any = learned("columns", default=None)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn the covariance, and the mean of each column over its own answers."""
+        """Learn the covariance, and the mean of each column over its answers."""
         fitted = super().fit(data, draws)
         return fitted.learn(mean=np.array([data.moments((name,)).mean[0] for name in fitted.names]))
 
@@ -43,7 +43,7 @@ class CorrectedNoise(CorrelatedNoise):
         return np.asarray(1 / np.sqrt(1 + self._level(self.names) ** 2))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Add the noise and draw the sum back to the mean."""
+        """Add the noise and shrink the sum towards the mean."""
         check_numbers(batch, self.names)
         out = batch
         facts = zip(
@@ -54,7 +54,7 @@ class CorrectedNoise(CorrelatedNoise):
         return out
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return M = XB + C: B is 1/√(1+λ²) on the diagonal, C the shrunk noise and the mean's share."""
+        """Return M = XB + C: B is 1/√(1+λ²) on the diagonal, C the shrunk noise and a multiple of the mean."""
         fitted = self if self.is_fitted else self.fit(data, draws)
         shrink, noise = fitted.shrinkage(), super(CorrectedNoise, fitted).as_matrix(data, draws)
         c = np.asarray(noise.C) * shrink + (1 - shrink) * fitted.mean
@@ -65,7 +65,7 @@ class CorrectedNoise(CorrelatedNoise):
         return
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Say which moments are kept in expectation, and how far the released ones are from the original's."""
+        """Say which moments are kept in expectation, and how far the released moments are from the original's."""
         same = not isinstance(self.lambda2, Mapping) or len(set(self.lambda2.values())) == 1
         what = "mean and covariance" if same else "mean and variance of each column"
         mean, covariance = apart(before.moments(self.names), after.moments(self.names))
@@ -82,11 +82,11 @@ def _corrected(batch: Batch, name: str, level: float, shrink: float, mean: float
 
 
 # --- kim transformation
-# Kim's combination: noise, then a linear transformation that gives the file back its mean and covariance, exactly.
+# Kim's combination: noise, then a linear transformation that restores the mean and the covariance exactly.
 
 
 class Affine(NamedTuple):
-    """y = to + B (z - of), B triangular; where a record has a gap before column j, yⱼ = toⱼ + scaleⱼ (zⱼ - ofⱼ) instead."""
+    """y = to + B (z - of), B triangular; where a value before column j is missing, yⱼ = toⱼ + scaleⱼ (zⱼ - ofⱼ) instead."""
 
     of: Numbers
     to: Numbers
@@ -99,7 +99,7 @@ class KimTransformation(CorrelatedNoise):
 
     Z = X + ε with ε ~ N(0, λ²Σ); then Y = x̄ + (Z - z̄)B, with B chosen so that the released file has the mean vector and the
     covariance matrix of the original (`keep="covariance"`), or Yⱼ = aⱼZⱼ + bⱼ, so that each column has its mean and its variance
-    (`keep="variances"`). Nothing is left to chance: the moments are equal, not only in expectation.
+    (`keep="variances"`). The moments are equal exactly, not only in expectation.
     """
 
     keep: Literal["covariance", "variances"] = param(
@@ -110,7 +110,7 @@ class KimTransformation(CorrelatedNoise):
     affine: Any = learned("columns", "lambda2", "keep", default=None)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn the covariance for the noise, then the moments of the noisy values of these draws, in passes over the data."""
+        """Learn the covariance for the noise, then the moments of the noisy values with these draws, in passes over the data."""
         fitted = super().fit(data, draws)
         names = fitted.names
         noisy = derived(data, names, partial(fitted.noisy, draws=draws))
@@ -155,7 +155,7 @@ class KimTransformation(CorrelatedNoise):
         return np.where(gap, alone, joint)
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return M = XB + C; B is diagonal if variances are kept, else triangular, and then no record may have gaps."""
+        """Return M = XB + C; B is diagonal if variances are kept, else triangular, and then no value may be missing."""
         fitted = self if self.is_fitted else self.fit(data, draws)
         names, (of, to, scale, b) = fitted.names, fitted.affine
         batch = needed(data, names)
@@ -193,7 +193,7 @@ def _by_column(found: list[Moments]) -> Moments:
 def _restoring(wanted: Numbers, had: Numbers) -> Numbers:
     """Return the lower-triangular B with B · had · Bᵀ = wanted: the root of the one times the inverse root of the other.
 
-    A column that depends linearly on earlier ones has no direction of its own, in both: it is made from theirs.
+    A column that depends linearly on earlier ones adds no direction in either matrix: it is computed from them.
     """
     size = len(wanted)
     root, inverse = np.zeros((size, size)), np.zeros((size, size))

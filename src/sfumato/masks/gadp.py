@@ -27,14 +27,14 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
 # --- given columns
-# Given columns as regressors: numbers as they are, categories as indicators, and whether a value is missing.
+# Given columns as regressors: numbers, indicators of categories, and indicators of missing values.
 
 PIECE = 1 << 16
-"""Rows of regressors that stand in memory at once."""
+"""Rows of regressors in memory at once."""
 LEVELS = 25
-"""Categories of a column with an indicator of their own: the most frequent ones."""
+"""Largest number of categories of a column with their own indicator: the most frequent ones."""
 RARE = 10
-"""A category of fewer records gets no indicator: its records would be matched one by one."""
+"""Smallest number of records of a category with an indicator: fewer records would be matched one by one."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Given:
 
     name: str
     levels: tuple[object, ...] | None
-    """Categories with an indicator of their own; None for numbers."""
+    """Categories with their own indicator; None for numbers."""
     gaps: bool
-    """Whether some values are missing: that is one more regressor."""
+    """Whether some values are missing; this adds a regressor."""
     mean: float = 0.0
-    """What stands for a missing number."""
+    """Value that replaces a missing number."""
     pooled: int = 0
-    """How many rare categories count as one."""
+    """Number of rare categories that are pooled."""
 
     @property
     def width(self) -> int:
@@ -57,7 +57,7 @@ class Given:
         return (1 if self.levels is None else len(self.levels)) + self.gaps
 
     def read(self, batch: Batch) -> NDArray[Any]:
-        """Return the numbers (NaN missing), or the place of each category among the indicators (-1: the reference)."""
+        """Return the numbers (NaN missing), or the index of each category among the indicators (-1: the reference)."""
         if self.levels is None:
             return batch.numbers(self.name)
         codes, values = batch.column(self.name).codes
@@ -66,7 +66,7 @@ class Given:
         return np.where(batch.missing(self.name), len(self.levels) if self.gaps else -1, table[codes])
 
     def matrix(self, read: NDArray[Any]) -> Numbers:
-        """Return the regressors of what was read, shape (n, width)."""
+        """Return the regressors of values from `read`, shape (n, width)."""
         if self.levels is not None:
             return np.asarray(read[:, None] == np.arange(self.width), np.float64)
         gap = np.isnan(read)
@@ -74,7 +74,7 @@ class Given:
         return np.column_stack(columns)
 
     def times(self, read: NDArray[Any], weights: Numbers) -> Numbers:
-        """Return the regressors times weights (width, p), shape (n, p), without writing out indicators."""
+        """Return the regressors times weights (width, p), shape (n, p), without forming the indicators."""
         if self.levels is not None:
             return np.asarray(np.vstack([weights, np.zeros((1, weights.shape[1]))])[read])
         return self.matrix(read) @ weights
@@ -113,7 +113,7 @@ def learn_given(data: Microdata, names: Sequence[str]) -> tuple[Given, ...]:
 
 
 def is_number(data: Microdata, name: str) -> bool:
-    """Whether a column counts as a number: what the schema calls unordered is a category, whatever holds it."""
+    """Whether a column counts as a number: a column that is unordered in the schema is a category, whatever its type."""
     kind, attribute = data.kind(name), data.schema[name]
     if kind in (Kind.DATE, Kind.OTHER):
         raise DataError(f"column '{name}' holds {kind}, where numbers or categories are needed. Leave it out.")
@@ -124,7 +124,7 @@ def is_number(data: Microdata, name: str) -> bool:
 
 
 def _levels(counts: Counter[object]) -> tuple[tuple[object, ...], int]:
-    """Return the categories that get an indicator, and how many are pooled; without a pool the commonest is the reference."""
+    """Return the categories that get an indicator, and how many are pooled; without a pool the most frequent is the reference."""
     ranked = sorted(counts, key=lambda v: (-counts[v], str(v)))
     kept = [v for v in ranked[:LEVELS] if counts[v] >= RARE]
     pooled = len(ranked) - len(kept)
@@ -132,7 +132,7 @@ def _levels(counts: Counter[object]) -> tuple[tuple[object, ...], int]:
 
 
 def pooled_guarantee(given: Sequence[Given], step: str) -> tuple[Guarantee, ...]:
-    """Say which given columns have categories that are too rare for a relation of their own."""
+    """Say which given columns have categories that are too rare for their own indicator."""
     return tuple(
         Guarantee(
             step,
@@ -150,7 +150,7 @@ def describes_household(schema: Schema, name: str) -> bool:
 
 
 class MaskGiven(Mask, abstract=True):
-    """A mask of numbers that takes other columns as given: they are released as they are, and relations with them are kept."""
+    """A mask of numbers conditional on given columns, which are released unchanged; relations with them are kept."""
 
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to mask; all confidential numbers if none", columns="many"
@@ -196,7 +196,7 @@ class Regression:
     targets: tuple[str, ...]
     given: tuple[Given, ...]
     earlier: tuple[str, ...]
-    """Household columns that were masked before, and are regressors too."""
+    """Household columns that are already masked and serve as regressors too."""
     count: int
     z_mean: Numbers
     x_mean: Numbers
@@ -230,7 +230,7 @@ class Regression:
         return covariance_root(self.residual)
 
     def drawn(self, draws: Draws, proper: bool) -> Regression:
-        """Return the regression with parameters drawn from their posterior, or as they are estimated.
+        """Return the regression with parameters drawn from their posterior, or with the estimates.
 
         Under the prior |Σ|^(-(p+1)/2), Σ ~ inverse Wishart(ν, E'E) with ν the degrees of freedom of the residuals E, the
         coefficients are normal about the estimates with covariance Σ ⊗ (Z'Z)⁻¹, and the mean with Σ/n.
@@ -264,8 +264,8 @@ def learn_regressions(
 ) -> tuple[Regression, ...]:
     """Learn the regressions: of household columns on given household columns, then of the others on all of these.
 
-    A household's value must not hang on one of its members, hence the two. Moments are over the records that have all
-    the columns. `why` says in an error what they are for.
+    Two regressions are needed because a household's value must not depend on one member. Moments are over the records that
+    have all the columns. `why` says in an error what the regressions are for.
     """
     homes = tuple(n for n in names if describes_household(data.schema, n))
     people = tuple(n for n in names if n not in homes)
@@ -286,7 +286,7 @@ def learn_regressions(
             continue
         z = [k for i, g in enumerate(given) if g in used for k in range(starts[i], starts[i + 1])]
         x = [q + every.index(n) for n in targets]
-        # what is masked before may determine a column, what is released as it is may not
+        # a column that is already masked may determine another, a column that is released unchanged may not
         _check_determined(targets, regress(products[np.ix_([*z, *x], [*z, *x])], len(z))[1], np.diag(products)[x])
         z += [q + every.index(n) for n in earlier]
         beta, residual, half = regress(products[np.ix_([*z, *x], [*z, *x])], len(z))
@@ -322,7 +322,7 @@ def _moments(data: Microdata, given: tuple[Given, ...], names: tuple[str, ...]) 
 
 
 def check_spread(names: tuple[str, ...], count: int, mean: Numbers, variance: Numbers, why: str) -> None:
-    """Refuse columns without enough answers, without a variance, or with values that have none."""
+    """Refuse columns without enough answers, without a variance, or with values too large for one."""
     if count < 3:
         raise DataError(
             f"{join_names(names)}: fewer than three records have an answer in {'all of them' if len(names) > 1 else 'it'}, too "
@@ -377,7 +377,7 @@ class ConditionalNormal(MaskGiven, abstract=True):
         return tuple(n for model in self.models for n in model.targets)
 
     def said(self, schema: Schema, step: str) -> tuple[Guarantee, ...]:
-        """Say what bounds and whole numbers do, and which categories are too rare to count."""
+        """Say how bounds and whole numbers change the moments, and which categories are pooled as too rare."""
         kept = [n for n in self.masked if schema[n].integer or schema[n].bounds != (None, None)]
         says = f"{join_names(kept)}: values are whole where the schema says so, and moved to its bounds where a draw passes them"
         bounded = (Guarantee(step, says, "by construction; moments are kept up to this"),) if kept else ()
@@ -392,9 +392,9 @@ class GADP(ConditionalNormal):
     """General additive data perturbation (Muralidhar, Parsa and Sarathy 1999): Y = μ + κ(X - μ) + ε.
 
     μ = E(X | S) is the normal regression of the masked columns X on the given columns S, and ε ~ N(0, (1 - κ²) Σ(X|S)).
-    Then (Y, S) has the mean and the covariance of (X, S), whatever κ. With κ = 0 (`similarity`), Y says nothing about X
-    that S does not say already. Columns that describe households are masked once per household, given those of S that describe
-    households; the others are then masked given S and what is released for the household.
+    Then (Y, S) has the mean and the covariance of (X, S) for every κ. With κ = 0 (`similarity`), Y adds nothing about X
+    to the information in S. Columns that describe households are masked once per household, given those of S that describe
+    households; the others are then masked given S and the released household values.
 
     Examples
     --------
@@ -423,7 +423,7 @@ class GADP(ConditionalNormal):
         return out
 
     def _released(self, batch: Batch, draws: Draws) -> dict[str, Numbers]:
-        """Return what is released for each column, before whole numbers and bounds."""
+        """Return the released values of each column, before rounding and bounds."""
         k, new = self.similarity, dict[str, Numbers]()
         for model in self.models:
             x = np.column_stack([batch.numbers(n) for n in model.targets])

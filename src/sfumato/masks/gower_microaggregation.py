@@ -26,10 +26,10 @@ class GowerMicroaggregation(Microaggregation):
     """MDAV groups of numbers, ordered categories, categories and yes/no values, by Gower's distance.
 
     Gower (1971); MDAV-generic: Domingo-Ferrer and Torra (2005). Two records differ by |a - b| / range in a number or an ordered
-    category (the numbers of the schema), and by 0 or 1 in another. A group is released with its mean, median or mode of
+    category (with the schema's numbers), and by 0 or 1 in any other. A group is released with its mean, median or mode of
     numbers, the lower median of ordered categories, and the mode of the others.
-    O(n² / k) up to `block` records; above that the file is cut into blocks first, and groups do not cross them: they are then
-    not those of the whole file.
+    O(n² / k) up to `block` records. Above that the file is first cut into blocks, which groups do not cross: the groups then
+    differ from those of the whole file.
     """
 
     columns: tuple[str, ...] | None = param(
@@ -49,7 +49,7 @@ class GowerMicroaggregation(Microaggregation):
     sorts: Any = learned("columns", default=None)
 
     def validate(self) -> None:
-        """Check that a weight is given for each column, where weights are given by column, and that some count."""
+        """Check that weights by column name every column, and that some are positive."""
         super().validate()
         if self.columns is not None:
             self._weights(self.columns)
@@ -95,7 +95,7 @@ class GowerMicroaggregation(Microaggregation):
         return self.learn(names=names, spread=spread, sorts=sorts)
 
     def check_batch(self, batch: Batch) -> None:
-        """Refuse records whose columns hold something else than those that the mask was fitted to."""
+        """Refuse records whose columns have other kinds of values than those the mask was fitted to."""
         for name in self.names:
             kind = batch.column(name).kind
             if kind not in _GROUPED or _sort(batch.schema[name], kind) != self.sorts[name]:
@@ -108,7 +108,7 @@ class GowerMicroaggregation(Microaggregation):
         return np.where(batch.missing(name), np.nan, batch.column(name).codes[0])
 
     def write(self, batch: Batch, name: str, values: Numbers) -> Batch:
-        """Return the batch with a column's numbers or categories replaced; what was missing stays as it was."""
+        """Return the batch with a column's numbers or categories replaced; missing values do not change."""
         column, attribute = batch.column(name), batch.schema[name]
         if column.kind is Kind.NUMBER:
             return super().write(batch, name, values)
@@ -138,7 +138,7 @@ class GowerMicroaggregation(Microaggregation):
         return self._grouped(x[:, ~plain] * weight[~plain], x[:, plain].astype(np.int64), weight[plain])
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Return the groups of records that have numbers alone, all of weight one."""
+        """Return the groups of records with numbers only, all of weight one."""
         return self._grouped(x, np.zeros((len(x), 0), np.int64), np.zeros(0))
 
     def _grouped(self, x: Numbers, codes: Whole, weight: Numbers) -> Whole:
@@ -153,7 +153,7 @@ class GowerMicroaggregation(Microaggregation):
 
 
 def _sort(attribute: Attribute, kind: Kind) -> Literal["number", "ordered", "plain"]:
-    """Return how values differ: by more or less (numbers, and categories with numbers in the schema), or only at all."""
+    """Return how values differ: by a distance (numbers, and categories with numbers in the schema), or by 0 or 1."""
     if kind is Kind.NUMBER:
         return "number"
     return "ordered" if kind is Kind.CATEGORY and attribute.values else "plain"

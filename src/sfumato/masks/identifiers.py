@@ -81,7 +81,7 @@ class RemoveIdentifiers(Mask):
 
 
 # --- pseudonyms
-# Keyed pseudonyms: numbers or names that stand for others, and that only the holder of the seed can make.
+# Keyed pseudonyms: numbers or names that replace others, and that only the holder of the seed can compute.
 
 
 Form = Literal["number", "text"]
@@ -93,7 +93,7 @@ class Pseudonyms(Mask):
 
     The same value always has the same pseudonym, two values never share one, and the order of the values is lost. A
     pseudonym is a pseudorandom function (ChaCha12) of a digest of the value, keyed with the seed and the step's name:
-    without the seed nobody can work it out, not even by trying all values. With the same seed and step name, other files
+    without the seed nobody can compute it, not even by trying all values. With the same seed and step name, other files
     get the same pseudonyms. Missing values stay missing.
     """
 
@@ -114,7 +114,7 @@ class Pseudonyms(Mask):
         )
 
     def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
-        """Replace the values; columns that follow a replaced one need no change, for who had one value still has one."""
+        """Replace the values; columns that follow a replaced one do not change, since equal values stay equal."""
         return super().run(data, draws)
 
     def schema_after(self, schema: Schema) -> Schema:
@@ -144,7 +144,7 @@ def as_names(schema: Schema, columns: Iterable[str], form: Form) -> Schema:
     """Return the schema of columns that hold pseudonyms: names without order or bounds."""
     names = set(columns)
     for name in names:
-        schema[name]  # an unknown name is refused with the nearest one
+        schema[name]  # an unknown name is refused, and the nearest one suggested
 
     def named(a: Attribute) -> Attribute:
         return a.with_(
@@ -158,7 +158,7 @@ def as_names(schema: Schema, columns: Iterable[str], form: Form) -> Schema:
 def check_one_to_one(
     before: Microdata, after: Microdata, columns: tuple[str, ...], domain: str | None, step: str
 ) -> Guarantee:
-    """Verify that values and pseudonyms correspond one to one within each domain, and that the missing stayed missing."""
+    """Verify that values and pseudonyms correspond one to one within each domain, and that missing values stay missing."""
     for group in [columns] if domain else [(name,) for name in columns]:
         old, new = before.batch(group), after.batch(group)
         order = [np.argsort(b.ids, kind="stable") for b in (old, new)]
@@ -183,24 +183,24 @@ def check_one_to_one(
 
 
 # --- random order
-# Random order of the records: where a record stands in the file tells nothing.
+# Random order of the records: the position of a record in the file carries no information.
 
 
 class RandomOrder(Mask):
     """Release the records in random order; no value changes (matrix-masking paper, section IV: A is a permutation).
 
-    Files are often sorted by region, date or the number of the interview; whoever knows the order can use it as a key.
-    Put it last.
+    Files are often sorted by region, date or interview number; whoever knows the order can use it as a key.
+    Put this step last.
     """
 
     preserves_order: ClassVar[bool] = True
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Sort some records by their random numbers."""
+        """Sort a batch of records by their random numbers."""
         return batch.keep(np.argsort(draws.uniforms(batch.ids, "order"), kind="stable"))
 
     def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
-        """Sort all records by their random numbers, where the data live."""
+        """Sort all records by their random numbers, where the data are stored."""
         return data.reorder(lambda ids: draws.uniforms(ids, "order"))
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
@@ -210,7 +210,7 @@ class RandomOrder(Mask):
         return MatrixForm(names, names, A=picks(order, len(ids)), random=("A",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that the same records come out."""
+        """Verify that exactly the original records are released."""
         if before.digest() != after.digest():
             raise DataError("the records in random order are not the records that went in; nothing is released.")
         says = "the order of the records is random and tells nothing about them"
@@ -226,7 +226,7 @@ class RandomOrder(Mask):
 
 
 # --- identity
-# No masking at all: the end of the scale.
+# No masking: the unmasked end of an R-U map.
 
 
 class Identity(Mask):

@@ -25,16 +25,16 @@ from sfumato.typing import Numbers
 # Differential privacy of single values: noise scaled to a stated sensitivity, on a grid, learning nothing from the data.
 
 STEPS = 1024
-"""Steps of the grid in one noise scale, at least."""
+"""Smallest number of grid steps per noise scale."""
 LARGEST = 2.0**51
-"""Steps that a value may be from zero: with noise on top, whole numbers of steps are still exact."""
+"""Largest distance of a value from zero, in steps: with noise added, whole numbers of steps are still exact."""
 
 
 class LocalPrivacy(Mask, abstract=True):
     """Noise on each value so that two values at most `sensitivity` apart are hard to tell from each other (local privacy).
 
     Values are moved to [low, high], rounded to a grid, and get noise rounded to the same grid: every value can become every point
-    of the grid, and the sums are exact, so the last digits of a released number say nothing about the value (Mironov 2012).
+    of the grid, and the sums are exact, so the last digits of a released number reveal nothing about the value (Mironov 2012).
     """
 
     no_matrix: ClassVar[str] = "values are moved to their range and rounded to a grid, which is not linear"
@@ -102,7 +102,7 @@ class LocalPrivacy(Mask, abstract=True):
         """Variance of the noise of scale 1."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Check the columns. Nothing is learned from their values: what is learned would not be private."""
+        """Check the columns. Nothing is learned from their values: learned parameters would not be private."""
         names = numeric_targets(self.columns, data)
         self._check_named(names)
         for name in names:
@@ -117,7 +117,7 @@ class LocalPrivacy(Mask, abstract=True):
         return self.learn(names=names)
 
     def _counts(self, schema: Schema, name: str, rows: Rows) -> Numbers:
-        """Return how many values there are, and how many of them are too many steps of the grid to be counted exactly."""
+        """Return the number of values, and the number of those too large for exact multiples of the grid step."""
         x = np.clip(Batch(rows, schema).numbers(name), *bounds_of(self.low, self.high, schema, name))
         x = np.abs(x[~np.isnan(x)])
         return np.array([len(x), (x >= self.noise_scale(name)[1] * LARGEST).sum()], np.float64)
@@ -158,11 +158,11 @@ class LocalPrivacy(Mask, abstract=True):
         return f"{epsilon}-differential privacy"
 
     def total(self, count: int) -> str:
-        """Return what the parameters add up to over columns."""
+        """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g}"
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """State the privacy of each value, column by column and in sum, and what is not protected."""
+        """State the privacy of each value, by column and in sum, and what is not protected."""
         said = []
         for name in self.names:
             low, high = bounds_of(self.low, self.high, before.schema, name)
@@ -223,7 +223,7 @@ class GaussianMechanism(LocalPrivacy):
     """Normal noise on each value: (ε, δ)-differential privacy of the value, calibrated exactly (Balle and Wang 2018).
 
     σ is the smallest for which the condition of their theorem 8 holds; the classical √(2 log(1.25/δ)) sensitivity/ε is larger,
-    and holds for ε < 1 only. State the sensitivity; nothing is learned from the data.
+    and holds only for ε < 1. State the sensitivity; nothing is learned from the data.
     """
 
     distribution: ClassVar[str] = "normal noise"
@@ -252,7 +252,7 @@ class GaussianMechanism(LocalPrivacy):
         return f"({epsilon}, {self.delta:g})-differential privacy"
 
     def total(self, count: int) -> str:
-        """Return what the parameters add up to over columns."""
+        """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g} and δ = {count * self.delta:g}"
 
 

@@ -1,4 +1,4 @@
-"""Matrix masks M = AXB + C: given as matrices, random factors of records and of attributes, fixed displacement (section IV)."""
+"""Matrix masks M = AXB + C: given matrices, random factors of records and of attributes, fixed displacement (section IV)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class MatrixMask(Mask):
     """Release M = AXB + C, where X holds the numbers of chosen columns, one row per record in the order of the data.
 
     A, of shape (r, n), transforms records; B, of shape (p, c), transforms attributes; C, of shape (r, c) or one row for all,
-    displaces. What is not given is the identity or zero. Without A, every record keeps its id and its other columns. With A
-    the file holds the released columns only, since other columns cannot be transformed; a released record that is made from
-    one original record alone still belongs to it, any other is a new record.
+    displaces. A matrix that is not given is the identity or zero. Without A, every record keeps its id and its other columns. With A
+    the file holds only the released columns, since other columns cannot be transformed. A released record made from one
+    original record alone still belongs to it; any other is a new record.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class MatrixMask(Mask):
         return Schema((*kept, *made.values()))
 
     def _attribute(self, j: int, name: str, schema: Schema) -> Attribute:
-        """Return what column j of M means: it keeps role and words where it keeps its name."""
+        """Return the attribute of column j of M; if it keeps its name, it keeps its role and its description."""
         used = [n for i, n in enumerate(self.columns) if (self.B[i][j] if self.B is not None else i == j)]
         whole = self.scope is Scope.ROW and all(schema[n].level is Level.HOUSEHOLD for n in used)
         level = Level.HOUSEHOLD if whole and used else Level.PERSON
@@ -189,7 +189,7 @@ class MatrixMask(Mask):
             )
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """State the shapes, and what the matrices give away to whoever knows them."""
+        """State the shapes, and the values that the matrices reveal to whoever knows them."""
         form = self._form(len(before))
         shapes = [f"{letter} {_words(getattr(form, letter))}" for letter in "ABC" if getattr(form, letter) is not None]
         says = f"M = AXB + C with {', '.join(shapes)}; X has {len(before):,} records and {len(self.columns)} attributes"
@@ -235,7 +235,7 @@ def _plain(letter: str, given: Any) -> Any:
 
 
 def _entries(letter: str, given: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Return a sparse matrix as the entries that are not zero, counted from 0; all others are zero."""
+    """Return a sparse matrix as its non-zero entries, with indices from 0."""
     try:
         if letter != "A" or set(given) != set(_TRIPLETS):
             raise ValueError
@@ -282,7 +282,7 @@ def _ids(A: csr_array, ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _words(matrix: Any) -> str:
-    """Return a shape, and the rank where it is quickly found."""
+    """Return a shape as text, with the rank if it is quick to compute."""
     r, n = matrix.shape
     if max(r, n) > 1_000:
         return f"of {r:,} × {n:,}"
@@ -307,10 +307,10 @@ class RandomFactors(Mask, abstract=True):
 
     @abstractmethod
     def factors(self, batch: Batch, draws: Draws) -> list[Any]:
-        """Return for each column its factor, or its factors record by record."""
+        """Return for each column its factor, or a factor for each record."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn which columns there are, and refuse what cannot be multiplied."""
+        """Learn the columns, and refuse those that cannot be multiplied."""
         names = numeric_targets(self.columns, data)
         check_values(data, names)
         return self.learn(names=names)
@@ -329,7 +329,7 @@ class RandomFactors(Mask, abstract=True):
         return np.asarray(np.exp(np.sqrt(s2) * normals - s2 / 2))
 
     def check_signs(self, before: Microdata, after: Microdata) -> None:
-        """Refuse a release in which a value has the other sign, or grew past all numbers."""
+        """Refuse a release in which a value changed its sign or is infinite."""
         for name in self.names:
             y = after.numbers(name)
             if (np.sign(before.numbers(name)) * np.sign(y) < 0).any():
@@ -339,16 +339,16 @@ class RandomFactors(Mask, abstract=True):
 
 
 def _times(batch: Batch, name: str, factor: Any) -> Numbers:
-    with np.errstate(over="ignore"):  # what grows past all numbers is refused at the end
+    with np.errstate(over="ignore"):  # infinite values are refused at the end
         return np.asarray(batch.numbers(name) * factor)
 
 
 class MultiplyRecords(RandomFactors):
     """All chosen numbers of a record are multiplied by one random factor, its own.
 
-    The factor is positive (lognormal) with mean 1: totals stay the same on average, signs and zeros stay,
-    and so do the ratios between the columns of a record. Where one of the columns describes the household, all its members
-    share one factor, so that the household keeps one value and A stays one matrix.
+    The factor is positive (lognormal) with mean 1: totals stay the same on average, and signs, zeros and the ratios between
+    the columns of a record stay. If one of the columns describes the household, all its members share one factor, so that
+    the household keeps one value and A stays one matrix.
     """
 
     def factors(self, batch: Batch, draws: Draws) -> list[Numbers]:
@@ -368,7 +368,7 @@ class MultiplyRecords(RandomFactors):
         return MatrixForm(ready.names, ready.names, A=diags_array(factors).tocsr(), random=("A",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no value changed its sign, and say what factors do not hide."""
+        """Verify that no value changed its sign, and say that factors do not hide ratios."""
         self.check_signs(before, after)
         factor = f"a positive factor of its own, with mean 1 and variance {self.factor_variance:g}"
         says = f"{join_names(self.names)}: each record is multiplied by {factor}; zeros and signs stay as they are"
@@ -388,14 +388,14 @@ class MultiplyRecords(RandomFactors):
 class MultiplyColumns(RandomFactors):
     """Each chosen column is multiplied by one random factor, the same for all records.
 
-    The factor is positive (lognormal) with mean 1. It protects against nobody who knows a single true value:
-    that value gives the factor, and the factor the whole column. Order and correlations are kept.
+    The factor is positive (lognormal) with mean 1. It does not protect against a snooper who knows one true value: that value
+    reveals the factor, and the factor the whole column. Order and correlations are kept.
     """
 
     preserves_order: ClassVar[bool] = True
 
     def factors(self, batch: Batch, draws: Draws) -> list[float]:
-        """Return the diagonal of B: the file as a whole draws, not its records."""
+        """Return the diagonal of B, drawn once for the whole file."""
         return [float(factor) for factor in self._diagonal(draws)]
 
     def _diagonal(self, draws: Draws) -> Numbers:
@@ -428,8 +428,8 @@ class MultiplyColumns(RandomFactors):
 class Displace(Mask):
     """A specified quantity is added to every value of a column.
 
-    It limits disclosure only while the quantity is secret, as the paper says, and one true value that somebody knows gives it
-    away. Differences between records, order, variances and correlations are kept.
+    It limits disclosure only while the quantity is secret, as the paper says, and one known true value reveals it.
+    Differences between records, order, variances and correlations are kept.
     """
 
     preserves_order: ClassVar[bool] = True
@@ -447,13 +447,13 @@ class Displace(Mask):
     amounts: Any = learned("columns", "amount", default=None)
 
     def validate(self) -> None:
-        """Check that an amount is given for each column, where amounts are given by column."""
+        """Check that amounts by column name every column."""
         super().validate()
         if self.columns is not None:
             check_by_column("amount", "amount", self.amount, self.columns)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn which columns there are, and what each is displaced by."""
+        """Learn the columns and the amount of each."""
         by_column = isinstance(self.amount, Mapping)
         named = tuple(self.amount) if isinstance(self.amount, Mapping) and self.columns is None else self.columns
         names = numeric_targets(named, data)
@@ -480,7 +480,7 @@ class Displace(Mask):
         return MatrixForm(tuple(amounts), tuple(amounts), C=np.array([list(amounts.values())]))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Say what a fixed displacement does not hide, and what the schema's bounds do to it."""
+        """Say what a fixed displacement does not hide, and how the schema's bounds change it."""
         names = join_names(self.amounts)
         says = (
             f"{names}: a secret amount, the same for all records, is added to the values of each column; differences "

@@ -32,8 +32,8 @@ class Microaggregation(Mask, abstract=True):
     """Groups of at least k similar records, each released with the group's mean, median or mode.
 
     Columns that describe households are grouped among households (a household has the stratum of its first member), the
-    others among records. Groups never cross strata (`within`), and never cross missing values: records are grouped with
-    records that have answers to the same columns.
+    others among records. Groups never cross strata (`within`) or patterns of missing values: records are grouped with
+    records that have answers in the same columns.
     """
 
     scope: ClassVar[Scope] = Scope.BLOCK
@@ -90,7 +90,7 @@ class Microaggregation(Mask, abstract=True):
         return by_level(schema, names)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn the mean and the standard deviation of each column, so that distances count columns alike."""
+        """Learn the mean and the standard deviation of each column, so that columns count equally in distances."""
         names = numeric_targets(self.columns, data)
         self.check_within(data, names)
         return self.learn(names=names, spread={n: self._spread(n, data.numbers(n)) for n in names})
@@ -103,16 +103,16 @@ class Microaggregation(Mask, abstract=True):
                 raise DataError(f"column '{name}' holds {data.kind(name)}, which cannot be strata.")
 
     def check_enough(self, name: str, count: int) -> None:
-        """Refuse a column that has no k values."""
+        """Refuse a column with fewer than k values."""
         if not count:
             raise DataError(f"column '{name}' has no values at all, so there is nothing to aggregate.")
         if count < self.k:
             raise DataError(f"k = {self.k} is more than the number of records with a value in '{name}'. Lower k.")
 
     def _spread(self, name: str, values: Numbers) -> tuple[float, float]:
-        known = np.sort(values[~np.isnan(values)])  # sums hang on the order of their terms
+        known = np.sort(values[~np.isnan(values)])  # sums depend on the order of their terms
         self.check_enough(name, len(known))
-        with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge values are refused in words
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite or huge values are refused below
             mean, variance = np.asarray(np.mean(known)), np.asarray(np.var(known, ddof=1))
         if not np.isfinite(variance):
             raise DataError(
@@ -144,7 +144,7 @@ class Microaggregation(Mask, abstract=True):
         return out
 
     def check_batch(self, batch: Batch) -> None:
-        """Refuse records whose columns do not hold what they must."""
+        """Refuse records whose columns do not hold numbers."""
         check_numbers(batch, self.names)
 
     def read(self, batch: Batch, name: str) -> Numbers:
@@ -157,11 +157,11 @@ class Microaggregation(Mask, abstract=True):
         return batch.replace(name, lambda: _clear_of_codes(values, attribute))
 
     def centres(self, x: Numbers, labels: Whole, names: tuple[str, ...], schema: Schema) -> Numbers:
-        """Return what each group is released as, shape (g, p)."""
+        """Return the released values of each group, shape (g, p)."""
         return centres(x, labels, self.aggregate)
 
     def grouped(self, batch: Batch, names: tuple[str, ...], draws: Draws) -> tuple[Whole, Whole, Numbers, Whole]:
-        """Return one row per unit, the unit of each record, the units' numbers, and their groups: -1 for no group."""
+        """Return one row per unit, the unit of each record, the units' numbers, and their groups (-1: none)."""
         first, member = units(batch, names)
         x = np.column_stack([self.read(batch, name)[first] for name in names])
         block, sizes = self._blocks(batch, x, first)
@@ -189,7 +189,7 @@ class Microaggregation(Mask, abstract=True):
         cuts = np.flatnonzero(np.r_[True, block[1:] != block[:-1], True]) if len(x) else np.zeros(1, np.int64)
         used = 0
         for start, end in pairwise(cuts.tolist()):
-            if end - start < 2 * self.k:  # one group, whatever the method
+            if end - start < 2 * self.k:  # one group, with every method
                 labels[start:end] = used
                 used += 1
                 continue
@@ -202,7 +202,7 @@ class Microaggregation(Mask, abstract=True):
         return labels
 
     def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Return `groups`, for methods that must know which columns these are."""
+        """Return `groups`, for methods that need the names of the columns."""
         return self.groups(x, ids, draws)
 
     def _blocks(self, batch: Batch, x: Numbers, first: Whole) -> tuple[Whole, Whole]:
@@ -210,7 +210,7 @@ class Microaggregation(Mask, abstract=True):
         codes = [batch.column(name).codes[0][first] for name in self.within or ()]
         return classes([*codes, *np.isnan(x).astype(np.int64).T], len(first))
 
-    # -- what it promises
+    # -- guarantees
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify on the released values that each combination is shared by at least k records or households."""
@@ -296,7 +296,7 @@ def _whose(name: str, schema: Schema) -> str:
 
 
 def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:
-    """Return values none of which reads as a code for missing: the next one that does not, the same for a whole group."""
+    """Return values of which none is a code for missing: such a value is moved to the next one, the same for a whole group."""
     codes = [c for c in attribute.missing if isinstance(c, int | float)]
     if not codes:
         return values
@@ -305,7 +305,7 @@ def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:
     if attribute.integer:
         values, bottom, top = np.round(values), np.ceil(bottom), np.floor(top)
     new = np.clip(values, bottom, top)
-    for way in (math.inf, -math.inf):  # up, and down again if that runs out of the bounds
+    for way in (math.inf, -math.inf):  # up, and down if that passes the upper bound
         for _ in codes:
             step = new + math.copysign(1, way) if attribute.integer else np.nextafter(new, way)
             new = np.where(np.isin(new, codes), step, new)
@@ -314,18 +314,18 @@ def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:
 
 
 # --- mdav
-# MDAV: maximum distance to average vector, the microaggregation that most people mean by the word.
+# MDAV: maximum distance to average vector, the usual method of microaggregation.
 
 
 class MDAV(Microaggregation):
     """Groups of k records that are close in all columns at once, taken from the outside in; the last has up to 2k - 1.
 
-    While 3k or more records are left: the record farthest from their mean with its k - 1 nearest, then the record farthest from
-    that one with its k - 1 nearest; of what is left at the end, one or two groups. Distances are Euclidean on standardised
+    While 3k or more records remain: group the record farthest from their mean with its k - 1 nearest, then the record farthest
+    from that one with its k - 1 nearest. The records that remain form one or two groups. Distances are Euclidean on standardised
     columns, and ties go to the lower record number. Domingo-Ferrer and Torra (2005), section 3; Hundepool et al. (2003).
 
-    With `within`, or where answers are missing, each stratum or pattern of answers is a file of its own: groups differ from those
-    of the whole file, and lose more, since close records on either side of the border no longer meet.
+    With `within`, or where answers are missing, each stratum or pattern of answers is treated as a separate file: groups differ
+    from those of the whole file, and lose more, since close records in different strata are not grouped together.
     """
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
@@ -342,10 +342,10 @@ class MDAV(Microaggregation):
 class VMDAV(Microaggregation):
     """Groups of k records, taken from the outside in, that take in further records which are close to them: up to 2k - 1.
 
-    While k or more records are left: the record farthest from the mean of all with its k - 1 nearest. The free record closest to
-    the group joins it if its distance to the group is below gamma times its distance to the next free record. Fewer than k at the
-    end go to the group with the closest mean. Solanas and Martínez-Ballesté (2006), who advise gamma = 0.2 for scattered data and
-    1.1 for data in clusters. Distances, ties and strata as in MDAV.
+    While k or more records remain: group the record farthest from the mean of all with its k - 1 nearest. The free record
+    closest to the group joins it if its distance to the group is below gamma times its distance to the next free record. If
+    fewer than k remain at the end, each joins the group with the closest mean. Solanas and Martínez-Ballesté (2006), who advise
+    gamma = 0.2 for scattered data and 1.1 for data in clusters. Distances, ties and strata as in MDAV.
     """
 
     gamma: float = param(
@@ -356,25 +356,25 @@ class VMDAV(Microaggregation):
     )
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Return groups of k to 2k - 1, from the outside in, and what is left over with the closest."""
+        """Return groups of k to 2k - 1, from the outside in; remaining records join the closest group."""
         from sfumato.kernels.microaggregation import v_mdav
 
         return v_mdav(x, self.k, self.gamma)
 
 
 # --- individual ranking
-# Individual ranking: each column is sorted and averaged on its own, k values at a time.
+# Individual ranking: each column is sorted and averaged separately, k values at a time.
 
 
 class UnivariateMicroaggregation(Microaggregation, abstract=True):
     """Each column is grouped on its own, in the order of its values, so a record has other companions in every column.
 
-    Groups hold neighbours in the order, so the order is kept, unless strata are aggregated apart.
+    Groups hold neighbours in the order, so the order is kept, unless strata are aggregated separately.
     """
 
     @property
     def preserves_order(self) -> bool:  # type: ignore[override]
-        """Whether one order goes through all records."""
+        """Whether the order is kept: yes, without strata."""
         return not self.within
 
     def together(self, names: tuple[str, ...], schema: Schema) -> list[tuple[str, ...]]:
@@ -382,7 +382,7 @@ class UnivariateMicroaggregation(Microaggregation, abstract=True):
         return [(name,) for name in names]
 
     def labels(self, x: Numbers, names: tuple[str, ...], block: Whole, ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Return the group of each unit; they are sorted here, as standard units may be too coarse to tell values apart."""
+        """Return the group of each unit; they are sorted here, since standard units may be too coarse to separate values."""
         order = np.lexsort([x[:, 0], block])
         labels = np.empty(len(x), np.int64)
         labels[order] = super().labels(x[order], names, block[order], ids[order], draws)
@@ -392,9 +392,9 @@ class UnivariateMicroaggregation(Microaggregation, abstract=True):
 class IndividualRanking(UnivariateMicroaggregation):
     """The values of a column are sorted and taken k at a time; the middle group has up to 2k - 1 (Defays and Nanopoulos 1993).
 
-    The larger group stands where values lie closest: at the upper end, of money, it would lose most of what is lost. Equal
-    values are taken in the order of the records. It keeps most of the information and, as a snooper sees nearly the original
-    value, protects least: a value is hidden only between its neighbours.
+    The larger group is where values are closest; at the upper end of an amount it would cause most of the loss. Equal values
+    are taken in the order of the records. The method keeps most of the information and protects least: a value is hidden only
+    among its neighbours, so a snooper sees nearly the original value.
     """
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
@@ -407,14 +407,14 @@ class IndividualRanking(UnivariateMicroaggregation):
 
 
 # --- optimal univariate
-# Optimal univariate microaggregation: each column cut into groups of at least k with the least loss possible.
+# Optimal univariate microaggregation: each column is divided into groups of at least k with the smallest loss.
 
 
 class OptimalUnivariate(UnivariateMicroaggregation):
     """Each column on its own, in groups of at least k with the least sum of squares about the means (Hansen, Mukherjee 2003).
 
-    Group sizes run from k to 2k - 1: a gap between the values is not bridged where that can be helped. Never loses more than
-    individual ranking. The optimum is that of means; medians and modes are released for the same groups.
+    Group sizes run from k to 2k - 1; groups do not cross a gap between values unnecessarily. Never loses more than individual
+    ranking. The groups are optimal for means; medians and modes are released for the same groups.
     """
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
@@ -435,7 +435,7 @@ class ProjectionMicroaggregation(Microaggregation):
     """Records are sorted by their first principal component, sum of z-scores, or one column, and taken k at a time.
 
     Defays and Nanopoulos (1993); Mateo-Sanz and Domingo-Ferrer (1998). As fast as sorting; the groups are tight along the line
-    and loose across it, so it suits columns that go together. The component is that of each stratum.
+    and loose across it, so it suits closely related columns. Each stratum has its own component.
     """
 
     by: str = param(
@@ -463,7 +463,7 @@ class ProjectionMicroaggregation(Microaggregation):
         return fitted
 
     def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
-        """Sort by the column where these records have it (else, and of another level, by the component)."""
+        """Sort by the column; by the component if the column is missing here or describes another level."""
         if self.by in names and self.by not in _LINES:
             return consecutive(np.argsort(x[:, names.index(self.by)], kind="stable"), self.k)
         return self.groups(x, ids, draws)
@@ -490,8 +490,8 @@ def first_component(x: Numbers) -> Numbers:
 class ClusterMicroaggregation(Microaggregation):
     """Records are clustered by k-means, and grouped within their cluster by MDAV or along its first principal component.
 
-    For data that fall apart into kinds (Templ, Meindl and Kowarik 2015): a component then fits its own cluster, and MDAV has
-    less to search. A cluster of fewer than k records joins the nearest one. No random start: the same data give the same groups.
+    For data of different kinds (Templ, Meindl and Kowarik 2015): each cluster then has its own component, and MDAV has less
+    to search. A cluster of fewer than k records joins the nearest one. No random start: the same data give the same groups.
     """
 
     clusters: int = param(
@@ -528,7 +528,7 @@ class ClusterMicroaggregation(Microaggregation):
 
 
 # --- robust microaggregation
-# Robust microaggregation: groups by Mahalanobis distances that outliers have not bent.
+# Robust microaggregation: groups by robust Mahalanobis distances.
 
 
 class RobustMicroaggregation(Microaggregation):
@@ -554,7 +554,7 @@ class RobustMicroaggregation(Microaggregation):
         for names in self.together(fitted.names, data.schema):
             batch = data.batch(list(dict.fromkeys([*names, *household])))
             first, _ = units(batch, names)
-            first = first[np.argsort(batch.ids[first], kind="stable")]  # sums hang on the order of their terms
+            first = first[np.argsort(batch.ids[first], kind="stable")]  # sums depend on the order of their terms
             centre, scale = np.array([fitted.spread[n] for n in names]).T
             x = (np.column_stack([batch.numbers(n)[first] for n in names]) - centre) / scale
             if (count := int((~np.isnan(x).any(axis=1)).sum())) <= len(names):

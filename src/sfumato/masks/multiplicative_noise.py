@@ -1,4 +1,4 @@
-"""Multiplicative noise: each value is multiplied by a random factor of its own."""
+"""Multiplicative noise: each value is multiplied by its own random factor."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class MultiplicativeNoise(NoiseLevel):
     """Each value times a random factor: large values get large noise, signs and zeros stay (Kim and Winkler 2003).
 
     `scheme="logarithmic"`: log Y = log X + ε, ε ~ N(0, λ²Σ), Σ the covariance of the logarithms; positive values only. With
-    `centre="mean"` Y is divided by what the factors average, so that means are right; with "median" it is not.
-    `scheme="lognormal"` and `"truncated_normal"` (the normal distribution about 1, cut to (0, 2)): independent factors with mean
-    1, and with the variance that makes the noise variance λ² times that of the column, Var(e) = λ² Var(x) / E(x²).
+    `centre="mean"` Y is divided by the mean of the factors, so that means are unbiased; with "median" it is not.
+    `scheme="lognormal"` and `"truncated_normal"` (the normal distribution about 1, truncated to (0, 2)): independent factors with
+    mean 1, and with the variance that makes the noise variance λ² times that of the column, Var(e) = λ² Var(x) / E(x²).
     """
 
     no_matrix: ClassVar[str] = (
@@ -48,7 +48,7 @@ class MultiplicativeNoise(NoiseLevel):
     """The triangular root of the covariance of logarithms, shape (k, k); or Var(x) / E(x²), shape (k,)."""
 
     def validate(self) -> None:
-        """Refuse a median of 1 where the factors have a mean of 1."""
+        """Refuse centre = 'median' for factors that have mean 1."""
         super().validate()
         if self.scheme == "lognormal" and self.centre == "median":
             raise ParameterError(
@@ -124,7 +124,7 @@ def truncated_factor(u: Numbers, variance: float, name: str) -> Numbers:
         return np.ones(len(u))
 
     def excess(log_sigma: float) -> float:
-        a = np.exp(-log_sigma)  # variance of a normal cut at ±1, i.e. at ±a standard deviations
+        a = np.exp(-log_sigma)  # variance of a normal truncated at ±1, i.e. at ±a standard deviations
         density = np.exp(-0.5 * a * a) / np.sqrt(2 * np.pi)
         return float(np.exp(2 * log_sigma) * (1 - 2 * a * density / (2 * ndtr(a) - 1)) - variance)
 

@@ -1,4 +1,4 @@
-"""Additive noise: one meaning of the noise level, correlated and independent noise, a covariance of your own, bounds."""
+"""Additive noise: one meaning of the noise level, correlated and independent noise, a given covariance, bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
 # --- noise level
-# What all noise methods share: one meaning of the noise level, the variance it is a share of, and kept moments.
+# Shared by all noise methods: one meaning of the noise level, the variance it is a share of, and kept moments.
 
 
 class NoiseLevel(Mask, abstract=True):
@@ -45,7 +45,7 @@ class NoiseLevel(Mask, abstract=True):
     )
 
     def validate(self) -> None:
-        """Check that a level is given for each column, where levels are given by column."""
+        """Check that levels by column name every column."""
         super().validate()
         if self.columns is not None:
             check_by_column("lambda2", "level", self.lambda2, self.columns)
@@ -54,7 +54,7 @@ class NoiseLevel(Mask, abstract=True):
         """Return the columns to mask, those of households first; each has a level."""
         names = numeric_targets(self.columns, data)
         check_by_column("lambda2", "level", self.lambda2, names)
-        # household columns first: a triangular root then gives them noise that hangs on household draws alone
+        # household columns first: a triangular root then gives them noise that depends only on household draws
         return tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
 
     def _level(self, names: tuple[str, ...]) -> Numbers:
@@ -77,7 +77,7 @@ def check_by_column(field: str, noun: str, setting: object, columns: tuple[str, 
 
 
 def spread_of(data: Microdata, names: Iterable[str]) -> tuple[Numbers, Numbers]:
-    """Return the mean and the variance of each column over its own answers, shape (k,) each; refuse what has no spread."""
+    """Return the mean and the variance of each column over its answers, shape (k,) each; refuse constant columns."""
     found = [data.moments((name,)) for name in names]
     for moments in found:
         check_spread(moments, data)
@@ -108,7 +108,7 @@ def check_spread(moments: Moments, data: Microdata) -> None:
 
 
 def derived(data: Microdata, names: tuple[str, ...], function: Callable[[Batch], list[Numbers]]) -> Microdata:
-    """Return data with these columns only, holding what `function` makes of each piece, where the data live."""
+    """Return data with only these columns, with `function` applied to each piece where the data are stored."""
     schema = data.schema.keep(lambda a: a.name in names)
     plain = Schema(tuple(a.with_(missing=(), integer=False, bounds=(None, None), level=Level.PERSON) for a in schema))
     return data.transform(partial(_derived, names, function), plain)
@@ -122,15 +122,15 @@ def _derived(names: tuple[str, ...], function: Callable[[Batch], list[Numbers]],
 
 
 def needed(data: Microdata, names: tuple[str, ...]) -> Batch:
-    """Bring the columns into memory, with the household number that their draws may hang on."""
+    """Bring the columns into memory, with the household number that their draws may depend on."""
     household = data.schema.one("household")
     return data.batch(list(dict.fromkeys([*names, *([household] if household else [])])))
 
 
 def moments_kept(step: str, before: Moments, after: Moments, over: str, schema: Schema, refit: bool) -> Guarantee:
-    """Verify that means and covariances are those of the original; up to whole numbers and bounds, where there are any.
+    """Verify that means and covariances are those of the original, except for whole numbers and bounds in the schema.
 
-    `refit`: the mask was fitted to certain records and draws, and keeps moments only roughly with others; else that is refused.
+    `refit`: the mask keeps moments only roughly with other records or draws than it was fitted with; otherwise this is refused.
     """
     what = f"{join_names(before.names)}: mean and {'covariance' if len(before.names) > 1 else 'variance'} over {over}"
     mean, covariance = apart(before, after)
@@ -151,7 +151,7 @@ def moments_kept(step: str, before: Moments, after: Moments, over: str, schema: 
 
 
 def apart(one: Moments, two: Moments) -> tuple[float, float]:
-    """Return how far means are apart, in standard deviations, and covariances, in products of them; the largest of each."""
+    """Return the largest difference of means, in standard deviations, and of covariances, in products of these."""
     scale = np.sqrt(np.diag(one.covariance))
     scale = np.where(scale > 0, scale, 1.0)
     means = np.abs(two.mean - one.mean) / scale
@@ -175,7 +175,7 @@ class AdditiveNoise(NoiseLevel, abstract=True):
 
     @abstractmethod
     def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the groups of columns whose covariances matter: moments are over the records that have a whole group."""
+        """Return the groups of columns whose covariances are used: moments are over the records that have all of a group."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn the covariance of the columns and its triangular root."""
@@ -212,7 +212,7 @@ class AdditiveNoise(NoiseLevel, abstract=True):
         return MatrixForm(fitted.names, fitted.names, C=np.where(gaps, 0.0, noise), random=("C",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Say what bounds, rounding and linear dependence do to the noise."""
+        """Say how bounds, rounding and linear dependence change the noise."""
         said = []
         kept = [n for n in self.names if before.schema[n].integer or before.schema[n].bounds != (None, None)]
         if kept:
@@ -238,7 +238,7 @@ class AdditiveNoise(NoiseLevel, abstract=True):
 def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws) -> list[Numbers]:
     """Return normal noise of the covariance root root′, root lower triangular; a column for each name, shape (n,) each.
 
-    It is added up in the same order for every record.
+    The order of the sum is the same for every record.
     """
     standard = [draws.normals(batch.units(name), name) for name in names]
     noise = [np.zeros(len(batch)) for _ in names]
@@ -269,7 +269,7 @@ class CorrelatedNoise(AdditiveNoise, abstract=True):
 class KimNoise(CorrelatedNoise):
     """Correlated additive noise: ε ~ N(0, λ²Σ) (Kim 1986; R-U paper, equation 3.1).
 
-    The masked columns keep their correlations; the correlation with an unmasked column shrinks by 1/√(1+λ²). With
+    The masked columns keep their correlations; the correlation with an unmasked column shrinks by the factor 1/√(1+λ²). With
     levels by column, ε has covariances λᵢλⱼΣᵢⱼ.
     """
 
@@ -277,7 +277,7 @@ class KimNoise(CorrelatedNoise):
 class IndependentNoise(AdditiveNoise):
     """Independent additive noise: each column gets its own, with variance λ² times the column's variance.
 
-    Correlations between masked columns shrink by 1/(1+λ²).
+    Correlations between masked columns shrink by the factor 1/(1+λ²).
     """
 
     def shape(self, covariance: Numbers) -> Numbers:
@@ -285,26 +285,26 @@ class IndependentNoise(AdditiveNoise):
         return np.diag(np.diag(covariance))
 
     def together(self, names: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the columns one by one: each has the variance of all its own answers."""
+        """Return the columns one by one: each has the variance over all its answers."""
         return [(name,) for name in names]
 
 
 # --- structured noise
-# Normal noise with a covariance matrix of your own: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
+# Normal noise with a given covariance matrix: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
 
 
 class StructuredNoise(Mask):
     """Additive normal noise whose covariance matrix is given, in the units of the columns.
 
-    Noise need not lie the same in all directions: a covariance of rank one moves a record along one line only, and every
-    combination of columns that is constant along it is released exactly. `best_mask` finds the covariance that hides a target
+    Noise may differ between directions: a covariance of rank one moves a record along one line only, and every combination
+    of columns that is constant along this line is released exactly. `best_mask` finds the covariance that hides a target
     and leaves most of the rest.
     """
 
     columns: tuple[str, ...] = param(doc="columns that get noise, in the order of the covariance", columns="many")
     covariance: Any = param(
         doc="variances and covariances of the noise: rows of numbers, a row for each column",
-        of_data="nothing",  # of the noise: analysts need it, and it is no record's value
+        of_data="nothing",  # covariance of the noise: analysts need it, and it is not a value of any record
     )
     order: Any = learned("columns", default=None)
     root: Any = learned("columns", "covariance", default=None)
@@ -315,7 +315,7 @@ class StructuredNoise(Mask):
         object.__setattr__(self, "covariance", _plain(self.covariance, len(self.columns)))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Put household columns first, so that their noise hangs on household draws alone, and take the triangular root."""
+        """Put household columns first, so that their noise depends only on household draws, and take the triangular root."""
         names = numeric_targets(self.columns, data)
         check_values(data, names)
         order = tuple(sorted(names, key=lambda n: data.schema[n].level is not Level.HOUSEHOLD))
@@ -345,7 +345,7 @@ class StructuredNoise(Mask):
         return np.asarray(place @ (root @ root.T) @ place.T)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Say how many combinations of columns are released exactly, and what bounds and rounding do to the noise."""
+        """Say how many combinations of columns are released exactly, and how bounds and rounding change the noise."""
         names = join_names(self.columns)
         drawn = int((np.diag(self.root) > 0).sum())
         exact = len(self.columns) - drawn
@@ -367,7 +367,7 @@ def _sum(batch: Batch, name: str, noise: Numbers) -> Numbers:
 
 
 def _plain(given: Any, size: int) -> tuple[tuple[float, ...], ...]:
-    """Return a covariance matrix as rows of numbers; refuse what is none."""
+    """Return a covariance matrix as rows of numbers; refuse other input."""
     try:
         matrix = np.array(given, np.float64)
     except (TypeError, ValueError):
@@ -391,15 +391,15 @@ def _plain(given: Any, size: int) -> tuple[tuple[float, ...], ...]:
 
 
 # --- bounded noise
-# Noise restricted to bounds: drawn given that the result lies inside, so that nothing is heaped on the bounds.
+# Noise restricted to bounds: drawn given that the result lies inside, so that values do not pile up on the bounds.
 
 
 class BoundedNoise(NoiseLevel):
     """Independent normal noise of level λ², conditioned on the masked value lying in [low, high] (truncated normal).
 
     Bounds are given here or in the schema; a column without any gets ordinary noise. Masked values are drawn from the normal
-    distribution about the value, truncated to the bounds: they do not pile up there, as clipped noise does. Near a bound they are
-    drawn to the inside, so the mean of values near it is biased inwards and the noise there is smaller than λ² says. A value that
+    distribution about the value, truncated to the bounds: they do not pile up there, as clipped noise does. Near a bound the
+    noise points inwards, so the mean of values near it is biased inwards and the noise there is smaller than λ² says. A value that
     lies outside the bounds is first moved to the nearer one.
     """
 
@@ -451,7 +451,7 @@ class BoundedNoise(NoiseLevel):
         return out
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that all released values are inside, and count those that were not before."""
+        """Verify that all released values are within bounds, and count the original values that were not."""
         said, bounded = [], []
         for name in self.names:
             low, high = bounds_of(self.low, self.high, before.schema, name)
@@ -505,7 +505,7 @@ def _drawn(batch: Batch, draws: Draws, name: str, sigma: float, low: float, high
     x = np.clip(batch.numbers(name), low, high)
     if sigma == 0:
         return x
-    # a whole number stands for all that is rounded to it, so the end ones are as wide as the others
+    # a whole number represents all values rounded to it, so the intervals at the ends are as wide as the others
     margin = 0.5 if batch.schema[name].integer else 0.0
     below, above = ndtr((low - margin - x) / sigma), ndtr((high + margin - x) / sigma)
     drawn = x + sigma * ndtri(below + draws.uniforms(batch.units(name), name) * (above - below))

@@ -1,4 +1,4 @@
-"""Synthetic numbers from a multivariate normal model, the model behind their analytic maps, and what synthetic files share."""
+"""Synthetic numbers from a multivariate normal model, the model behind their analytic maps, and shared functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
 # --- synthetic
-# What fully synthetic files have in common: new records, and a check that none of them is an old one.
+# Shared by fully synthetic files: new records, and a check for copies of original records.
 
 
 def new_ids(start: int, count: int) -> NDArray[np.int64]:
@@ -50,7 +50,7 @@ def synthetic_schema(schema: Schema, names: Sequence[str]) -> Schema:
 
 @dataclass(frozen=True, eq=False)
 class Originals:
-    """The original records by a 64-bit number each, made from all their values, and how many records have it."""
+    """The original records as 64-bit hashes of all their values, with the number of records of each."""
 
     names: tuple[str, ...]
     prints: NDArray[np.uint64]
@@ -71,7 +71,7 @@ class Originals:
 
 
 def _prints(batch: Batch, names: Sequence[str]) -> NDArray[np.uint64]:
-    """Return a 64-bit number per record from all its values; column by column, leaving nothing behind in memory."""
+    """Return a 64-bit hash of all values of each record, computed column by column to save memory."""
     made = np.zeros(len(batch), np.uint64)
     for name in names:
         one = alone(batch, name)
@@ -81,12 +81,12 @@ def _prints(batch: Batch, names: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def alone(batch: Batch, name: str) -> Batch:
-    """Return one column by itself: what is worked out from it (codes, numbers) goes with it, and is not kept with the file."""
+    """Return one column by itself: codes and numbers computed from it are freed with it, and not kept with the file."""
     return Batch(Rows(batch.ids, {name: batch.column(name).bare()}), batch.schema)
 
 
 # --- synthesis model
-# What normal synthesis does to normal records: the models behind analytic R-U maps of synthetic data.
+# The effect of normal synthesis on normal records: the models behind analytic R-U maps of synthetic data.
 #
 # Parameters are estimated from n records, and drawn from their posterior where synthesis is `proper`; then values are drawn.
 # With ν degrees of freedom of the residuals of p columns, a residual variance drawn from its posterior is ν/(ν - p - 1) times
@@ -140,7 +140,7 @@ class PartialSynthesisModel(ReleaseModel):
 
     @property
     def _drawn(self) -> Numbers:
-        """Covariance of what is drawn, zero outside the masked columns, shape (k, k)."""
+        """Covariance of the drawn part, zero outside the masked columns, shape (k, k)."""
         S, at = self.covariance, np.ix_(self.masked, self.masked)
         out = np.zeros_like(S)
         P = self._explaining
@@ -158,17 +158,17 @@ class PartialSynthesisModel(ReleaseModel):
         return _inflation(self.n - 1 - len(self.given), len(self.masked)) if self.proper else 1.0
 
     def mean_error(self, weights: Numbers, target: Target) -> float | None:
-        """Return c'Σc/n + κ(1 or 2)c'Σₑc/(nm): 2 where the means are drawn, too; exact."""
+        """Return c'Σc/n + κ(1 or 2)c'Σₑc/(nm): 2 if the means are drawn too; exact."""
         sampling = float(weights @ self.covariance @ weights) if target == "population" else 0.0
         drawn = float(weights @ self._drawn @ weights)
         extra = self._inflated * (2 if self.proper else 1) * drawn if drawn else 0.0
         return (sampling + extra / self.implicates) / self.n
 
     def slope_error(self, x: int, y: int, correction: float, target: Target) -> float | None:
-        """Return bias² + variance; exact if x is not masked, and given where y is masked; else for large n.
+        """Return bias² + variance; exact if x is not masked, and is given if y is masked; else for large n.
 
         The slope is off by the mean of x̃ r̃ + x̃ e_r + r̃ e_x + e_x e_r over records, divided by σ_x², where r = y - βx of the
-        released population. The first term varies with the sample, a quadratic form; the others with what is drawn.
+        released population. The first term, a quadratic form, varies with the sample; the others vary with the draws.
         """
         if target == "file":
             return None
@@ -192,8 +192,8 @@ class PartialSynthesisModel(ReleaseModel):
         e, P = np.eye(len(self.names)), self._explaining
         one, two = (j, k) if j in self.masked else (k, j)
         if one not in self.masked or two in self.masked or two in self.given:
-            made = np.outer(e[j], e[k])  # kept as it was
-        else:  # only what both have to do with the given columns is kept
+            made = np.outer(e[j], e[k])  # the moment is kept
+        else:  # only the relation through the given columns is kept
             made = np.outer(P[one], e[two]) + np.outer(P[two], e[one]) - np.outer(P[one], P[two])
         return np.asarray((made + made.T) / 2)
 
@@ -253,7 +253,7 @@ class FullSynthesisModel(ReleaseModel):
         )
 
     def _fitted(self, regressors: int) -> float:
-        """Return how far a fit of 1 + q coefficients to the new file is off that of the original, in σₑ²(1 + q)."""
+        """Return the squared difference of fits of 1 + q coefficients to the new and the original file, in units of σₑ²(1 + q)."""
         if not self.proper:
             return 1 / (self.size * self.implicates)
         return _inflation(self.n - 1, len(self.columns)) * (1 / self.n + 1 / self.size) / self.implicates
@@ -266,7 +266,7 @@ class FullSynthesisModel(ReleaseModel):
         return float(weights @ self.covariance @ weights) * (sampling + self._fitted(0))
 
     def slope_error(self, x: int, y: int, correction: float, target: Target) -> float | None:
-        """Return the variance about the population's slope (and of a correction, the bias); exact.
+        """Return the variance about the population's slope, plus the squared bias of a correction; exact.
 
         Given the sample, the slope of drawn parameters varies by A_y.x/((ν - 2)A_xx), and a slope of n* records about it by
         (ν - 1)A_y.x/((ν - 2)(n* - 3)A_xx), with A the cross products and ν = n + 1 - p.
@@ -288,11 +288,11 @@ class FullSynthesisModel(ReleaseModel):
         return float(bias**2 + correction**2 * residual * (sampling + (self.n - 2) * extra / self.implicates))
 
     def joint(self, names: tuple[str, ...]) -> None:
-        """Return nothing: no released record is a person's own."""
+        """Return nothing: no released record belongs to a person."""
         return
 
     def prediction_error(self, x: int, given: tuple[int, ...]) -> float | None:
-        """Return σₑ²(1 - (1 + q)/n + (1 + q)·what the new file's fit is off): posterior prediction; exact without covariates."""
+        """Return σₑ²(1 - (1 + q)/n + (1 + q)·error of the new file's fit): posterior prediction; exact without covariates."""
         if any(i not in self.columns for i in (x, *given)):
             return None
         S, z, q = self.covariance, list(given), len(given)
@@ -312,7 +312,7 @@ class NormalSynthesis(ConditionalNormal):
     """Partially synthetic data (Reiter 2003): columns are replaced by draws given the others, from a normal regression.
 
     The draws come from the posterior predictive distribution (`proper`), or from the estimated regression. Each implicate has
-    parameters and draws of its own. Columns that describe households are drawn once per household, given those that describe
+    its own parameters and draws. Columns that describe households are drawn once per household, given those that describe
     households; the others are then drawn given all of these.
 
     Examples
@@ -348,13 +348,13 @@ class NormalSynthesis(ConditionalNormal):
             noise = standard_normals(batch, model.targets, draws) @ drawn.root.T
             y = drawn.predict(batch, [new[n] for n in model.earlier]) + noise
             for name, values in zip(model.targets, y.T, strict=True):
-                # the values of a household whose own is missing are drawn too, but not released
+                # values are also drawn for households with a missing value, but not released
                 new[name] = np.where(np.isnan(batch.numbers(name)), np.nan, values)
                 out = out.replace(name, partial(np.asarray, values))
         return out
 
     def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
-        """Return what synthesis given numbers does to normal records; None for household columns."""
+        """Return the effect of synthesis given numbers on normal records; None for household columns."""
         masked = self.columns or tuple(n for n in schema.names(role="confidential") if n in before.names)
         given = self.given_names(masked, schema)
         if any(describes_household(schema, n) for n in (*masked, *given) if n in schema):
@@ -453,7 +453,7 @@ class FullNormalSynthesis(Mask):
         return out
 
     def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
-        """Return what new records drawn from normal ones are like."""
+        """Return the model of new records drawn from normal ones."""
         return FullSynthesisModel.of(before, self.columns, self.size, self.implicates, self.proper)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
@@ -467,6 +467,6 @@ class FullNormalSynthesis(Mask):
 
 
 def check_flag(mask: str, field: str, value: object) -> None:
-    """Refuse anything but true and false."""
+    """Refuse any value other than true and false."""
     if not isinstance(value, bool):
         raise ParameterError(f"{field} of {mask} must be true or false.")

@@ -1,4 +1,4 @@
-"""Noise on outliers only: the values that stand out get noise, the others are released as they are."""
+"""Noise on outliers only; the other values are released unchanged."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class OutlierNoise(NoiseLevel):
         check_spread(moments, data)
         batch = data.batch(list(names))
         x = np.column_stack([batch.numbers(name) for name in names])
-        x = x[np.argsort(batch.ids, kind="stable")]  # sums hang on the order of their terms
+        x = x[np.argsort(batch.ids, kind="stable")]  # sums depend on the order of their terms
         centre, scatter = robust_location_scatter(x)
         return Part(names, covariance_root(moments.covariance), None, centre, scatter)
 
@@ -97,7 +97,7 @@ class OutlierNoise(NoiseLevel):
         out = batch
         for part in self.parts:
             check_numbers(batch, part.names)
-            found = cache(partial(self.outliers, batch, part))  # judged once, when the first column is looked at
+            found = cache(partial(self.outliers, batch, part))  # computed once, with the first column
             for j, name in enumerate(part.names):
                 out = out.replace(name, partial(self._masked, batch, draws, part, j, found))
         return out
@@ -136,7 +136,7 @@ class OutlierNoise(NoiseLevel):
         return MatrixForm(names, names, C=np.column_stack(c), random=("C",), depends=("C",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Count the outliers, and verify that nothing else was changed."""
+        """Count the outliers, and verify that no other value changed."""
         said = []
         for part in self.parts:
             old, new = needed(before, part.names), needed(after, part.names)
@@ -168,9 +168,9 @@ class OutlierNoise(NoiseLevel):
 
 
 def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
-    """Return each record's squared robust distance over its answered columns, and how many directions these have; (n,) each.
+    """Return each record's squared robust distance over its answered columns, and the rank of these columns; (n,) each.
 
-    Directions in which the columns do not vary (columns that add up) count nothing.
+    Directions without variation (columns that add up) do not count.
     """
     from sfumato.kernels.moments import whitened
 

@@ -1,4 +1,4 @@
-"""PRAM, the post-randomisation method: categories change at random, with chances that are known."""
+"""PRAM, the post-randomisation method: categories change at random, with known probabilities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.typing import Whole
 # Cells: combinations of categories as whole numbers, counted in one file and looked up in any other.
 
 UNSEEN = -2
-"""The cell of a record that has a combination which the counted file did not have."""
+"""Cell of a record whose combination the counted file does not have."""
 _ROOM = 2**62
 
 
@@ -55,7 +55,7 @@ class Coder:
         return packed
 
     def index(self, batch: Batch) -> tuple[Whole, list[Whole]]:
-        """Return the cell of each record (-2 where it is new), and each column's codes: past the last value for a new one."""
+        """Return the cell of each record (-2 if it is new), and each column's codes (past the last value if it is new)."""
         own: list[Whole] = []
         for name, values in zip(self.columns, self.values, strict=True):
             codes, here = batch.column(name).codes
@@ -87,7 +87,7 @@ class Coder:
 def count_cells(
     data: Microdata, variables: list[tuple[str, ...]], within: tuple[str, ...]
 ) -> list[dict[tuple[Cell, Cell], int]]:
-    """Count the cells of each variable by stratum, in one pass over the data, wherever they live."""
+    """Count the cells of each variable by stratum, in one pass over the data, on any engine."""
     tables: list[dict[tuple[Cell, Cell], int]] = [{} for _ in variables]
     needed = list(dict.fromkeys([*within, *(n for v in variables for n in v)]))
     for rows in data.engine.batches(needed):
@@ -105,7 +105,7 @@ def count_cells(
 
 
 # --- pram
-# PRAM, the post-randomisation method: categories change at random, with chances that are known.
+# PRAM, the post-randomisation method: categories change at random, with known probabilities.
 
 
 _PD = 0.8
@@ -116,9 +116,9 @@ class PRAM(Mask):
     """Each category is replaced by a category drawn from its row of a transition matrix (Gouweleeuw et al. 1998).
 
     Give the matrix, or only its smallest diagonal entry `pd`: a generated matrix is R = (1 - c) I + c 1 t' with t the
-    observed shares, so that expected counts equal the observed ones (t'R = t') and no category stays with a chance below pd.
-    A given matrix is used as it is; `invariant` makes it invariant too, and `alpha` pulls any matrix towards leaving all as it
-    is, αR + (1 - α)I. Missing values stay. Fitted on one file, it refuses categories that this file did not have.
+    observed shares. Expected counts then equal the observed ones (t'R = t'), and every category stays with probability at least
+    pd. A given matrix is used unchanged; `invariant` makes it invariant, and `alpha` pulls any matrix towards the identity,
+    αR + (1 - α)I. Missing values stay. Fitted on one file, it refuses categories that this file does not have.
     """
 
     columns: tuple[str, ...] | None = param(
@@ -234,7 +234,7 @@ class PRAM(Mask):
             )
 
     def _known(self, variable: tuple[str, ...], table: dict[tuple[Cell, Cell], int], schema: Schema) -> Any:
-        """Return the counts without the records that have nothing but missing values."""
+        """Return the counts without records whose values are all missing."""
         kept = {(s, c): n for (s, c), n in table.items() if not all(_gaps(variable, c, schema))}
         if not kept:
             raise DataError(f"{join_names(variable)} has no values at all, so there is nothing to randomise.")
@@ -302,7 +302,7 @@ class PRAM(Mask):
         return batch.with_columns(columns)
 
     def _check_seen(self, variable: tuple[str, ...], cell: Whole, at: Whole, move: Transition) -> None:
-        """Refuse what the fitted data did not have: nothing is known of its chances."""
+        """Refuse categories that the fitted data do not have: their probabilities are unknown."""
         new = (cell == UNSEEN) | ((at == UNSEEN) & (cell != _STAYS))
         if self.within and move.width < len(move.categories):  # a category may be new in one stratum only
             k = len(move.categories)
@@ -333,7 +333,7 @@ class PRAM(Mask):
             wanted = bool(self.invariant) if label in (self.matrix or {}) else self.invariant is not False
             if wanted and off > 1e-9:
                 raise DataError(f"the matrix of '{label}' does not keep the expected counts; nothing is released.")
-            made_from = "those of the file that the matrix was made from"  # a fitted mask may be run on another
+            made_from = "those of the file that the matrix was made from"  # a fitted mask may be run on another file
             says = f"{label}: expected counts equal {made_from}{where}"
             if off > 1e-9:
                 remedy = (
@@ -361,12 +361,12 @@ def _gaps(columns: tuple[str, ...], cell: Cell, schema: Schema) -> list[bool]:
 
 
 def _pattern(columns: tuple[str, ...], cell: Cell, schema: Schema) -> Cell:
-    """Return which values are missing and how they are coded; the others count as one."""
+    """Return the missing values by code; all other values count as one."""
     return tuple((gap, v if gap else None) for gap, v in zip(_gaps(columns, cell, schema), cell, strict=True))
 
 
 def published_matrix(mask: PRAM, column: str) -> Microdata:
-    """Return the matrix of a fitted mask as a table, to be written beside the release: publishing it is a decision.
+    """Return the matrix of a fitted mask as a table. Publishing it with the release is a separate decision.
 
     The column is named as in `mask.transitions`: "sex", or "region by sex" for columns that change together.
     """

@@ -1,4 +1,4 @@
-"""Transition matrices of PRAM: read, generated or made invariant, and kept in a form that needs no room for zeros."""
+"""Transition matrices of PRAM: read, generated or made invariant, in sparse form."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Cell = tuple[Any, ...]
 
 _SHOWN = 2_000
 _FLAT = 1e-10
-"""Smallest over largest singular value below which a matrix cannot be undone (see pram_correction)."""
+"""Ratio of smallest to largest singular value below which a matrix is not inverted (see pram_correction)."""
 _SUM = 1e-6
-"""Rows that people type sum to one up to so much; they are scaled to do so exactly."""
+"""Tolerance for the sum of a typed row; rows are then scaled to sum to one exactly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """With which chance a category becomes which other one, in each stratum; confidential until published on purpose.
+    """Transition probabilities between categories, in each stratum; confidential until deliberately published.
 
-    Row r keeps a record's category with chance stay[r], else draws one of its members, with the chances given. The rows of
-    stratum s are s·width to (s + 1)·width, and row_of says which of them a category has: all the same one, where the matrix is
-    (1 - c) I + c 1 s' and is never formed.
+    Row r keeps a record's category with probability stay[r]; otherwise it draws one of its members, with the given
+    probabilities. The rows of stratum s are s·width to (s + 1)·width, and row_of gives the row of a category: the same for all,
+    if the matrix is (1 - c) I + c 1 s', which is never formed.
     """
 
     columns: tuple[str, ...]
@@ -51,7 +51,7 @@ class Transition:
 
     @property
     def cumulative(self) -> Numbers:
-        """The chances added up inside each row; the last of a row is 1."""
+        """Cumulative probabilities within each row; the last of a row is 1."""
         total = np.cumsum(self.chances)
         before = np.concatenate([[0.0], total])[self.begins[:-1]]
         out: Numbers = total - np.repeat(before, np.diff(self.begins))
@@ -64,7 +64,7 @@ class Transition:
         return rows
 
     def diagonal(self) -> Numbers:
-        """Return the chance to stay of each combination of stratum and category that the data have, shape (m,)."""
+        """Return the probability to stay of each combination of stratum and category in the data, shape (m,)."""
         rows = self.rows(*self.seen.T)
         of_row = np.repeat(np.arange(len(self.stay)), np.diff(self.begins))
         keys = of_row * len(self.categories) + self.members
@@ -101,16 +101,16 @@ class Transition:
         return out
 
     def invertible(self) -> bool:
-        """Whether the counts before follow from those after, so that analysts can correct them."""
+        """Whether the matrix can be inverted, so that analysts can correct counts."""
         if self.stay.any():  # (1 - c) I + c 1 s' has the eigenvalues 1 - c and 1
             return bool(self.stay.min() > _FLAT)
         return bool(np.linalg.cond(self.matrix(*self.strata[0])) < 1 / _FLAT)
 
     def published(self) -> Microdata:
-        """Return the matrix as a table to write beside the release, on purpose: analysts need it to correct their counts.
+        """Return the matrix as a table for deliberate publication: analysts need it to correct their counts.
 
-        One line for each positive chance: the stratum, the category before and after, and the chance. An invariant matrix tells
-        the shares of the categories in the original file, which is what the released file shows already, but for its noise.
+        One line for each positive probability: the stratum, the category before and after, and the probability. An invariant
+        matrix reveals the shares of the categories in the original file; the released file already shows them, with noise.
         """
         names = (*self.columns, *(f"{c}_released" for c in self.columns), "chance")
         lines: list[list[Any]] = [[] for _ in names]
@@ -136,7 +136,7 @@ def retention(shares: Numbers, pd: float, alpha: float) -> float:
     """Return 1 - c of the matrix (1 - c) I + c 1 s', whose smallest diagonal entry is 1 - α(1 - pd), or more.
 
     Entry i of the diagonal is 1 - c(1 - sᵢ): the smallest one belongs to the smallest share, which gives c. With s the observed
-    shares, s'R = (1 - c) s' + c s' = s': the matrix is invariant, and its diagonal is as promised, at once.
+    shares, s'R = (1 - c) s' + c s' = s': the matrix is invariant and also has the promised diagonal.
     """
     spread = 1.0 - float(shares.min())
     if spread <= 0:
@@ -146,7 +146,7 @@ def retention(shares: Numbers, pd: float, alpha: float) -> float:
 
 
 def invariant_form(matrix: Numbers, counts: Numbers) -> Numbers:
-    """Return the invariant matrix R = PQ of a matrix P: Q brings back, by Bayes' rule, what P did (Kooiman et al. 1997).
+    """Return the invariant matrix R = PQ of a matrix P: Q reverses P by Bayes' rule (Kooiman et al. 1997).
 
     Q_kj = p_jk t_j / Σᵢ p_ik tᵢ, so that t'R = Σ_k (t'P)_k Q_k = t'.
     """
@@ -158,7 +158,7 @@ def invariant_form(matrix: Numbers, counts: Numbers) -> Numbers:
 
 
 def toned_down(matrix: Numbers, alpha: float, pd: float | None, counts: Numbers) -> Numbers:
-    """Return αR + (1 - α) I, with the largest α not above the one given whose diagonal is at least pd (de Wolf et al. 1998)."""
+    """Return αR + (1 - α) I, with the largest α up to the given one for which the diagonal is at least pd (de Wolf et al. 1998)."""
     lowest = float(np.diag(matrix)[counts > 0].min(initial=1.0))
     if pd is not None and lowest < 1:
         alpha = min(alpha, (1 - pd) / (1 - lowest) * (1 - 2.0**-50))
@@ -166,7 +166,7 @@ def toned_down(matrix: Numbers, alpha: float, pd: float | None, counts: Numbers)
 
 
 def read_matrix(column: str, given: Any, categories: Sequence[Any] | None) -> dict[str, dict[str, float]]:
-    """Return a given matrix as {from: {to: chance}}, rows checked and summing to one; refused in a sentence if it is none."""
+    """Return a given matrix as {from: {to: probability}}, with rows checked and scaled to sum to one; refuse other input."""
     rows = _labelled(column, given, categories)
     for label, row in rows.items():
         where = f"row '{label}' of the matrix of '{column}'"
@@ -268,7 +268,7 @@ def given(
 
 
 def _category(label: str, values: Sequence[Any]) -> Any:
-    """Return the category that a label stands for: 1, 1.0 and "1" are one number, whichever way the column holds it."""
+    """Return the category that a label stands for: 1, 1.0 and "1" are one number, whatever the column's type."""
     for value in values:
         if str(value) == label or (isinstance(value, bool) and str(value).lower() == label.lower()):
             return value
@@ -284,7 +284,7 @@ def _category(label: str, values: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CategoryCounts:
-    """How many records have each stratum and category: what transitions are made from."""
+    """Number of records of each stratum and category; transitions are computed from these."""
 
     strata: tuple[Cell, ...]
     cells: tuple[Cell, ...]

@@ -1,4 +1,4 @@
-"""Rare categories: merged until each has enough records, cut short, or changed."""
+"""Rare categories: merged until each has enough records, shortened, or changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Whole
 
 # --- merging
-# Which categories are merged, so that each has enough records: into leftovers, with neighbours, or with relatives.
+# Which categories are merged, so that each has enough records: into a remainder, with neighbours, or in a hierarchy.
 
 _MOST_ORDERED = 60
 
@@ -37,13 +37,13 @@ class Merged(NamedTuple):
 
     how: str
     old: tuple[Any, ...]
-    """Values that were counted: labels, or for ordered columns numbers or dates in order."""
+    """Counted values: labels, or for ordered columns numbers or dates in order."""
     new: tuple[Any, ...]
-    """What each is released as."""
+    """Released label of each value."""
 
 
 def leftovers(counts: Mapping[str, int], least: int, other: str) -> Merged:
-    """Put rare categories into one; the next smallest follow until it is not rare itself."""
+    """Merge rare categories into one; add the next smallest until it is not rare itself."""
     order = sorted(counts, key=lambda v: (counts[v], v))
     gone = {v for v in order if counts[v] < least}
     if gone:
@@ -66,7 +66,7 @@ def neighbours(counts: Sequence[int], least: int) -> list[int]:
     while heap:
         n, i = heapq.heappop(heap)
         if not starts[i] or n != size[i]:
-            continue  # it has been merged since
+            continue  # already merged
         beside = [j for j in (left[i], right[i]) if 0 <= j < len(size)]
         if n >= least or not beside:
             break
@@ -111,7 +111,7 @@ def ordered_categories(counts: Mapping[str, int], least: int, attribute: Attribu
 
 
 def runs(attribute: Attribute) -> dict[str, float]:
-    """Return a number for each category and each run of neighbouring ones: the mean of what the schema gives its categories."""
+    """Return a number for each category and each run of neighbouring ones: the mean of the schema's numbers for its categories."""
     names = sorted(attribute.values, key=lambda v: (attribute.values[v], v))
     if len(names) > _MOST_ORDERED:
         raise DataError(
@@ -130,7 +130,7 @@ def _run(first: str, last: str) -> str:
 def relatives(counts: Mapping[Any, int], least: int, attribute: Attribute) -> Merged:
     """Merge rare categories with their rare siblings, as their parent; if these are rare too, with rare cousins; and so on.
 
-    If what reaches the top is still rare, the smallest categories join it there.
+    If the group at the top is still rare, the smallest categories join it.
     """
     paths = {label_of(v): path_of(attribute, v) for v in counts}
     height, sizes = max(map(len, paths.values())) - 1, Counter({label_of(v): n for v, n in counts.items()})
@@ -138,7 +138,7 @@ def relatives(counts: Mapping[Any, int], least: int, attribute: Attribute) -> Me
     for above in range(1, height + 1):
         rare = _rare(now, sizes, least)
         for value, path in paths.items():
-            level = above + len(path) - height - 1  # a value that is general already has a shorter path
+            level = above + len(path) - height - 1  # a value that is already general has a shorter path
             if now[value] in rare and level > 0:
                 now[value] = path[level]
     totals, top = _totals(now, sizes), next(iter(paths.values()))[-1]
@@ -182,10 +182,10 @@ def path_of(attribute: Attribute, value: object) -> tuple[str, ...]:
 class MergeRare(Mask):
     """Categories with fewer than `least` records are merged, so that every released category has at least that many.
 
-    `nearest` merges with what is like it: an ordered category or a number with its smaller neighbour, a category in a
-    hierarchy with its rare relatives (they become their parent), any other into one category of leftovers. `other` puts all rare
-    ones into that category. If the leftovers are still too few, the next smallest category joins them. A group of numbers or
-    dates is released as its median; a group of ordered categories as "first to last". Households are counted where the column
+    `nearest` merges with similar categories: an ordered category or a number with its smaller neighbour, a category in a
+    hierarchy with its rare relatives (released as their parent), any other into one remainder category. `other` merges all
+    rare ones into the remainder. If the remainder is still too small, the next smallest category joins it. A group of numbers or
+    dates is released as its median; a group of ordered categories as "first to last". Households are counted if the column
     describes households.
     """
 
@@ -240,12 +240,12 @@ class MergeRare(Mask):
         return leftovers({label_of(value): n for value, n in counts.items()}, self.least, self.other)
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns named, or all keys of categories: those that are not ordered, and ordered categories."""
+        """Return the named columns, or all categorical keys, ordered or not."""
         keys = (schema[n] for n in schema.names(role="key"))
         return self.columns or tuple(a.name for a in keys if a.scale is not Scale.ORDERED or a.values)
 
     def schema_after(self, schema: Schema) -> Schema:
-        """Return the schema: what becomes text has no bounds; runs of ordered categories have numbers of their own."""
+        """Return the schema: columns that become text have no bounds; runs of ordered categories have their own numbers."""
         names = self.touches(schema)
         return Schema(tuple(self._attribute(a) if a.name in names else a for a in schema))
 
@@ -280,7 +280,7 @@ class MergeRare(Mask):
         return out
 
     def _labels(self, merged: Merged, attribute: Attribute, values: Sequence[Any]) -> list[str]:
-        """Return the label of each distinct value; one that was not counted goes where it belongs."""
+        """Return the label of each distinct value; an uncounted value gets its released ancestor, or `other`."""
         table, cut = dict(zip(merged.old, merged.new, strict=True)), set(merged.new)
         found = []
         for value in values:
@@ -310,19 +310,19 @@ class MergeRare(Mask):
 
 
 def _unit(attribute: Attribute, data: Microdata) -> str:
-    """Return what is counted: households have one value each where a column describes households."""
+    """Return the counted unit: households if the column describes households."""
     return "households" if attribute.level is Level.HOUSEHOLD and data.schema.one("household") else "records"
 
 
 # --- recode rare
-# Local recoding of rare values: a value that few records have is cut short; the others stay as they are.
+# Local recoding of rare values: a value that few records have is shortened; the others do not change.
 
 
 class RecodeRare(Mask):
     """Values that fewer than t records have lose their last digits (global-risk paper, section 4: the rule for zip codes).
 
-    A value goes up its hierarchy where the schema has one (48201 to 482**), and else loses its last characters. Once, as in
-    the paper, or again and again until what is released is no longer rare or stands for everything (``*``).
+    A value moves up its hierarchy if the schema has one (48201 to 482**); otherwise it loses its last characters. This is done
+    once, as in the paper, or repeatedly until the released value is no longer rare or is ``*``.
     """
 
     no_matrix: ClassVar[str] = "it groups some values, which no matrix does (matrix-masking paper, section IV)"
@@ -357,7 +357,7 @@ class RecodeRare(Mask):
         return "records" if self.unit == "record" else "households"
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn what each value is released as."""
+        """Learn the released label of each value."""
         return self.learn(tables={name: self._table(data, name) for name in self.columns})
 
     def _table(self, data: Microdata, name: str) -> dict[str, str]:
@@ -377,7 +377,7 @@ class RecodeRare(Mask):
             counts = count_values(data, name, self._counted, lambda v: chains[label_of(v)][at[label_of(v)]])
 
     def _chains(self, attribute: Attribute, counts: dict[Any, int]) -> dict[str, list[str]]:
-        """Return each value's label and what it becomes with each cut; counts are renamed to labels in place."""
+        """Return each value's label and its label after each cut; counts are renamed to labels in place."""
         chains = {label_of(value): self._chain(attribute, value) for value in counts}
         for value, n in list(counts.items()):
             label = chains[label_of(value)][0]
@@ -395,7 +395,7 @@ class RecodeRare(Mask):
         return list(dict.fromkeys([*path[:: self.cut], path[-1]]))  # a label repeated on the next level is no cut
 
     def schema_after(self, schema: Schema) -> Schema:
-        """Return the schema: the columns hold text, values and cut values side by side."""
+        """Return the schema: the columns hold text, both full and shortened values."""
         after = {}
         for name in self.columns:
             old = schema[name]
@@ -404,7 +404,7 @@ class RecodeRare(Mask):
         return Schema(tuple(after.get(a.name, a) for a in schema))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Release each value as its label; a value that was not there when counting is rare."""
+        """Release each value as its label; a value that was not counted is rare."""
         out = batch
         for name, table in self.tables.items():
             attribute = batch.schema[name]
@@ -418,7 +418,7 @@ class RecodeRare(Mask):
         return chain[-1] if self.repeat == "until_frequent" else chain[min(1, len(chain) - 1)]
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no rare value is released as it was (or at all, if cuts are repeated), and count what was cut."""
+        """Verify that no rare value is released unchanged (or at all, if cuts are repeated), and count the shortened values."""
         said, t = [], self.least
         for name, table in self.tables.items():
             counts = count_values(after, name, self._counted)
@@ -441,9 +441,9 @@ class RecodeRare(Mask):
 class ChangeRare(Mask):
     """The p % of the records whose keys occur least get another category (global-risk paper, section 4: sex is reversed).
 
-    With two categories it is the other one; with more, one that is drawn, or what `to` says. Which records are changed is a
-    hard count, the whole part of p times their number; a larger p changes the same records and more. A column that describes
-    households is changed for the households of the rarest records.
+    With two categories it is the other one; with more, one drawn at random, or the one in `to`. The number of changed records is
+    p times their number, rounded down; a larger p changes the same records and more. A column that describes households is
+    changed for the households of the rarest records.
     """
 
     scope: ClassVar[Scope] = Scope.GLOBAL
@@ -459,7 +459,7 @@ class ChangeRare(Mask):
     )
 
     def validate(self) -> None:
-        """Check what the categories are changed to."""
+        """Check the new categories."""
         super().validate()
         if self.keys == ():
             raise ParameterError("keys of change_rare is an empty list. Name at least one column, or leave keys out.")
@@ -490,7 +490,7 @@ class ChangeRare(Mask):
         return (self.column,)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
-        """Change the category of the records whose keys occur least; ties are broken by lot."""
+        """Change the category of the records whose keys occur least; ties are broken at random."""
         for name in (self.column, *self._keys(batch.schema)):
             if batch.column(name).kind is Kind.OTHER:
                 raise DataError(f"column '{name}' holds {batch.column(name).kind}, where categories are needed.")
@@ -507,7 +507,9 @@ class ChangeRare(Mask):
     def _chosen(self, batch: Batch, first: Whole, member: Whole, draws: Draws) -> Whole:
         """Return which units are changed, rarest first."""
         known = np.flatnonzero(~batch.missing(self.column)[first])
-        many = math.floor(self.share * len(known) + 1e-9)  # 0.29 of 100 is 29, though the product is a hair less
+        many = math.floor(
+            self.share * len(known) + 1e-9
+        )  # 0.29 of 100 is 29, though the product in floats is slightly less
         if self.share > 0 and not many:
             raise DataError(
                 f"a share of {self.share:g} of {len(known):,} records with a value in '{self.column}' is less than one record. "
@@ -518,7 +520,7 @@ class ChangeRare(Mask):
         return known[np.lexsort([lot, occurs])[:many]]
 
     def _occurrences(self, batch: Batch, first: Whole, member: Whole) -> Whole:
-        """Return how often the key combination of each unit occurs: of the rarest member, for households."""
+        """Return how often the key combination of each unit occurs; for households, that of the rarest member."""
         label, sizes = classes([batch.column(name).codes[0] for name in self._keys(batch.schema)], len(batch))
         least = np.full(len(first), len(batch) + 1, np.int64)
         np.minimum.at(least, member, sizes[label])
@@ -546,7 +548,7 @@ class ChangeRare(Mask):
         return real[(at + 1 + step) % len(real)]
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify how many were changed, and that none that was left has rarer keys than one that was changed."""
+        """Verify the number of changed units, and that no unchanged unit has rarer keys than a changed one."""
         names = [*self._keys(before.schema), self.column, *before.schema.names(role="household")]
         batch = before.batch([*dict.fromkeys(names)])
         first, member = batch.members([self.column])

@@ -26,7 +26,7 @@ from sfumato.schema.interval_hierarchy import IntervalHierarchy
 from sfumato.schema.schema import Schema
 
 # --- recoded schema
-# What a column means once its values are replaced by broader labels.
+# The schema of a column after its values are replaced by broader labels.
 
 Pairs = Iterable[tuple[float, str]]
 
@@ -42,7 +42,7 @@ def interval_labels(cuts: Sequence[float]) -> list[str]:
 def as_text(
     old: Attribute, scale: Scale, hierarchy: Hierarchy | None, values: Mapping[str, float] | None = None
 ) -> Attribute:
-    """Return what a column means once it holds labels: no bounds, no whole numbers; codes for missing are text."""
+    """Return the attribute of a column of labels: no bounds, no whole numbers; codes for missing are text."""
     if scale is Scale.PARTIALLY_ORDERED and hierarchy is None:
         scale = Scale.UNORDERED
     return old.with_(
@@ -66,14 +66,14 @@ def hierarchy_of(attribute: Attribute) -> Hierarchy:
 
 
 def by_cuts(old: Attribute, cuts: tuple[float, ...]) -> Attribute:
-    """Return what a column means once it holds intervals: they are in order, and stand for their middles."""
+    """Return the attribute of a column of intervals: they are ordered, and stand for their midpoints."""
     labels, middles = interval_labels(cuts), _middles(old, cuts)
     kept = old.hierarchy if isinstance(old.hierarchy, IntervalHierarchy) and holds(old.hierarchy, labels) else None
     return as_text(old, Scale.ORDERED, kept or IntervalHierarchy([list(cuts)]), dict(zip(labels, middles, strict=True)))
 
 
 def by_level(old: Attribute, level: int) -> Attribute:
-    """Return what a column means on a level of its hierarchy: in order, where the classes are and there is an end to them."""
+    """Return the attribute of a column on a level of its hierarchy: ordered, if the classes are ordered and finite in number."""
     hierarchy = hierarchy_of(old)
     if level > hierarchy.height:
         raise ParameterError(
@@ -89,7 +89,7 @@ def by_level(old: Attribute, level: int) -> Attribute:
 
 
 def by_list(old: Attribute, rule: Mapping[str, str], rest: Callable[[str], str | None]) -> Attribute:
-    """Return what a column means once its values are renamed: in order, if each label stands for a run of the old order."""
+    """Return the attribute of a column of renamed values: ordered, if each label stands for a run of the old order."""
     domain = {v: n for v, n in old.values.items() if v not in old.missing}
     if not domain and rest("") is None:  # the rule names every value there is
         domain = {v: n for v in rule if (n := as_number(v)) is not None}
@@ -103,7 +103,7 @@ def by_list(old: Attribute, rule: Mapping[str, str], rest: Callable[[str], str |
 
 
 def _in_order(pairs: Pairs) -> dict[str, float]:
-    """Return a number for each label, if labels are runs of the old order: its own where all are numbers, else the run's mean."""
+    """Return a number for each label, if labels are runs of the old order: the label if all are numbers, else the run's mean."""
     ordered = [(label, [n for n, _ in run]) for label, run in itertools.groupby(sorted(pairs), key=lambda p: p[1])]
     labels = [label for label, _ in ordered]
     if len(set(labels)) < len(labels):
@@ -115,7 +115,7 @@ def _in_order(pairs: Pairs) -> dict[str, float]:
 
 
 def _middles(old: Attribute, cuts: Sequence[float]) -> list[float]:
-    """Return the middle of each interval: of whole numbers, [20, 25) ends with 24; open ones end at the schema's bound."""
+    """Return the midpoint of each interval: for whole numbers, [20, 25) ends with 24; open ones end at the schema's bound."""
     low, high = old.bounds
     gap = (cuts[1] - cuts[0], cuts[-1] - cuts[-2]) if len(cuts) > 1 else (1.0, 1.0)
     first = low if low is not None and low < cuts[0] else cuts[0] - gap[0]
@@ -132,7 +132,7 @@ def _leaves(hierarchy: Hierarchy) -> dict[str, float]:
 
 
 def _class_middles(old: Attribute, hierarchy: Hierarchy, level: int) -> list[float]:
-    """Return a number within each class of an interval hierarchy's level, if there is an end to them."""
+    """Return a number within each class of an interval hierarchy's level, if the classes are finite in number."""
     if not isinstance(hierarchy, IntervalHierarchy):
         return []
     if hierarchy.edges:
@@ -165,7 +165,7 @@ def as_number(value: object) -> float | None:
 
 
 # --- recoding
-# What global recoding does to values and to the schema, whatever the rule; and counting of categories.
+# Global recoding of values and of the schema, by any rule; and counting of categories.
 
 
 Rule = Mapping[str, str] | tuple[float, ...] | int
@@ -173,7 +173,7 @@ Rule = Mapping[str, str] | tuple[float, ...] | int
 
 
 class Recoding(Mask, abstract=True):
-    """Columns whose values are replaced by broader labels, each column by a rule of its own."""
+    """Columns whose values are replaced by broader labels, each column by its own rule."""
 
     no_matrix: ClassVar[str] = "it groups values, which no matrix does (matrix-masking paper, section IV)"
 
@@ -190,7 +190,7 @@ class Recoding(Mask, abstract=True):
         return tuple(self.plan(schema))
 
     def schema_after(self, schema: Schema) -> Schema:
-        """Return the schema with what the new labels mean: their order, their numbers, their place in the hierarchy."""
+        """Return the schema with the order, the numbers and the hierarchy level of the new labels."""
         after = {n: self._attribute(schema[n], rule) for n, rule in self.plan(schema).items()}
         return Schema(tuple(after.get(a.name, a) for a in schema))
 
@@ -246,7 +246,7 @@ class Recoding(Mask, abstract=True):
         return tuple(said)
 
 
-# -- what a rule does to values
+# -- applying a rule to values
 
 
 def relabel(batch: Batch, name: str, labels: Callable[[Sequence[Any]], Sequence[str | None]]) -> Batch:
@@ -275,7 +275,7 @@ def generalised(attribute: Attribute, values: Sequence[Any], level: int) -> list
 def _cut(batch: Batch, name: str, cuts: tuple[float, ...]) -> Batch:
     numbers, labels = batch.numbers(name), interval_labels(cuts)
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="right"))
-    for code in batch.schema[name].missing:  # which kind of "no answer" it was stays known
+    for code in batch.schema[name].missing:  # the code for the kind of "no answer" is kept
         codes[_is(batch.column(name), code)] = len(labels)
         labels.append(label_of(code))
     return batch.with_codes(name, codes, labels)
@@ -294,9 +294,9 @@ def _is(column: Column, value: object) -> NDArray[np.bool_]:
 def count_values(
     data: Microdata, name: str, per: str = "records", group: Callable[[Any], Any] | None = None
 ) -> dict[Any, int]:
-    """Return how many records (or households) have each value, missing ones left out; in one pass over the pieces.
+    """Return how many records (or households) have each value, without missing ones, in one pass over the pieces.
 
-    With `group`, values for which it gives the same are counted as one.
+    With `group`, values with the same group are counted as one.
     """
     if per == "households" and data.schema.one("household") is None:
         raise DataError("households cannot be counted: no column has the role 'household' in the schema.")
@@ -322,7 +322,7 @@ def count_values(
 
 
 def distinct(data: Microdata, name: str) -> list[Any]:
-    """Return the values that occur in a column, missing ones left out."""
+    """Return the values that occur in a column, without missing ones."""
     return list(count_values(data, name))
 
 
@@ -363,7 +363,7 @@ class Recode(Recoding):
     checked: Any = learned("rules", "unlisted", default=None)
 
     def validate(self) -> None:
-        """Read each rule, and refuse what is none."""
+        """Read each rule, and refuse other input."""
         super().validate()
         if not isinstance(self.rules, Mapping) or not self.rules:
             raise ParameterError(
@@ -404,7 +404,7 @@ class Recode(Recoding):
 
 
 def _rule(name: str, given: Any) -> Rule:
-    """Return a rule in its plain form, or refuse what is none."""
+    """Return a rule in its plain form, or refuse other input."""
     if isinstance(given, Mapping) and given:
         return {label_of(old): label_of(new) for old, new in given.items()}
     if isinstance(given, int | np.integer) and not isinstance(given, bool) and given >= 0:
@@ -421,13 +421,13 @@ def _rule(name: str, given: Any) -> Rule:
 
 
 # --- generalise
-# Generalisation: keys go up their hierarchies.
+# Generalisation: keys are recoded to a level of their hierarchies.
 
 
 class Generalise(Recoding):
     """Global recoding of keys to one level of their hierarchies (Samarati and Sweeney 1998). Level 0 changes nothing.
 
-    A column whose hierarchy is lower than the level goes to its top, where all values are one.
+    A column whose hierarchy has fewer levels is recoded to its top, where all values are one.
     """
 
     columns: tuple[str, ...] | None = param(

@@ -1,4 +1,4 @@
-"""What the methods on records share: units, survey weights, strata, and the matrix A that picks records."""
+"""Shared by the methods on records: units, survey weights, strata, and the matrix A that selects records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Keys = NDArray[np.uint64]
 
 
 class Rule:
-    """What a method on records learned, with which draws, and on which data: on others it learns anew."""
+    """The learned rule of a method on records, with the draws and the data it belongs to; other data need a new rule."""
 
     def __init__(self, facts: Any, data: Microdata, stamp: float | None) -> None:
         self.facts = facts
@@ -39,7 +39,7 @@ class Rule:
         self._stamp = stamp
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"facts": self.facts, "_engine": None, "_stamp": self._stamp}  # the data do not travel with the rule
+        return {"facts": self.facts, "_engine": None, "_stamp": self._stamp}  # the data are not pickled with the rule
 
     def is_for(self, data: Microdata, stamp: float | None) -> bool:
         """Whether it was learned on these data with these draws."""
@@ -49,8 +49,8 @@ class Rule:
 class RecordChoice(Mask, abstract=True):
     """Some records are released and the others are not; survey weights of the released ones make up for it.
 
-    Once fitted, whether a record is released hangs on that record alone. A fitted choice that is applied to other data, or
-    with other draws, is made anew by the same design.
+    Once fitted, whether a record is released depends only on that record. A fitted choice that is applied to other data, or
+    with other draws, is learned again by the same design.
     """
 
     keeps_records: ClassVar[bool] = False
@@ -65,16 +65,16 @@ class RecordChoice(Mask, abstract=True):
     rule: Any = learned("unit", default=None)
 
     def with_(self, **changes: Any) -> Self:
-        """Return a copy with some parameters changed; the rule hangs on every one of them."""
+        """Return a copy with some parameters changed and without the rule, which depends on all of them."""
         made = super().with_(**changes)
         return made.forget() if changes else made
 
     @abstractmethod
     def choice(self, batch: Batch, draws: Draws) -> tuple[Flags, Numbers]:
-        """Return which records are released, and what their survey weights are multiplied by; shape (n,) each."""
+        """Return which records are released, and the factor of their survey weights; shape (n,) each."""
 
     def stamp(self, draws: Draws) -> float | None:
-        """Return a number by which draws can be told apart; None if the method draws nothing."""
+        """Return a number that identifies the draws; None if the method draws nothing."""
         return float(draws.uniforms(np.zeros(1, np.int64), "stamp")[0]) if self.draws_at_all else None
 
     def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
@@ -101,7 +101,7 @@ class RecordChoice(Mask, abstract=True):
         return schema.names(role="weight")
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that say which records are released."""
+        """Return the columns that decide which records are released."""
         return schema.names(role="household") if self.unit == "household" else ()
 
     def chosen_form(
@@ -115,7 +115,7 @@ class RecordChoice(Mask, abstract=True):
 
 
 def unchanged_numbers(data: Microdata) -> tuple[str, ...]:
-    """Return the columns of numbers that a method on records releases as they are: all but the survey weight."""
+    """Return the numeric columns that a method on records releases unchanged: all but the survey weight."""
     schema = data.schema
     return tuple(
         n for n, k in data.engine.kinds.items() if k is Kind.NUMBER and schema[n].role not in ("weight", "identifier")
@@ -182,7 +182,7 @@ def combined(batch: Batch, names: Sequence[str]) -> Keys:
 
 
 def at_key(table: NDArray[Any], keys: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where each key stands in a sorted table, -1 if it is not there."""
+    """Return the index of each key in a sorted table, -1 if it is not there."""
     if not len(table):
         return np.full(len(keys), -1, np.int64)
     at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
@@ -190,5 +190,5 @@ def at_key(table: NDArray[Any], keys: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def among(keys: NDArray[Any], table: NDArray[Any]) -> Flags:
-    """Return which keys are in a table, in no order; by sorting, which NumPy's own hashing loses to on long random keys."""
+    """Return which keys are in an unsorted table; by sorting, which is faster than NumPy's hashing on long random keys."""
     return at_key(np.sort(table), keys) >= 0

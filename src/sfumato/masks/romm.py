@@ -32,7 +32,7 @@ AT_ONCE = 1 << 21
 class ROMM(NoiseLevel):
     """Random orthogonal matrix masking: Y = TX, T orthogonal with T1 = 1 (Ting, Fienberg and Trottini 2008).
 
-    Mean vector and covariance matrix are kept exactly, whatever the data. T is built of random blocks of records. Within a block
+    Mean vector and covariance matrix are kept exactly, for any data. T consists of random blocks of records. Within a block
     of deviations from its mean, T = (I + λJ)/√(1+λ²), where J is a random rotation by a right angle (JᵀJ = I, Jᵀ = -J): the
     block's noise λJ(X - x̄) has λ² times its covariance, and the correlation of a masked column with its original is 1/√(1+λ²),
     as for corrected noise of the same level. λ² = 0 is the identity. Columns of households are mixed among households.
@@ -51,7 +51,7 @@ class ROMM(NoiseLevel):
     names: Any = learned("columns", default=None)
 
     def validate(self) -> None:
-        """One matrix mixes all columns, so there is one level."""
+        """Refuse levels by column: one matrix mixes all columns."""
         super().validate()
         if not isinstance(self.lambda2, int | float) and len(set(self.lambda2.values())) > 1:
             raise ParameterError(
@@ -81,13 +81,13 @@ class ROMM(NoiseLevel):
     def _turned(
         self, batch: Batch, names: tuple[str, ...], draws: Draws
     ) -> tuple[Numbers, tuple[Numbers, Numbers], Whole]:
-        """Return X of the units, its part that T moves and that part turned by J, shape (n, p) each; and records' units."""
+        """Return X of the units, the part that T moves and that part rotated by J, (n, p) each; and the unit of each record."""
         first, member = batch.members(names)
         x = np.column_stack([batch.numbers(name)[first] for name in names])
         kept, across = np.zeros_like(x), np.zeros_like(x)
         for rows, even, odd in self._planes(x, names, batch.units(names[0])[first], draws):
             part = x[rows]
-            part = part - part.mean(axis=1, keepdims=True)  # J takes no notice of the mean, but rounding would
+            part = part - part.mean(axis=1, keepdims=True)  # J ignores the mean, but rounding errors would not
             a, b = np.swapaxes(even, 1, 2) @ part, np.swapaxes(odd, 1, 2) @ part
             kept[rows] = even @ a + odd @ b
             across[rows] = even @ b - odd @ a
@@ -96,7 +96,7 @@ class ROMM(NoiseLevel):
     def _planes(
         self, x: Numbers, names: tuple[str, ...], units: Whole, draws: Draws
     ) -> Iterator[tuple[Whole, Numbers, Numbers]]:
-        """Yield rows of blocks, shape (b, m), with orthonormal pairs of vectors that J turns into each other, (b, m, h) each."""
+        """Yield rows of blocks, shape (b, m), with orthonormal pairs of vectors that J rotates into each other, (b, m, h) each."""
         order = np.argsort(draws.uniforms(units, "order"), kind="stable")
         label, sizes = classes([np.isnan(column).astype(np.int64)[order] for column in x.T], len(x))
         for pattern, size in enumerate(sizes):
@@ -152,7 +152,7 @@ class ROMM(NoiseLevel):
 
 
 def _blocks(rows: Whole, size: int) -> Iterator[Whole]:
-    """Yield the rows in blocks of one size, as many at a time as memory allows; the last block takes what is left over."""
+    """Yield the rows in blocks of one size, as many at a time as memory allows; the last block takes the remaining rows."""
     whole = max(len(rows) // size - 1, 0)
     many = max(AT_ONCE // size**2, 1)
     for start in range(0, whole, many):

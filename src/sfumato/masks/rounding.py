@@ -21,13 +21,13 @@ from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.schema.attribute import Attribute
 from sfumato.typing import Numbers
 
-_EXACT = 2.0**53  # beyond it, a float no longer tells neighbouring whole numbers apart
+_EXACT = 2.0**53  # beyond it, floats no longer separate neighbouring whole numbers
 
 
 class Rounding(Mask, abstract=True):
     """Values are moved to one of the two multiples of a base on either side; multiples stay.
 
-    Where the schema's bounds or its codes for missing rule one of the two out, the other is taken.
+    If the schema's bounds or its codes for missing rule out one of the two, the other is taken.
     """
 
     base: float | Mapping[str, float] = param(
@@ -40,7 +40,7 @@ class Rounding(Mask, abstract=True):
 
     @abstractmethod
     def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
-        """Return which values go to the multiple above, given how far (0 to 1) they lie on the way to it; shape (n,)."""
+        """Return which values go to the multiple above, given their relative position (0 to 1) between the two; shape (n,)."""
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn which columns are rounded, and check that their bases suit them."""
@@ -116,21 +116,21 @@ class Round(Rounding):
     )
 
     def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
-        """Return those past the middle, all or none."""
+        """Return the values past the middle (nearest), all (up) or none (down)."""
         if self.how != "nearest":
             return np.full(len(share), self.how == "up")
         x, base = batch.numbers(name), self._base(name)
         k = below(x, base)
         middle = multiple(
             2 * k + 1, base / 2
-        )  # 0.015 is midway between 0.014 and 0.016, though its share is a hair less
+        )  # 0.015 is midway between 0.014 and 0.016, though its float share is slightly less
         return np.asarray((x > middle) | ((x == middle) & (k % 2 == 1)), bool)
 
 
 class RandomRound(Rounding):
     """Random rounding: up or down by chance, so that a released value tells less than the nearest multiple would.
 
-    `unbiased`: up with a probability that grows with closeness, so that each released value is right on average (Fellegi and
+    `unbiased`: the closer multiple is more likely, so that each released value is right on average (Fellegi and
     Phillips 1974). `equal`: up or down with probability one half.
     """
 
@@ -143,12 +143,12 @@ class RandomRound(Rounding):
     )
 
     def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
-        """Return those whose draw falls under the probability of going up."""
+        """Return the values whose draw is below the probability of going up."""
         return draws.uniforms(batch.units(name), name) < (share if self.how == "unbiased" else 0.5)
 
 
 def multiple(k: Numbers, base: float) -> Numbers:
-    """Return k times the base, as a person writes it: 3 times 0.1 is 0.3."""
+    """Return k times the base in decimal arithmetic: 3 times 0.1 is 0.3."""
     decimals = _decimals(base)
     made = np.asarray(k * base, np.float64)
     if not decimals:
@@ -157,7 +157,7 @@ def multiple(k: Numbers, base: float) -> Numbers:
 
 
 def below(x: Numbers, base: float) -> Numbers:
-    """Return which multiple is the largest that is not above x: 0.3 is the third of 0.1, though 0.3 / 0.1 is less than 3."""
+    """Return the index of the largest multiple not above x: 0.3 is the third of 0.1, though 0.3 / 0.1 is less than 3."""
     k = np.floor(x / base)
     k = k + (x >= multiple(k + 1, base))
     return np.asarray(k - (x < multiple(k, base)), np.float64)

@@ -23,7 +23,7 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Flags, Numbers, Whole
 
 # --- sample
-# Simple random sampling, and what every way of sampling records or households has in common.
+# Simple random sampling, and code shared by all designs for records or households.
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Frame:
 class Sampling(RecordChoice, abstract=True):
     """A probability sample without replacement, of a size fixed in advance; survey weights are divided by π.
 
-    Which units are drawn hangs on the seed and on their ids, not on the engine or the order of the records.
+    Which units are drawn depends on the seed and on their ids, not on the engine or the order of the records.
     """
 
     draws_at_all: ClassVar[bool] = True
@@ -83,11 +83,11 @@ class Sampling(RecordChoice, abstract=True):
 
     @abstractmethod
     def inclusion(self, frame: Frame) -> Numbers:
-        """Return π of each unit, shape (m,): with what probability the design draws it."""
+        """Return π, the inclusion probability of each unit, shape (m,)."""
 
     @abstractmethod
     def drawn(self, frame: Frame, pi: Numbers, draws: Draws) -> Any:
-        """Return what says of any record whether it is drawn, and its π."""
+        """Return the rule that decides for any record whether it is drawn, and its π."""
 
     def total(self, frame: Frame) -> int:
         """Return how many units to draw."""
@@ -139,10 +139,10 @@ class Sampling(RecordChoice, abstract=True):
         return (*said, Guarantee(step, says, "every released weight compared with the original's"))
 
     def check(self, frame: Frame, pi: Numbers, drawn: Flags) -> None:
-        """Refuse a sample that misses what else the design promises."""
+        """Refuse a sample that breaks another promise of the design."""
 
     def design(self, frame: Frame, pi: Numbers) -> str:
-        """Return what else to say about the design."""
+        """Return further text about the design."""
         return ""
 
 
@@ -249,7 +249,7 @@ class StratifiedSample(StratifiedDraw):
             raise ParameterError("allocation is equal, or by Neyman's rule (neyman = a column), not both.")
 
     def by(self, schema: Schema) -> tuple[str, ...]:
-        """Return the strata that are named, or the schema's."""
+        """Return the named strata, or the schema's."""
         names = self.within or schema.names(role="stratum")
         if not names:
             raise DataError("no column has the role 'stratum'. Name the columns of the strata (within = [...]).")
@@ -310,7 +310,7 @@ class StratifiedSample(StratifiedDraw):
 def allocate(total: int, measure: Numbers, least: int, most: Whole) -> Whole:
     """Return whole numbers between `least` and `most` that add up to `total`, in proportion to `measure` (Sainte-Laguë).
 
-    The next one always goes where measure / (given + 1/2) is largest, so no number shrinks when the total grows.
+    Each unit is given where measure / (given + 1/2) is largest, so no number shrinks when the total grows.
     """
 
     def given(scale: float) -> Whole:
@@ -396,7 +396,7 @@ class WeightedSample(Sampling):
         return at >= 0, 1 / pi[at] if len(pi) else np.ones(len(batch))
 
     def design(self, frame: Frame, pi: Numbers) -> str:
-        """Say what the probabilities are."""
+        """State the probabilities."""
         certain = int((pi == 1).sum())
         also = f"; {certain:,} of them with certainty" if certain else ""
         return f", with probabilities proportional to {self._measure(frame.batch.schema)}{also}"

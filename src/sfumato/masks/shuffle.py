@@ -1,4 +1,4 @@
-"""Data shuffling: a column's own values are dealt out again, so that ranks go with the given columns as before."""
+"""Data shuffling: a column's values are reassigned, so that ranks are related to the given columns as before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shuffle(MaskGiven):
 
     In the space of normal scores, Y* is drawn from the normal distribution of X* given S*, whose correlations are
     2 sin(πρ/6) for rank correlations ρ; the record with the i-th smallest Y* gets the i-th smallest value of X. Given the
-    columns S, a released value says nothing about the record's own (`similarity` = 0); with κ > 0, Y* keeps the correlation κ
+    columns S, a released value says nothing about the original (`similarity` = 0); with κ > 0, Y* keeps the correlation κ
     with X* given S*. Categories in S count as indicators. Missing values stay where they are. Columns that describe households
     are shuffled among households, given those of S that describe households; the others then given S and these.
 
@@ -87,7 +87,7 @@ class Shuffle(MaskGiven):
             given = [g for g in self.regressors if not household or describes_household(batch.schema, g.name)]
             source = self._sources(batch, out, names, homes, given, first, draws)
             for name, rows in zip(names, source, strict=True):
-                own = np.isnan(batch.numbers(name))  # what is missing stays exactly as it is
+                own = np.isnan(batch.numbers(name))  # missing values do not change
                 taken = np.where(own, np.arange(len(batch)), first[rows[member]])
                 out = out.with_columns({name: batch.column(name).take(taken)})
             homes = names if household else homes
@@ -110,7 +110,7 @@ class Shuffle(MaskGiven):
         reads = [_read(g, batch, first) for g in (*given, *extra)]
         after = [*reads[: len(given)], *(_read(g, out, first) for g in extra)]
         beta, residual = _conditional((*given, *extra), reads, ranks, scores)
-        # what was shuffled before may determine a column, what is released as it is may not
+        # a column that is already shuffled may determine another, a column that is released unchanged may not
         left = _conditional(given, reads[: len(given)], ranks, scores)[1] if extra else residual
         if fixed := [n for n, v in zip(names, np.diag(left), strict=True) if v < 1e-9]:
             raise DataError(
@@ -125,7 +125,7 @@ class Shuffle(MaskGiven):
         return [_dealt(batch.numbers(n)[first], column) for n, column in zip(names, y.T, strict=True)]
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that each column has the values it had, and misses those it missed."""
+        """Verify that each column has exactly its original values, and the same values missing."""
         household = before.schema.one("household")
         needed = list(dict.fromkeys([*self.names, *([household] if household else [])]))
         batches = before.batch(needed), after.batch(needed)
@@ -143,7 +143,7 @@ class Shuffle(MaskGiven):
 
 
 def _read(given: Given, batch: Batch, rows: Whole) -> NDArray[Any]:
-    """Return a given column's normal scores, or the places of its categories."""
+    """Return a given column's normal scores, or the indices of its categories."""
     read = given.read(batch)[rows]
     return normal_scores(midranks(read)) if given.levels is None else read
 
@@ -162,10 +162,10 @@ def _conditional(
 ) -> tuple[Numbers, Numbers]:
     """Return the weights of the regressors (q, p) and the covariance of X* given them (p, p).
 
-    Correlations with numbers and between the columns come from ranks; those with indicators are of normal scores. A matrix of
-    such correlations need not be positive semi-definite, and if it is moved to one that is, regressors that depend on each
-    other seem to determine the column: then all are of normal scores. They are over the records that have every column, unless
-    these are too few for so many regressors.
+    Correlations with numbers and between the columns come from ranks; those with indicators come from normal scores. Such a
+    matrix need not be positive semi-definite. If it is moved to one that is, dependent regressors may seem to determine the
+    column; then all correlations come from normal scores. They are over the records that have every column, unless these are
+    too few for the number of regressors.
     """
     from scipy.special import ndtr
 
@@ -214,5 +214,5 @@ def _dealt(x: Numbers, y: Numbers) -> Whole:
     """Return for each unit the unit whose value it gets: the i-th smallest x goes to the i-th smallest y."""
     source = np.arange(len(x))
     known = np.flatnonzero(~np.isnan(x))
-    source[known[np.argsort(y[known])]] = known[np.argsort(x[known])]  # equal values are the same whoever had them
+    source[known[np.argsort(y[known])]] = known[np.argsort(x[known])]  # equal values are interchangeable
     return source

@@ -35,35 +35,35 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Flags, Numbers
 
 # --- suppress records
-# Suppression of records by rule: those that a condition picks, those with extreme values, those in small areas.
+# Suppression of records by rule: those that a condition selects, those with extreme values, those in small areas.
 
 
 class RecordSuppression(RecordChoice, abstract=True):
-    """Records that a rule picks are not released (matrix-masking paper, section IV: suppression of records).
+    """Records that a rule selects are not released (matrix-masking paper, section IV: suppression of records).
 
     The survey weights of the others are multiplied, in each stratum of the schema or overall, by the ratio of the weights
-    before and after, so that the weighted number of records stays what it was. With unit = 'household', whoever shares a
-    household with a picked record is suppressed as well.
+    before and after, so that the weighted number of records does not change. With unit = 'household', all members of the
+    household of a selected record are suppressed as well.
     """
 
     @abstractmethod
     def learn_rule(self, batch: Batch) -> Any:
-        """Return what `picks` needs to know of all records."""
+        """Return the facts about all records that `picks` needs."""
 
     @abstractmethod
     def picks(self, batch: Batch, known: Any) -> Flags:
-        """Return which records the rule picks, shape (n,)."""
+        """Return which records the rule selects, shape (n,)."""
 
     @abstractmethod
     def words(self, known: Any, noun: str) -> str:
-        """Return which records are suppressed, in words; units are called `noun`."""
+        """Return a text that says which records are suppressed; `noun` names the units."""
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
         """Return the strata and the household number."""
         return (*strata_columns(schema), *super().needs(schema))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Learn the rule, the households that it picks, and the ratio of weights in each stratum."""
+        """Learn the rule, the households that it selects, and the ratio of weights in each stratum."""
         batch = data.batch(self.touches(data.schema))
         known, drop = self._dropped(batch)
         units = np.sort(unit_ids(batch, self.unit)[drop]) if self.unit == "household" else np.zeros(0, np.int64)
@@ -71,7 +71,7 @@ class RecordSuppression(RecordChoice, abstract=True):
         return self.learn(rule=Rule((known, units, keys, ratio), data, None))
 
     def _dropped(self, batch: Batch) -> tuple[Any, Flags]:
-        """Return what was and which records are suppressed with all members of their households."""
+        """Return the result of `learn_rule`, and which records are suppressed, with all members of their households."""
         known = self.learn_rule(batch)
         drop = self.picks(batch, known)
         if self.unit == "household":
@@ -80,7 +80,7 @@ class RecordSuppression(RecordChoice, abstract=True):
         return known, drop
 
     def choice(self, batch: Batch, draws: Draws) -> tuple[Flags, Numbers]:
-        """Drop the picked records and their households."""
+        """Drop the selected records and their households."""
         known, units, keys, ratio = self.rule.facts
         drop = self.picks(batch, known)
         if self.unit == "household":
@@ -89,11 +89,11 @@ class RecordSuppression(RecordChoice, abstract=True):
         return ~drop, np.where(at >= 0, ratio[at], 1.0) if len(ratio) else np.ones(len(batch))
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return A with a single 1 in each row; which rows there are depends on the data, and weights are not in X."""
+        """Return A with a single 1 in each row; the rows depend on the data, and weights are not in X."""
         return self.chosen_form(data, draws, random=(), depends=("A",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that the rule picks no released record, that households are whole, and the weighted totals."""
+        """Verify that the rule selects no released record, that households are whole, and the weighted totals."""
         names = self.touches(before.schema)
         old, new = before.batch(names), after.batch(names)
         known, drop = self._dropped(old)
@@ -119,13 +119,13 @@ class RecordSuppression(RecordChoice, abstract=True):
         return (*said, Guarantee(step, says, "the sums of the weights compared"))
 
     def check_released(self, batch: Batch) -> None:
-        """Refuse a release that misses what else the method promises."""
+        """Refuse a release that breaks another promise of the method."""
 
 
 class SuppressRecords(RecordSuppression):
     """Suppress the records that a condition picks, such as ``age > 90 and region == 'north'``.
 
-    A comparison with a missing value picks nothing; write ``age is missing`` for those.
+    A comparison with a missing value selects nothing; write ``age is missing`` to select missing values.
     """
 
     where: str = param(
@@ -142,12 +142,12 @@ class SuppressRecords(RecordSuppression):
         return (*Condition.parse(self.where).columns, *super().needs(schema))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
-        """Check that the condition is about columns of these data, and learn the ratio of weights."""
+        """Check that the data have the columns of the condition, and learn the ratio of weights."""
         Condition.parse(self.where).check(data.schema)
         return super().fit(data, draws)
 
     def learn_rule(self, batch: Batch) -> Any:
-        """Return nothing: the condition is all."""
+        """Return nothing: the condition is sufficient."""
         return ()
 
     def picks(self, batch: Batch, known: Any) -> Flags:
@@ -189,7 +189,7 @@ class SuppressExtremes(RecordSuppression):
     )
 
     def validate(self) -> None:
-        """Check that limits are given by column, and quantiles for the columns that are named."""
+        """Check that limits are given by column, and quantiles for the named columns."""
         super().validate()
         for limits in (self.low, self.high):
             if limits is not None and not (isinstance(limits, Mapping) and limits):
@@ -226,13 +226,13 @@ class SuppressExtremes(RecordSuppression):
         return self.columns if named is None else named
 
     def needs(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that are looked at, the strata, and the household number."""
+        """Return the columns of the rule, the strata, and the household number."""
         limited = (*(self.low or ()), *(self.high or ()))
         quantiles = () if self._by_limits else self._quantile_columns() or schema.names(role="confidential")
         return (*limited, *quantiles, *super().needs(schema))
 
     def learn_rule(self, batch: Batch) -> dict[str, tuple[float, float]]:
-        """Return the smallest and the largest value of each column that are released."""
+        """Return the smallest and the largest released value of each column."""
         limits: dict[str, list[float]] = {}
         if not self._by_limits:
             lower, upper = (
@@ -270,8 +270,8 @@ class SuppressExtremes(RecordSuppression):
 class SuppressSmallAreas(RecordSuppression):
     """Suppress the records of small areas: a combination of columns that fewer than `least` records, or households, have.
 
-    A missing area is an area too. Where a suppressed household has members elsewhere and makes another area too small, that
-    one is suppressed as well, until all areas left are large enough.
+    A missing area is an area too. If a suppressed household has members in another area, which then becomes too small, that
+    area is suppressed as well, until all remaining areas are large enough.
     """
 
     columns: tuple[str, ...] = param(doc="columns that make up an area", columns="many", holds="categories")
@@ -289,7 +289,7 @@ class SuppressSmallAreas(RecordSuppression):
         named, units = np.unique(unit_ids(batch, self.unit), return_inverse=True)
         lives, who = np.divmod(
             np.unique(area * max(len(named), 1) + units), max(len(named), 1)
-        )  # who lives where, each once
+        )  # distinct pairs of unit and area
         small, here = np.zeros(len(keys), bool), np.ones(len(named), bool)
         while True:
             counts = np.bincount(lives[here[who]], minlength=len(keys))
@@ -326,7 +326,7 @@ def _numeric(columns: tuple[str, ...] | None, batch: Batch) -> tuple[str, ...]:
 
 
 def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, Numbers]:
-    """Return the strata's keys, and by what the weights of the kept records are multiplied in each."""
+    """Return the strata's keys, and the factor of the kept records' weights in each."""
     keys, at = np.unique(combined(batch, strata_columns(batch.schema)), return_inverse=True)
     size = np.ones(len(batch)) if weights is None else weights
     before, after = np.bincount(at, size, len(keys)), np.bincount(at[keep], size[keep], len(keys))
@@ -354,9 +354,9 @@ def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, N
 class SuppressValues(Mask):
     """Values of some columns are released as missing where a rule holds, such as ``age > 90 and region == 'north'``.
 
-    Where a value in the rule is missing, the rule does not hold. A column that describes the household is suppressed for all
-    members as soon as the rule holds for one. To suppress values beyond quantiles see Truncate, whole records see
-    SuppressRecords, whole columns SuppressColumns.
+    If a value in the rule is missing, the rule does not hold. A household column is suppressed for all members if the rule
+    holds for one. For values beyond quantiles see Truncate, for whole records SuppressRecords, for whole columns
+    SuppressColumns.
     """
 
     preserves_order: ClassVar[bool] = True
@@ -375,7 +375,7 @@ class SuppressValues(Mask):
         Condition.parse(self.where)
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the suppressed columns and those that the rule looks at."""
+        """Return the suppressed columns and those of the rule."""
         return tuple(dict.fromkeys((*self.columns, *Condition.parse(self.where).columns)))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -398,7 +398,7 @@ class SuppressValues(Mask):
         return self.learn(homes=Rule(np.unique(np.concatenate(found)), data, None))
 
     def run(self, data: Microdata, draws: Draws, function: Callable[[Batch], Batch] | None = None) -> Microdata:
-        """Suppress the values; households of other data than it was fitted on are looked at anew."""
+        """Suppress the values; the rule is learned again for other data than it was fitted on."""
         if not self.homes.is_for(data, None):
             return run_linked(self.fit(data, draws), data, draws)
         return super().run(data, draws, function)
@@ -424,7 +424,7 @@ class SuppressValues(Mask):
         return out
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that no value is left where the rule holds, that households are of one mind, and count."""
+        """Verify that no value is left where the rule holds and that household members agree; count the suppressed values."""
         said, schema = [], before.schema
         household = [n for n in (schema.one("household"),) if n is not None]
         batch = before.batch([*dict.fromkeys([*self.touches(schema), *household])])
@@ -449,7 +449,7 @@ class SuppressValues(Mask):
 class SuppressColumns(Mask):
     """Do not release some columns, nor any that follows them (matrix-masking paper, section IV: B picks the columns that stay).
 
-    A column that follows a suppressed one is a function of it and would give it away in part.
+    A column that follows a suppressed one is a function of it and would reveal part of it.
     """
 
     preserves_order: ClassVar[bool] = True
@@ -457,7 +457,7 @@ class SuppressColumns(Mask):
     columns: tuple[str, ...] = param(doc="columns to leave out", columns="many", holds="anything")
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that go: those named, and those that follow them."""
+        """Return the removed columns: those named, and those that follow them."""
         gone = [schema[name].name for name in self.columns]
         while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
             gone += new
@@ -476,14 +476,14 @@ class SuppressColumns(Mask):
         return batch.drop(self.touches(batch.schema))
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return M = XB: B is the identity without the columns that go."""
+        """Return M = XB: B is the identity without the removed columns."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         kept = [i for i, n in enumerate(names) if n not in self.touches(data.schema)]
         b: NDArray[np.float64] = np.eye(len(names))[:, kept]
         return MatrixForm(names, tuple(names[i] for i in kept), B=b)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify which columns are gone."""
+        """Verify that the columns are removed."""
         gone = self.touches(before.schema)
         if left := [name for name in gone if name in after.engine.kinds]:
             raise DataError(f"these columns are still in the data: {join_names(left)}; nothing is released.")

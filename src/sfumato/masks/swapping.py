@@ -1,4 +1,4 @@
-"""Swapping: records exchange values, at random within tables that stay, or with values of near rank; and its model."""
+"""Swapping: records exchange values, at random with some tables kept, or with values of similar rank; and its model."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from sfumato.schema.schema import Schema
 from sfumato.typing import Integers, Numbers
 
 # --- swap model
-# What swapping does to normal records: the model behind analytic R-U maps of data swapping and rank swapping.
+# The effect of swapping on normal records: the model behind analytic R-U maps of data swapping and rank swapping.
 #
 # Swapping permutes a column, so its distribution, mean and variance stay. With a the centred values, S their sum of squares
-# and π the permutation, everything else hangs on C = Σ a_i a_π(i) / S: for normal records C is independent of S. A slope of y on
-# x of which one is swapped is βC + Σ a_π(i) e_i / S, whichever of the two it is.
+# and π the permutation, everything else depends on C = Σ a_i a_π(i) / S: for normal records C is independent of S. If either x
+# or y is swapped, the slope of y on x is βC + Σ a_π(i) e_i / S.
 
 _RANKS = 2_000
-"""Ranks that stand for more of them, unless the window would have fewer than `_WINDOW` of these."""
+"""Number of ranks that represent a longer list, unless the window would then have fewer than `_WINDOW` ranks."""
 _WINDOW = 100
 
 
 @dataclass(frozen=True)
 class KeptInPlace:
-    """How much of a column stays in its place: mean and variance of C, and E[X' He_j(X)]/√j! for j = 1, 2, 3."""
+    """How much of a column does not move: mean and variance of C, and E[X' He_j(X)]/√j! for j = 1, 2, 3."""
 
     mean: float
     variance: float
     hermite: tuple[float, float, float]
 
     def moved(self, n: int) -> float:
-        """Return E(X - X')² / 2σ² of a record: the share of values that would have to move to a random place."""
+        """Return E(X - X')² / 2σ² of a record: the equivalent share of values that move to a random place."""
         return (n - 1) * (1 - self.mean) / n
 
 
 @dataclass(frozen=True, eq=False)
 class SwapModel(ReleaseModel):
-    """Normal records of which groups of columns change places between records, each group by a permutation of its own."""
+    """Normal records in which groups of columns change places between records, each group by its own permutation."""
 
     names: tuple[str, ...]
     mean: Numbers
@@ -77,7 +77,7 @@ class SwapModel(ReleaseModel):
         return float(weights @ self.covariance @ weights) / self.n if target == "population" else 0.0
 
     def slope_error(self, x: int, y: int, correction: float, target: Target) -> float | None:
-        """Return β²E(C - 1)² + σₑ²/((n-3)σ²) where one column is swapped; of two that are swapped apart, for large n."""
+        """Return β²E(C - 1)² + σₑ²/((n-3)σ²) if one column is swapped; for two columns swapped separately, for large n."""
         one, two = self._group(x), self._group(y)
         if self.n <= 3:
             return math.inf
@@ -98,7 +98,7 @@ class SwapModel(ReleaseModel):
         return float((correction * slope - beta) ** 2 + correction**2 * scatter)
 
     def joint(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers] | None:
-        """Return the moments of (x, x, z...): that the value may be elsewhere is `link`'s affair."""
+        """Return the moments of (x, x, z...); `link` accounts for swapped values."""
         if any(name not in self.names for name in names):
             return None
         x, *z = (self.at(name) for name in names)
@@ -108,7 +108,7 @@ class SwapModel(ReleaseModel):
         return self.mean[where], self.covariance[np.ix_(where, where)]
 
     def link(self, m: float, name: str) -> float:
-        """Return how often he holds the right value; a swapped one stands in another's record, where a wrong link may find it."""
+        """Return the probability that the snooper has the right value; a wrong link may find a swapped value in another record."""
         group = self._group(self.at(name))
         if group < 0 or self.n < 2:
             return m
@@ -117,7 +117,7 @@ class SwapModel(ReleaseModel):
 
 
 def _about(beta: float, correction: float, kept: float, spread: float, sampling: float, target: Target) -> float:
-    """Return the error of a slope βC + noise: about the population's, or about that of the file."""
+    """Return the error of a slope βC + noise, about the slope of the population or of the file."""
     if target == "population":
         return float(beta**2 * ((correction * kept - 1) ** 2 + correction**2 * spread) + correction**2 * sampling)
     # the file's own slope is β + Σ a e / S, and Σ a_π a = CS
@@ -126,7 +126,7 @@ def _about(beta: float, correction: float, kept: float, spread: float, sampling:
 
 
 def random_pairs(n: int, pairs: int) -> KeptInPlace:
-    """Return C for so many random pairs of n records, exactly.
+    """Return C for this number of random pairs of n records, exactly.
 
     The direction of a is uniform on a sphere in d = n - 1 dimensions, and the permutation is its own inverse with trace
     t = d - 2·pairs there: E C = t/d, E C² = (t² + 2d)/(d(d + 2)).
@@ -142,9 +142,9 @@ def random_pairs(n: int, pairs: int) -> KeptInPlace:
 def rank_pairs(n: int, limit: int) -> KeptInPlace:
     """Return C for rank swapping of n normal values, none further than `limit` ranks, for large n.
 
-    Partners are drawn as the mask draws them, with the chance that a rank is still free followed from rank to rank; ordered
+    Partners are drawn as in the mask, with the probability that a rank is still free updated from rank to rank. Ordered
     values have the means, variances and covariances of David and Johnson (1954). Within 1 % of E(1 - C) from about 50 records
-    and ranks of the window on.
+    and 50 ranks of the window.
     """
     from scipy.special import ndtri
 
@@ -165,7 +165,7 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     scale = count / ranks
     apart, pairing, second, third = sums * scale
     gone = apart / (n - 1)
-    # how C moves with the sample (gradient of the sum over pairs, less that of S), and with the draw of partners
+    # how C varies with the sample (gradient of the sum over pairs, less that of S), and with the draw of partners
     h = (gradient - 2 * gone * m) * scale / (n - 1)
     a, b = h * left, h * right
     before = np.concatenate([[0.0], np.cumsum(a)[:-1]])
@@ -176,16 +176,16 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
 
 
 # --- data swap
-# Data swapping: records exchange values, and chosen tables stay exactly as they are.
+# Data swapping: records exchange values, and chosen tables do not change.
 
 
 class DataSwap(Mask):
     """Pairs of records that agree on some columns exchange their values in others (Dalenius and Reiss 1982; Reiss 1984).
 
     The swapped columns are exchanged together, between records whose values differ. The table of `keep` by the swapped
-    columns stays exactly as it is. So does each table of `margins`: an exchange leaves one alone if the two records agree on
-    the table's other columns (Fienberg and McIntyre 2005), so they must agree on these too. Columns that describe households
-    are exchanged between households of the same size. Records with a missing value in a swapped column are left alone.
+    columns does not change, nor does each table of `margins`: an exchange keeps a table if the two records agree on its other
+    columns (Fienberg and McIntyre 2005), so they must agree on these too. Columns that describe households
+    are exchanged between households of the same size. Records with a missing value in a swapped column are not swapped.
     """
 
     scope: ClassVar[Scope] = Scope.GLOBAL
@@ -220,7 +220,7 @@ class DataSwap(Mask):
     names: Any = learned("columns", "keep", default=None)
 
     def validate(self) -> None:
-        """Refuse columns that are to be swapped and to agree at once, and margins that are no lists of columns."""
+        """Refuse columns that are both swapped and kept, and margins that are not lists of columns."""
         super().validate()
         if both := [c for c in self.columns or () if c in (self.keep or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be kept at once.")
@@ -250,17 +250,17 @@ class DataSwap(Mask):
 
     @property
     def _asked(self) -> tuple[str, ...]:
-        """The columns that are named anywhere."""
+        """The columns named in any parameter."""
         tables = (self.columns, self.keep, *(self.margins or ()))
         return tuple(dict.fromkeys(n for table in tables for n in table or ()))
 
     def _agree(self) -> tuple[str, ...]:
-        """The columns on which a pair agrees: `keep`, and the others of each table in which a swapped column stands."""
+        """The columns on which a pair agrees: `keep`, and the other columns of each table that has a swapped column."""
         others = (n for table in self.margins or () if set(table) & set(self.names) for n in table)
         return tuple(dict.fromkeys(n for n in (*(self.keep or ()), *others) if n not in self.names))
 
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns, and those that say who may be swapped."""
+        """Return the swapped columns, and those that decide which records may be swapped."""
         return tuple(dict.fromkeys([*(self.names or self.columns or schema.names(role="key")), *self._asked]))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
@@ -278,7 +278,7 @@ class DataSwap(Mask):
         return batch.with_columns({name: batch.column(name).take(rows) for name in self.names})
 
     def _partners(self, batch: Batch, first: Integers, member: Integers, draws: Draws) -> Integers:
-        """Return for each unit the one it exchanges values with, shape (units,)."""
+        """Return the partner of each unit, shape (units,)."""
         from sfumato.kernels.swapping import pairs_of_different
 
         ids = batch.units(self.names[0])[first]
@@ -306,7 +306,7 @@ class DataSwap(Mask):
         return partner
 
     def _pairs(self, units: int) -> int:
-        """Return how many pairs are wanted: half the share of the units, at least one."""
+        """Return the number of pairs to draw: half the share of the units, at least one."""
         return max(min(int(self.rate * units / 2 + 0.5), units // 2), 1)
 
     def _rarity(self, batch: Batch) -> Integers:
@@ -316,14 +316,14 @@ class DataSwap(Mask):
         return sizes[label]
 
     def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
-        """Return what random pairs of all records do to normal data; None if the pairs are not random."""
+        """Return the effect of random pairs on normal data; None if the pairs are not random."""
         chosen = self.keep or self.margins or self.target != "random" or self.columns is None
         if chosen or any(schema[n].level is Level.HOUSEHOLD for n in self.columns or ()):
             return None
         return SwapModel.of(before, {self.columns or (): random_pairs(before.n, self._pairs(before.n))}, extremes=True)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        """Verify that every table is the one it was, and count the records whose values changed."""
+        """Verify that no kept table changed, and count the records whose values changed."""
         tables = [tuple(dict.fromkeys((*(self.keep or ()), *self.names))), *(self.margins or ())]
         needed = list(
             dict.fromkeys([n for table in tables for n in table] + [*filter(None, [before.schema.one("household")])])
@@ -351,7 +351,7 @@ class DataSwap(Mask):
 
 
 def _per_unit(batch: Batch, name: str, first: Integers, member: Integers) -> Integers:
-    """Return a column's codes, one per unit; refused where the members of a household differ: their tables would change."""
+    """Return a column's codes, one per unit; refuse households whose members differ, since their tables would change."""
     codes = batch.column(name).codes[0]
     one: Integers = codes[first]
     if (codes != one[member]).any():
@@ -378,21 +378,21 @@ def _common_codes(name: str, old: Batch, new: Batch) -> tuple[Integers, ...]:
 
 
 def _same_table(codes: list[Any]) -> bool:
-    """Whether a table has the same count in every cell; codes of each column before and after."""
+    """Whether a table has the same count in every cell, given each column's codes before and after."""
     n = len(codes[0][0])
     label, sizes = classes([np.concatenate(pair) for pair in codes], 2 * n)
     return bool((2 * np.bincount(label[:n], minlength=len(sizes)) == sizes).all())
 
 
 # --- rank swap
-# Rank swapping: values change places with values of near rank, and the limit on the rank is a hard one.
+# Rank swapping: values change places with values of similar rank, within a hard limit on the rank.
 
 
 class RankSwap(Mask):
     """Values are swapped in pairs whose ranks differ by at most a share p of the values (Greenberg 1987; Moore 1996).
 
-    Each column is swapped on its own, household columns among households. The distribution of each column stays exactly as
-    it is, in every stratum where strata are given (`within`; a household is in its first member's). Equal values are ranked at
+    Each column is swapped separately, household columns among households. The distribution of each column does not change, in
+    every stratum if strata are given (`within`; a household has the stratum of its first member). Equal values are ranked at
     random, and a value's move is the distance from the ranks of its old value to those of its new one. Missing values stay
     where they are.
     """
@@ -419,7 +419,7 @@ class RankSwap(Mask):
     names: Any = learned("columns", default=None)
 
     def validate(self) -> None:
-        """Refuse strata that are swapped themselves, and limits for other columns than those swapped."""
+        """Refuse strata that are swapped themselves, and limits for columns that are not swapped."""
         super().validate()
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
@@ -495,7 +495,7 @@ class RankSwap(Mask):
         return partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
 
     def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
-        """Return what swapping each column does to normal data, for large files; None with strata or household columns."""
+        """Return the effect of swapping each column on normal data, for large files; None with strata or household columns."""
         columns = [n for n in self.columns or schema.names(role="confidential") if n in before.names]
         if self.within or any(schema[n].level is Level.HOUSEHOLD for n in columns):
             return None
@@ -538,7 +538,7 @@ class RankSwap(Mask):
 
 @dataclass(frozen=True)
 class Ranked:
-    """The units that have a value, by stratum and value; strata and runs of equal values are given by where they begin."""
+    """The units that have a value, sorted by stratum and value, with the start of each stratum and of each run of equal values."""
 
     order: Integers
     begins: Integers
@@ -548,13 +548,13 @@ class Ranked:
 
     @property
     def movable(self) -> bool:
-        """Whether some stratum has two different values and a limit of at least a rank."""
+        """Whether some stratum has two different values and a limit of at least one rank."""
         runs = np.diff(np.searchsorted(self.ties, self.begins))
         return bool(((self.limits >= 1) & (runs >= 2)).any())
 
     @property
     def unswapped(self) -> int:
-        """How many values have no partner: one of an odd number, and all where the limit is less than a rank."""
+        """Number of values without a partner: one of an odd number, and all if the limit is less than one rank."""
         sizes = np.diff(self.begins)
         return int(np.where((self.limits < 1) | (sizes < 2), sizes, sizes % 2).sum())
 
@@ -571,7 +571,7 @@ def _units(batch: Batch, name: str) -> tuple[Integers, Integers]:
 
 
 def _rank(batch: Batch, name: str, first: Integers, within: tuple[str, ...], p: float, remember: bool = True) -> Ranked:
-    """Sort the units by stratum and value, ties by id; a map, which masks one file many times, sorts it once (`remember`)."""
+    """Sort the units by stratum and value, ties by id; a map masks one file many times and sorts it once (`remember`)."""
     from sfumato.kernels.sorting import sorted_runs
 
     def make() -> tuple[Integers, Integers, NDArray[np.float64]]:
@@ -594,10 +594,10 @@ def _rank(batch: Batch, name: str, first: Integers, within: tuple[str, ...], p: 
         begins = _begins(strata[order])
         ties = np.union1d(begins, _begins(run))
         values = values[run[ties[:-1]]]
-    limits = np.floor(p * np.diff(begins) + 1e-9).astype(np.int64)  # 0.29 of 100 is 29, whatever the floats say
+    limits = np.floor(p * np.diff(begins) + 1e-9).astype(np.int64)  # 0.29 of 100 is 29, despite float rounding
     return Ranked(order, begins, ties, values, limits)
 
 
 def _begins(labels: Integers) -> Integers:
-    """Return where runs of equal labels begin, and where the last one ends."""
+    """Return the start of each run of equal labels, and the end of the last one."""
     return np.append(np.flatnonzero(np.r_[True, np.diff(labels) != 0][: len(labels)]), len(labels))
