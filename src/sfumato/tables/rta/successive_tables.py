@@ -308,7 +308,7 @@ def _known_too(x: Numbers, reach: Numbers, gone: Numbers, a: Numbers) -> Numbers
     return np.asarray(x + reach @ (np.linalg.pinv(inner, rcond=1e-10, hermitian=True) @ (reach.T @ a)))
 
 
-# --- later
+# --- later tables
 # A later table of the same data: noise under published cells is drawn given their published values.
 #
 # Leaves of the new table (which must contain the old cells too) divide the old leaves and their noise (`Division`). An attacker
