@@ -23,13 +23,13 @@ from sfumato.typing import Numbers, Whole
 
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
-    """Return the noise that each leaf needs alone (negative: a surplus), and the binding unknowns of target and attacker; -1 for
-    none.
+    """Return the noise that each leaf needs alone (negative: a surplus), and the binding target and attacker; -1 for none.
 
-    This is the largest over unknowns h and attackers g not of h's side of m_h²v_h²/(v_h - w_h²) - Σ_{i not g's} m_i²v_i,
-    written as m_h²w_h²v_h/(v_h - w_h²) - Σ_{i not g's, i≠h} m_i²v_i, which is finite unless an infinite variance is part of the
-    cover. For each h only the two sides with the largest Σ m²v in the leaf matter: the largest, or the second if the largest is
-    h's own (the pair shortcut of the RTA paper, section 3.3, with weights and coalitions).
+    Target and attacker are unknowns. The noise is the largest over unknowns h and attackers g not of h's side of m_h²v_h²/(v_h
+    - w_h²) - Σ_{i not g's} m_i²v_i, written as m_h²w_h²v_h/(v_h - w_h²) - Σ_{i not g's, i≠h} m_i²v_i, which is finite unless an
+    infinite variance is part of the cover. For each h only the two sides with the largest Σ m²v in the leaf matter: the
+    largest, or the second if the largest is h's own (the pair shortcut of the RTA paper, section 3.3, with weights and
+    coalitions).
     """
     leaves = known.loading.shape[0]
     rows = np.repeat(np.arange(leaves), np.diff(known.loading.indptr))
