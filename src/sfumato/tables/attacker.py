@@ -1,4 +1,4 @@
-"""The attacker of a published table: between which values every cell must lie, by everything that is published."""
+"""The attacker of a published table: the interval of every cell, from everything that is published."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
 
 _MANY, _SWEEPS, _FEW = 50, 60, 0.02
-"""Cells from which several are asked for at once, how often at most, and the share of ends that two such programs must find."""
+"""Number of cells from which several are solved at once, largest number of such programs, smallest share of ends two must find."""
 _REACHED = 1e-9
-"""How near to its limit an end counts as reached, in units of a thousandth of the largest value: rounding of the solver."""
+"""Distance from its limit within which an end counts as reached, in thousandths of the largest value: rounding of the solver."""
 _NOTHING = "no table satisfies what is published with these bounds."
 
 
 class Attacker:
-    """Somebody who knows bounds of every cell and of every leaf, that the table adds up, and arithmetic.
+    """An attacker who knows bounds of every cell and of every leaf, and that the table adds up.
 
-    The interval of a cell is what he is sure of: its smallest and its largest value over all leaves x with
-    leaf_low ≤ x ≤ leaf_high and low ≤ R x ≤ high, exact to about 1e-7 of the values involved. Plain arithmetic comes first
-    (leaves that are known, sums with one unknown leaf, parts of the table that have nothing to do with each other); what is
-    left is solved by linear programs.
+    The interval of a cell runs from its smallest to its largest value over all leaves x with leaf_low ≤ x ≤ leaf_high and low ≤
+    R x ≤ high, exact to about 1e-7 of the values involved. Simple arithmetic comes first (known leaves, sums with one unknown
+    leaf, independent parts of the table); the rest is solved by linear programs.
 
     Parameters
     ----------
     cells
-        The cells, and which leaves they have.
+        The cells and their leaves.
     low, high
-        What is sure of every cell, shape (cells,): the value itself, twice, where it is shown; infinite where nothing is.
+        Certain bounds of every cell, shape (cells,): the value twice where it is published; infinite where nothing is known.
     leaf_low, leaf_high
-        What is sure of every leaf: numbers, or one for each leaf.
+        Certain bounds of every leaf: one number for all, or one for each leaf.
     near
-        Leaves that satisfy the bounds, where they are known: differences from them are what is then computed, with less
-        rounding. They do not change the answer.
+        Leaves that satisfy the bounds, if known: differences from them are then computed, with less rounding error. They do not
+        change the answer.
 
     Examples
     --------
@@ -89,7 +88,7 @@ class Attacker:
 
     @classmethod
     def of(cls, published: PublishedTable) -> Attacker:
-        """Return the attacker who reads a published table, and knows of negative values only if there may be any."""
+        """Return the attacker who reads a published table; he allows negative values only where there may be any."""
         low = published.low
         known = published.original
         nonnegative = bool((low >= 0).all()) if known is None else known.nonnegative
@@ -116,9 +115,8 @@ class Attacker:
     ) -> tuple[Numbers, Numbers]:
         """Return the smallest and the largest rows @ (x - near), shape (rows,); see `near`.
 
-        With `enough`, values (shape (rows,)) from which it does not matter how much smaller or larger they can be: what is
-        returned may then be less extreme, but not less than that. With `within`, values beyond which they cannot be, because
-        that much is published of each.
+        `enough`, shape (rows,), are values beyond which the exact end does not matter: a returned end may be less extreme, but
+        not less than that. `within` are published limits that the ends cannot exceed.
         """
         r = self._reduced
         row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -137,7 +135,7 @@ class Attacker:
                 (rows.data[here], (place.ravel(), self._place[rows.indices[here]])), shape=(len(which), len(columns))
             )
             stop = np.full(len(which), -np.inf), np.full(len(which), np.inf)
-            if enough is not None:  # a row with leaves in several parts may need the last of each
+            if enough is not None:  # a row with leaves in several parts may need the exact end of each
                 here_alone = parts[which] == 1
                 with np.errstate(invalid="ignore"):
                     rest = enough[0][which] - low[which], enough[1][which] - high[which]
@@ -185,7 +183,7 @@ def _away(bound: Numbers, at: Numbers) -> Numbers:
 
 
 def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
-    """Return the rows that are needed: of equations, those that are no combination of shorter ones."""
+    """Return the rows that are needed: equations that are no combination of shorter ones."""
     from sfumato.kernels.table_algebra import independent_rows
 
     equations = np.flatnonzero(equal)
@@ -201,9 +199,9 @@ def _solve(
     limits: tuple[Numbers, Numbers],
     enough: tuple[Numbers, Numbers],
 ) -> tuple[Numbers, Numbers]:
-    """Return the smallest and largest asked @ x, or some that are `enough`; none is beyond its `limits`.
+    """Return the smallest and largest asked @ x, or values that are `enough`; none is beyond its `limits`.
 
-    Every solution is looked at by all that are still to be asked.
+    Every solution is checked against all remaining rows.
     """
     count = asked.shape[0]
     found = asked @ program.point, asked @ program.point  # the smallest and largest seen
@@ -244,8 +242,8 @@ def _many_at_once(
 ) -> None:
     """Find ends of many intervals by a few programs: where every cell is bounded, most reach their own bounds.
 
-    Half of the cells are asked for their largest value and the others for their smallest, at random, so that they make up for
-    each other in their sums; then the other way round. What is reached is looked up; what is not is left to be asked for alone.
+    Half of the cells, chosen at random, are maximised and the others minimised, so that they cancel in their sums; then the
+    other way round. Ends that are reached are recorded; the others are solved one by one.
     """
     from sfumato.contract.draws import Draws
 

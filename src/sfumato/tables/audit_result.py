@@ -1,4 +1,4 @@
-"""What an audit found, and the same in words: never a value."""
+"""The result of an audit, as arrays and in words: never a value."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def headline(audit: Audit) -> str:
     if n := len(audit.differences):
         parts.append(f"{plural(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
     if audit.pairs is not None and not audit.pairs.holds:
-        perhaps = "" if audit.pairs.exact or audit.pairs.measured else "perhaps "  # a bound is no proof that they do
+        perhaps = "" if audit.pairs.exact or audit.pairs.measured else "perhaps "  # a bound does not prove it
         parts.append(f"some contributors {perhaps}learn more of others than they may")
     if parts:
         return f"Not safe: {_and(parts)}."
@@ -59,7 +59,7 @@ def _and(parts: list[str]) -> str:
 
 
 def sentences(audit: Audit) -> list[str]:
-    """Return what was looked at, by which yardstick, and what was not."""
+    """Return what was examined, by which criterion, and what was not."""
     counts = audit.counts
     said = [f"{count_of(counts['not shown'], counts['cells'], ('is', 'are'), 'cell')} hidden or changed."]
     if audit.rules:
@@ -82,7 +82,7 @@ def sentences(audit: Audit) -> list[str]:
 
 
 def _learned(pairs: PairAudit) -> str:
-    """Return what contributors learn of each other, in words."""
+    """Describe what contributors learn of each other."""
     asked = pairs.ratio[np.isfinite(pairs.ratio)]
     failing = len(pairs.failing)
     at_least = "" if pairs.exact else "about " if pairs.measured else "at least "
@@ -103,7 +103,7 @@ def reasons(audit: Audit) -> list[tuple[str, str, str]]:
     cells, verdicts = audit.published.cells, audit.verdicts
     rows = []
     why: dict[int, list[str]] = {}
-    for proof in audit.certificates:  # of the same cells, and more
+    for proof in audit.certificates:  # the same cells, and more
         why.setdefault(proof.cell, []).append(proof.words)
     for cell in _first(audit):
         because = why.get(cell, [])
@@ -133,7 +133,7 @@ def _first(audit: Audit) -> list[int]:
 
 
 def page(audit: Audit) -> str:
-    """Return a page for people."""
+    """Return the audit as a page of text."""
     lines = [audit.headline, "", *sentences(audit)]
     rows = reasons(audit)
     if rows:
@@ -152,7 +152,7 @@ def page(audit: Audit) -> str:
 
 
 def findings(audit: Audit) -> dict[str, Any]:
-    """Return the findings for machines, without values."""
+    """Return the findings as a dictionary, without values."""
     verdicts, cells = audit.verdicts, audit.published.cells
     told = np.flatnonzero(audit.disclosed | (verdicts == "known to a contributor"))
     why: dict[int, list[dict[str, Any]]] = {}
@@ -209,33 +209,33 @@ def section(audit: Audit) -> Section:
 
 
 # --- result
-# What an audit found.
+# The result of an audit.
 
 
 EXPLAINED = 20
-"""How many disclosed cells are explained without being asked for."""
+"""Number of disclosed cells that are explained by default."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What a reader of a published table works out: for the custodian, who decides whether it can be published.
+    """What a reader of a published table can work out: for the custodian, who decides whether to publish it.
 
-    Its words and `frame()` hold what follows from the published table alone, and no contributor's value; `frame(custodian=True)`
-    adds true values and protection levels.
+    Its sentences and `frame()` hold what follows from the published table alone, and no contributor's value;
+    `frame(custodian=True)` adds true values and protection levels.
     """
 
     published: PublishedTable
     known: KnownBounds = field(repr=False)
-    """What the reader was taken to know."""
+    """The knowledge that the reader is assumed to have."""
     examined: Flags
-    """Which cells were looked at: those that are not shown as they are; shape (cells,). So are the next five."""
+    """Which cells were examined: those that are not published exactly; shape (cells,), as for the next five."""
     low: Numbers
-    """The smallest value that fits everything published."""
+    """The smallest value that agrees with everything published."""
     high: Numbers
     exact: Flags
-    """Cells whose value follows exactly, or that are shown although a rule calls them unsafe."""
+    """Cells whose value follows exactly, or that are published although a rule calls them unsafe."""
     near: Flags
-    """Cells whose value follows nearly: the interval is shorter than it must be."""
+    """Cells whose value follows approximately: the interval is shorter than required."""
     sensitive: Flags
     """Cells that must not be worked out: those that the rules call unsafe, else the primary suppressions, else all."""
     tolerance: float
@@ -243,15 +243,15 @@ class Audit:
     """The sensitivity rules in words, where there are any."""
     sensitivity: Sensitivity | None = field(default=None, repr=False)
     insiders: tuple[Insider, ...] = field(default=(), repr=False)
-    """Contributors who, knowing their own figures, work out a sensitive cell: confidential."""
+    """Contributors who can work out a sensitive cell because they know their own figures: confidential."""
     pairs: PairAudit | None = None
-    """What every contributor learns of every other, where noise was added and a prior was given."""
+    """What every contributor learns of every other, if a prior was given."""
     notes: tuple[str, ...] = ()
-    """What was not looked at."""
+    """What was not examined."""
     bounds: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
-    """`low` and `high` before whole numbers were looked for."""
+    """`low` and `high` before restriction to whole numbers."""
     differences: tuple[tuple[int, int], ...] = ()
-    """Pairs of shown cells, the second inside the first, whose difference is in no cell and unsafe by a rule."""
+    """Pairs of published cells, the second inside the first, whose difference is no cell and unsafe by a rule."""
 
     def __repr__(self) -> str:
         return f"Audit({self.headline})"
@@ -262,7 +262,7 @@ class Audit:
 
     @property
     def shown(self) -> Flags:
-        """Cells that are published as they are, or that the reader was said to know; shape (cells,)."""
+        """Cells that are published exactly, or that the reader is assumed to know; shape (cells,)."""
         return np.asarray(self.known.shown | (self.published.status == Status.SHOWN))
 
     @property
@@ -278,7 +278,7 @@ class Audit:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many cells there are of every sort."""
+        """Number of cells with each verdict."""
         insiders = {i.cell for i in self.insiders if not self.disclosed[i.cell]}
         return {
             "cells": len(self.published),
@@ -298,7 +298,7 @@ class Audit:
 
     @cached_property
     def relative_width(self) -> Numbers:
-        """How long the interval of each cell is, relative to the value (to its middle where that is not known)."""
+        """Length of each cell's interval, relative to the value (to its middle where the value is not known)."""
         original = self.published.original
         with np.errstate(invalid="ignore", divide="ignore"):
             middle = (self.low + self.high) / 2 if original is None else original.value
@@ -307,7 +307,7 @@ class Audit:
 
     @property
     def worst(self) -> int | None:
-        """The sensitive cell that was looked at and has the shortest interval relative to its value; None if there is none."""
+        """The examined sensitive cell with the shortest interval relative to its value; None if there is none."""
         here = np.flatnonzero((self.examined | self.exact) & self.sensitive)
         if not len(here):
             return None
@@ -316,8 +316,7 @@ class Audit:
     def explain(self, cell: int) -> tuple[Certificate, ...]:
         """Return the equations from which a cell follows: one, or two where bounds are needed, above and below.
 
-        Cells that are protected have them too: why their interval is no longer than it is. None for a cell that is shown,
-        and where nothing is known.
+        Protected cells have them too: why their interval is no longer. None for a published cell, and where nothing is known.
         """
         if not 0 <= cell < len(self.published):
             raise ParameterError(f"there is no cell {cell}: the table has {len(self.published):,}, counted from 0.")
@@ -334,7 +333,7 @@ class Audit:
 
     @cached_property
     def certificates(self) -> tuple[Certificate, ...]:
-        """Why the first disclosed cells are: exactly disclosed ones first; `explain` tells of any other."""
+        """Why the first disclosed cells are disclosed, exactly disclosed ones first; see `explain` for any other."""
         at = np.flatnonzero(self.disclosed)
         order = at[np.lexsort((at, ~self.exact[at]))][:EXPLAINED]
         return tuple(found for cell in order.tolist() for found in self.explain(cell))
@@ -349,7 +348,7 @@ class Audit:
         return said
 
     def frame(self, custodian: bool = False) -> pd.DataFrame:
-        """Return every cell with its interval and verdict; `custodian` adds true values and what the rules ask for."""
+        """Return every cell with its interval and verdict; `custodian` adds true values and the required levels."""
         import pandas as pd
 
         cells = self.published.cells
@@ -378,7 +377,7 @@ class Audit:
             return np.asarray(np.where(width == 0, 0.0, width / np.abs((self.low + self.high) / 2)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings for machines: counts, and the disclosed cells with their equations; no values."""
+        """Return the findings as a dictionary: counts, and the disclosed cells with their equations; no values."""
 
         return findings(self)
 

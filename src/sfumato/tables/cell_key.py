@@ -1,4 +1,4 @@
-"""Cell-key perturbation of counts and magnitudes, by a perturbation table: for each value and cell key, what is added."""
+"""Cell-key perturbation of counts and magnitudes, by a perturbation table: the change for each value and cell key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
 # --- keys
-# Record keys and cell keys: a number for each record, and their sum for each cell, without what is before the point.
+# Record keys and cell keys: a number for each record, and for each cell the fractional part of their sum.
 
 Keys = NDArray[np.uint64]
 _BITS = 53  # what a double holds exactly
@@ -38,9 +38,9 @@ _BELOW = np.uint64(2**_BITS - 1)
 def cell_keys(table: Table, draws: Draws) -> Keys:
     """Return the key of every cell in units of 2⁻⁵³, shape (cells,); 0 for a cell without records.
 
-    A record's key is a pseudo-random number in [0, 1), a function of the secret seed and of who the record is, or what the
-    file gave as its key. A cell's key is the fractional part of the sum over its records, so the same records have the same
-    key in every table, in whatever order. Sums are of whole numbers: exact.
+    A record's key is a pseudo-random number in [0, 1), a function of the secret seed and of the record's identity, or a key
+    from the file. A cell's key is the fractional part of the sum over its records, so the same records have the same key in
+    every table, in any order. Sums are of whole numbers: exact.
     """
     records = table.records
     if records is None:
@@ -50,14 +50,14 @@ def cell_keys(table: Table, draws: Draws) -> Keys:
     keys = draws.child("cell keys").uniforms(records.ids, "record key") if records.keys is None else records.keys
     whole = np.floor(keys * 2.0**_BITS).astype(np.uint64)
     leaves = np.zeros(table.cells.leaves, np.uint64)
-    np.add.at(leaves, records.leaf, whole)  # sums run over at 2⁶⁴, a multiple of 2⁵³
+    np.add.at(leaves, records.leaf, whole)  # sums overflow at 2⁶⁴, a multiple of 2⁵³
     incidence = table.cells.incidence
     sums = np.add.reduceat(leaves[incidence.indices], incidence.indptr[:-1].astype(np.int64))
     return np.asarray(sums & _BELOW)
 
 
 def as_fractions(keys: Keys, place: int = 0) -> Numbers:
-    """Return keys as numbers in [0, 1); for the second, third … use of a key with its first digits dropped.
+    """Return keys as numbers in [0, 1); for the second, third … use of a key, without its first digits.
 
     >>> as_fractions(np.array([2**52], np.uint64)).tolist(), as_fractions(np.array([2**52 + 2**50], np.uint64), 1).tolist()
     ([0.5], [0.25])
@@ -67,7 +67,7 @@ def as_fractions(keys: Keys, place: int = 0) -> Numbers:
 
 
 # --- perturbation table
-# Perturbation tables: for each value and each cell key, what is added.
+# Perturbation tables: the change for each value and each cell key.
 
 
 KINDS = ("all", "even", "odd", "small_cells")
@@ -76,40 +76,40 @@ _ROUNDED = 1e-5  # files hold rounded probabilities
 
 @dataclass(frozen=True, eq=False)
 class PerturbationRow:
-    """What may be added to one value, ascending, with which probability, and up to which cell key."""
+    """Possible changes of one value, ascending, with their probabilities and upper bounds of the cell key."""
 
     value: float
     change: Numbers
     probability: Numbers
     bound: Numbers
-    """The cell keys from the bound before up to this one, exclusive, give this change."""
+    """Cell keys from the previous bound up to this one, exclusive, give this change."""
 
     @classmethod
     def of(cls, value: float, change: Numbers, probability: Numbers) -> PerturbationRow:
         """Return a row from probabilities; the last bound is 1."""
-        bound = np.minimum(np.cumsum(probability), 1.0)  # a sum may end a rounding error above 1
+        bound = np.minimum(np.cumsum(probability), 1.0)  # rounding may take the sum above 1
         bound[-1] = 1.0
         return cls(float(value), change, probability, bound)
 
     @property
     def mean(self) -> float:
-        """What is added on average."""
+        """The mean change."""
         return float(self.probability @ self.change)
 
     @property
     def variance(self) -> float:
-        """The variance of what is added."""
+        """The variance of the change."""
         return float(self.probability @ self.change**2) - self.mean**2
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Which changes some cell key gives; in a file with rounded numbers, perhaps one whose probability reads 0."""
+        """Which changes some cell key gives; a file with rounded numbers may give one whose probability reads 0."""
         last = np.arange(len(self.bound)) == len(self.bound) - 1
         wide = np.diff(self.bound, prepend=0.0) > 0
         return np.asarray((self.probability > 0) | wide | (last & (self.bound < 1)))
 
     def at(self, keys: Numbers) -> Numbers:
-        """Return what is added for cell keys in [0, 1): the first change whose bound is above the key."""
+        """Return the changes for cell keys in [0, 1): the first change whose bound is above the key."""
         return np.asarray(
             self.change[np.minimum(np.searchsorted(self.bound, keys, side="right"), len(self.change) - 1)]
         )
@@ -117,11 +117,11 @@ class PerturbationRow:
 
 @dataclass(frozen=True, eq=False)
 class PerturbationTable:
-    """For each value and cell key what is added: the noise of the cell-key method, laid down beforehand.
+    """The change for each value and cell key: the noise of the cell-key method, fixed in advance.
 
-    Rows are by value; beyond the last one the last one holds. There may be one table for all cells, or one each for cells
+    Rows are by value; the last row also serves all larger values. There may be one table for all cells, or one each for cells
     with an even and an odd number of contributors, and one for small cells. The files of τ-ARGUS and of the R package ptable
-    (columns i;j;p;v;p_int_ub and perhaps type) are read and written; `for_counts` and `for_magnitudes` make one.
+    (columns i;j;p;v;p_int_ub and optionally type) are read and written; `for_counts` and `for_magnitudes` generate one.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class PerturbationTable:
 
     @property
     def whole(self) -> bool:
-        """Whether it changes counts into counts: a row for each, and whole changes."""
+        """Whether it maps counts to counts: a row for each, and whole changes."""
         rows = self.rows.get("all", ())
         return [r.value for r in rows] == list(range(len(rows))) and all(
             (r.change == np.round(r.change)).all() for r in rows
@@ -174,7 +174,7 @@ class PerturbationTable:
         return self if len(kept) == len(self.rows) else PerturbationTable(kept)
 
     def at(self, counts: NDArray[np.int64] | Numbers, keys: Numbers) -> Numbers:
-        """Return what is added to counts, for their cell keys; both of shape (n,)."""
+        """Return the changes of counts for their cell keys; both of shape (n,)."""
         rows = self.rows["all"]
         place = np.minimum(np.asarray(counts, np.int64), len(rows) - 1)
         out = np.zeros(len(place))
@@ -183,7 +183,7 @@ class PerturbationTable:
         return out
 
     def between(self, values: Numbers, keys: Numbers, kind: str = "all") -> Numbers:
-        """Return the change for values between rows: what the two rows give for the key, in proportion to the distance."""
+        """Return the change for values between rows: interpolated between those of the two rows for the key."""
         rows = self.rows[kind]
         at = np.array([row.value for row in rows])
         values = np.clip(values, at[0], at[-1])
@@ -212,7 +212,7 @@ class PerturbationTable:
     def for_counts(
         cls, maximum: int, variance: float, smallest: int = 0, stay: float = 0.0, monotone: bool = False
     ) -> PerturbationTable:
-        """Return the table that `CellKey` generates for counts with these parameters: the noise of most entropy."""
+        """Return the table that `CellKey` generates for counts with these parameters: the noise with the largest entropy."""
 
         asked = CellKey(maximum=maximum, variance=variance, smallest=smallest, stay=stay, monotone=monotone)
         return count_table(asked.maximum, asked.variance, asked.smallest, asked.stay, asked.monotone)
@@ -226,7 +226,7 @@ class PerturbationTable:
 
     @classmethod
     def read(cls, path: str | Path, kind: str | None = None) -> PerturbationTable:
-        """Read a file of τ-ARGUS or ptable; `kind` puts all its rows under one type, whatever the file says."""
+        """Read a file of τ-ARGUS or ptable; `kind` assigns all its rows to one type, whatever the file says."""
         try:
             text = Path(path).read_text("utf-8-sig")
         except FileNotFoundError:
@@ -292,7 +292,7 @@ def _check(kind: str, rows: Iterable[PerturbationRow]) -> None:
 
 
 # --- generated
-# Perturbation tables of most entropy: the noise with a given largest change and variance that tells least else.
+# Perturbation tables with the largest entropy, given the largest change and the variance.
 
 
 @lru_cache(maxsize=64)
@@ -302,9 +302,9 @@ def count_table(
     """Return a perturbation table for counts.
 
     Every count i > 0 becomes i + v with |v| ≤ `maximum`, never below 0 nor between 1 and `smallest`, with mean 0 and this
-    variance; among all such noise the one with most entropy. As soon as nothing is in its way it is symmetric, and one row
-    serves all larger counts. Zeros stay. `stay` is the least probability of no change (where the count may be published at
-    all), `monotone` asks that larger changes are never likelier than smaller ones.
+    variance; among all such noise the one with the largest entropy. From the count on at which no limit binds it is symmetric,
+    and one row serves all larger counts. Zeros stay. `stay` is the smallest probability of no change (where the count may be
+    published at all); `monotone` requires that larger changes are never likelier than smaller ones.
 
     Marley and Leaver (2011), A method for confidentialising user-defined tables; Giessing (2016), PSD; R package ptable.
     """
@@ -331,7 +331,7 @@ def magnitude_table(maximum: int, variance: float, steps: int = 2, monotone: boo
 
 
 def _generated_row(value: int, change: Numbers, variance: float, stay: float, monotone: bool) -> PerturbationRow:
-    """Return one row, or say what would work in its place."""
+    """Return one row, or raise an error that says what would work."""
     probability = most_entropy(change, variance, stay, monotone)
     if probability is not None:
         return PerturbationRow.of(value, change, probability)
@@ -352,16 +352,15 @@ def _generated_row(value: int, change: Numbers, variance: float, stay: float, mo
 
 
 # --- magnitude
-# Noise for magnitudes: a share of each of the largest contributions, times what the perturbation table gives.
+# Noise for magnitudes: a share of each of the largest contributions, times the change from the perturbation table.
 
 
 @dataclass(frozen=True)
 class FlexScale:
     """How large the noise of a contribution is, as a share of it: the flex function of Giessing and Tent (2019).
 
-    Up to the contribution `point` the share is `small`; beyond it the share goes down to `large`,
-    m(x) = large + (small · x/point − large) · (2 / (1 + x/point)) ** power. The share of the j-th largest contribution is
-    times `parts[j]`.
+    Up to the contribution `point` the share is `small`; beyond it the share decreases to `large`, m(x) = large + (small ·
+    x/point − large) · (2 / (1 + x/point)) ** power. The share of the j-th largest contribution is multiplied by `parts[j]`.
     """
 
     small: float
@@ -377,7 +376,7 @@ class FlexScale:
 
     @property
     def highest(self) -> float:
-        """The largest share of all: at `point`, or a little beyond it where the power is low."""
+        """The largest share: at `point`, or a little beyond it where the power is low."""
         if not np.isfinite(self.point) or self.small == self.large == 0:
             return self.small
         if self.power <= 1:
@@ -396,11 +395,11 @@ def magnitude_noise(
     kinds: NDArray[np.str_] | None,
     extra: Numbers,
 ) -> Numbers:
-    """Return what is added to every cell, shape (cells,).
+    """Return the change of every cell, shape (cells,).
 
-    For j = 1, 2, … in turn, with y the total as it stands: δ = parts[j] · m(x) · |x| for the j-th largest contribution x, and
-    at most |y|; the change v comes from the table by the ratio |y| / δ, which keeps y from changing its sign, and the key; y
-    moves by δ · v. For the largest, cells that need more protection have `extra` added to |v|.
+    For j = 1, 2, … in turn, with y the current total: δ = parts[j] · m(x) · |x| for the j-th largest contribution x, and at
+    most |y|; the change v comes from the table by the ratio |y| / δ, which keeps y from changing its sign, and the key; y
+    changes by δ · v. For the largest, cells that need more protection have `extra` added to |v|.
 
     Small cells: with a table for them, contributions below the separation point, where the noise would be smaller than that
     of the small table, get noise with δ = 1 from it, once.
@@ -432,7 +431,7 @@ def magnitude_noise(
 
 
 def separation_point(scale: FlexScale, small: PerturbationTable | None) -> float:
-    """Return the contribution below which the noise of a cell is that of the small table: where both have one variance."""
+    """Return the separation point: the contribution at which both kinds of noise have the same variance."""
     if small is None:
         return 0.0
     variance = small.rows["all"][-1].variance
@@ -444,7 +443,7 @@ def separation_point(scale: FlexScale, small: PerturbationTable | None) -> float
 
 
 class CellKey(Protection):
-    """Add noise that hangs on the records of a cell: the same records have the same noise in every table.
+    """Add noise that depends on the records of a cell: the same records have the same noise in every table.
 
     Counts change by at most `maximum`, with mean 0 and the given `variance`; zeros stay, and nothing goes below zero. The
     noise of magnitudes is `share` of the largest contributions, times a change of that kind. Cells are changed one by one, so
@@ -488,7 +487,7 @@ class CellKey(Protection):
     rules: SensitivityRule | None = param(default=None, doc="a rule, or several, for cells that need `extra`")
 
     def validate(self) -> None:
-        """Read the tables, and check what the parameters mean together."""
+        """Read the tables, and check the parameters together."""
         for name in ("table", "small"):
             given = getattr(self, name)
             object.__setattr__(self, name, str(given) if isinstance(given, Path) else given)
@@ -526,7 +525,7 @@ class CellKey(Protection):
         return given.for_small() if self.small is None and given is not None else _given("small", self.small, "all")
 
     def label(self) -> str:
-        """Return a few words for a legend."""
+        """Return a short label for a legend."""
         return "cell keys" if self.table is not None else f"cell keys, D = {self.maximum}, V = {self.variance:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
@@ -545,7 +544,7 @@ class CellKey(Protection):
             table.value, table.frequency
         ):  # survey weights: the mean weight of the cell stays as it is
             weight = np.divide(table.value, counts, out=np.ones_like(counts), where=counts > 0)
-            # with all its digits the product would tell the count: a mean weight is a fraction with it below the line
+            # with all its digits the product would reveal the count, the denominator of the mean weight
             digits = table.decimals or 0
             values, half = np.round(changed * weight, digits), 0.5 * unit(digits)
             low, high = np.zeros(len(table)), np.where(changed == 0, np.inf, (1 + noise.maximum) * (values + half))
@@ -567,7 +566,7 @@ class CellKey(Protection):
         added = magnitude_noise(
             table.value, largest, cell_keys(table, draws), scale, noise, self._small, kinds, extra
         )  # fmt: skip
-        # digits that the true values do not have would tell of the noise, and so of the contribution it is a share of
+        # digits that the true values do not have would reveal the noise, and so the contribution it is a share of
         digits = 0 if table.integer else published_decimals(table)
         values = np.round(table.value + added, digits)
         low, high = self._sure(values, 0.5 * unit(digits), scale, noise, table.nonnegative)
@@ -579,7 +578,7 @@ class CellKey(Protection):
     def _sure(
         self, values: Numbers, half: float, scale: FlexScale, noise: PerturbationTable, nonnegative: bool
     ) -> tuple[Numbers, Numbers]:
-        """Return between which values everybody is sure of the true ones: the j-th largest is a part of the total."""
+        """Return certain bounds of the true values: the j-th largest contribution is a part of the total."""
         if not nonnegative:
             return np.full(len(values), -np.inf), np.full(len(values), np.inf)
         reach = (noise.maximum + self.extra) * scale.highest
@@ -591,7 +590,7 @@ class CellKey(Protection):
         return np.maximum(low, 0.0), high
 
     def _published(self, table: Table, values: Numbers, low: Numbers, high: Numbers, says: str) -> PublishedTable:
-        # every cell counts as changed: who stayed the same is a secret of the keys
+        # every cell counts as changed: which stayed the same is a secret of the keys
         said = Guarantee("cell_key", says, "follows from the perturbation table, whose rows were checked")
         return PublishedTable.shown(table, self).with_(
             values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, guarantees=(said,)
@@ -599,7 +598,7 @@ class CellKey(Protection):
 
 
 def _given(name: str, given: object, kind: str | None = None) -> PerturbationTable | None:
-    """Return a perturbation table that was given as such, or as a file."""
+    """Return a perturbation table that was given as an object or as a file."""
     if given is None or isinstance(given, PerturbationTable):
         return given
     if not isinstance(given, str):

@@ -19,16 +19,16 @@ from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.typing import Numbers, Whole
 
 # --- leaf sets
-# Numbers that tell sets of leaves apart.
+# Hashes that distinguish sets of leaves.
 
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def set_codes(rows: sparse.csr_array) -> NDArray[np.uint64]:
-    """Return two numbers for each row of a 0/1 matrix, shape (rows, 2), the same for rows with the same entries alone.
+    """Return two numbers for each row of a 0/1 matrix, shape (rows, 2), equal only for rows with the same entries.
 
-    Each leaf has two fixed numbers of 64 bits (splitmix64 of its position), and a set the sums of those of its leaves: other
-    sets have other sums, but for one pair in 10^38.
+    Each leaf has two fixed numbers of 64 bits (splitmix64 of its position), and a set the sums of those of its leaves:
+    different sets have different sums, except for one pair in 10^38.
     """
     keys = np.arange(1, 2 * rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in _STEPS:
@@ -39,7 +39,7 @@ def set_codes(rows: sparse.csr_array) -> NDArray[np.uint64]:
 
 
 # --- formula
-# Which tables are wanted, as a formula: ``region * sector + region_group * sector``.
+# The tables to make, as a formula: ``region * sector + region_group * sector``.
 
 
 Term = tuple[str, ...]
@@ -49,8 +49,8 @@ Term = tuple[str, ...]
 def terms(formula: str) -> tuple[Term, ...]:
     """Return the sets of columns that a formula breaks down by; () is the grand total.
 
-    ``a * b`` has the cells of a by b and every margin, ``a : b`` the cells alone; ``+`` puts tables side by side, which are
-    then protected together; ``- 1`` leaves the grand total out. A name with spaces stands in backticks.
+    ``a * b`` has the cells of a by b and every margin, ``a : b`` the cells alone; ``+`` joins tables, which are then protected
+    together; ``- 1`` leaves the grand total out. Put a name with spaces in backticks.
 
     >>> terms("region * sector")
     ((), ('region',), ('sector',), ('region', 'sector'))
@@ -91,7 +91,7 @@ def terms(formula: str) -> tuple[Term, ...]:
 
 
 # --- dimension
-# A spanning variable: its values, and the labels that each of them stands under.
+# A spanning variable: its values, and the labels above each of them.
 
 
 TOTAL = "Total"
@@ -102,8 +102,8 @@ MISSING = "missing"
 class Dimension:
     """One column that a table is broken down by.
 
-    `above` has a row for each value of the column and a column for each level below the total, finest first; its entries
-    point into `labels`. A value that is not grouped on some level stands there under its own label.
+    `above` has a row for each value of the column and a column for each level below the total, finest first; its entries point
+    into `labels`. A value that is not grouped on some level has its own label there.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class Dimension:
 
     @classmethod
     def of(cls, name: str, values: Sequence[object], hierarchy: Hierarchy | None = None) -> Dimension:
-        """Return the dimension of a column with these distinct values; None stands for "missing"."""
+        """Return the dimension of a column with these distinct values; None becomes "missing"."""
         own = [MISSING if v is None else label_of(v) for v in values]
         if TOTAL in own:
             raise DataError(
@@ -143,9 +143,9 @@ class Dimension:
 
 
 def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) -> None:
-    """Refuse a label that stands for more values on one level than on another: one cell would hide the other.
+    """Refuse a label that covers more values on one level than on another: one cell would hide the other.
 
-    The smaller one could then be worked out as a difference, and no rule would look at it.
+    The smaller one could then be worked out as a difference, and no rule would assess it.
     """
     held = np.array([np.bincount(level, minlength=len(labels)) for level in above.reshape(len(above), -1)])
     fewest = np.where(held > 0, held, np.iinfo(np.int64).max).min(axis=0)
@@ -164,12 +164,11 @@ def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) ->
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which cells there are, and of which leaves each is the sum.
+    """The cells, and the leaves whose sum each cell is.
 
     Leaves are the atoms of the partition that all cells together generate: records in the same leaf are in the same cells.
-    `incidence` is cells × leaves, 1 where a leaf belongs to a cell; every table that is published is incidence @ leaves, so
-    that it adds up whatever the leaves are. Cells of linked tables stand in one list; a cell that two of them share stands
-    once.
+    `incidence` is cells × leaves, 1 where a leaf belongs to a cell; every published table is incidence @ leaves, so it adds up
+    for any leaves. Cells of linked tables are in one list; a cell that two of them share is there once.
     """
 
     dimensions: tuple[str, ...]
@@ -183,7 +182,7 @@ class Cells:
 
     @property
     def leaves(self) -> int:
-        """How many leaves there are."""
+        """Number of leaves."""
         return int(self.incidence.shape[1])
 
     def sums(self, leaves: Numbers) -> Numbers:
@@ -192,12 +191,12 @@ class Cells:
 
     @cached_property
     def sizes(self) -> Whole:
-        """How many leaves each cell has, shape (cells,)."""
+        """Number of leaves of each cell, shape (cells,)."""
         return np.diff(self.incidence.indptr).astype(np.int64)
 
     @cached_property
     def of_leaf(self) -> Whole:
-        """The cell that is the leaf and nothing else, for each leaf; -1 for a leaf that no cell shows by itself."""
+        """The cell that equals each leaf; -1 for a leaf that is no cell."""
         found = np.full(self.leaves, -1, np.int64)
         alone = np.flatnonzero(self.sizes == 1)[::-1]  # the first of several wins
         found[self.incidence.indices[self.incidence.indptr[alone]]] = alone
@@ -232,9 +231,9 @@ class Cells:
 
 
 def make_cells(dimensions: Sequence[Dimension], codes: Whole, terms: Iterable[Term]) -> tuple[Cells, Whole]:
-    """Return the cells that the terms ask for, and the leaf of each row of `codes`.
+    """Return the cells of the terms, and the leaf of each row of `codes`.
 
-    `codes` has a row for each combination of values (one for each dimension, shape (combinations, dimensions)) that may occur.
+    `codes` has a row for each combination of values that may occur, shape (combinations, dimensions).
     """
     names = [d.name for d in dimensions]
     sizes = [len(d.labels) + 1 for d in dimensions]
@@ -266,7 +265,7 @@ def make_cells(dimensions: Sequence[Dimension], codes: Whole, terms: Iterable[Te
 
 
 class Status(IntEnum):
-    """What happened to a cell."""
+    """The status of a published cell."""
 
     SHOWN = 0
     """The value is published as it is."""
@@ -286,7 +285,7 @@ _MOST = 5_000_000
 
 
 def with_empty(codes: Whole) -> Whole:
-    """Return the combinations of codes, shape (combinations, dimensions), and after them those that could occur as well.
+    """Return the combinations of codes, shape (combinations, dimensions), followed by those that could also occur.
 
     A column that another determines (a region its group of regions) occurs with it as it does in the data; columns that do
     not determine each other occur in every combination.
@@ -311,7 +310,7 @@ def with_empty(codes: Whole) -> Whole:
 
 
 def _bound(codes: Whole) -> list[list[int]]:
-    """Return the columns in groups: those in a group are tied by one determining the other."""
+    """Group the columns: those in one group are linked because one determines the other."""
     columns = range(codes.shape[1])
     group = list(columns)
     for a in columns:

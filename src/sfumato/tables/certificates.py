@@ -22,12 +22,12 @@ from sfumato.tables.table import Table
 from sfumato.typing import Flags, Numbers, Whole
 
 # --- knowledge
-# What an attacker knows before any arithmetic: bounds of every cell and of every leaf.
+# An attacker's knowledge before any arithmetic: bounds of every cell and of every leaf.
 
 
 @dataclass(frozen=True, eq=False)
 class KnownBounds:
-    """Bounds of cells and leaves; equal ones where a value is shown."""
+    """Bounds of cells and leaves; equal where a value is published."""
 
     cells: Cells
     low: Numbers
@@ -39,7 +39,7 @@ class KnownBounds:
 
     @classmethod
     def of(cls, published: PublishedTable, nonnegative: bool | None = None) -> KnownBounds:
-        """Return what everybody knows who reads a table."""
+        """Return the knowledge of every reader of a table."""
         if nonnegative is None:
             original = published.original
             nonnegative = bool((published.low >= 0).all()) if original is None else original.nonnegative
@@ -48,7 +48,7 @@ class KnownBounds:
         return cls(published.cells, published.low, published.high, bottom, np.full(leaves, np.inf))
 
     def with_cells(self, known: Mapping[int, float | tuple[float, float]]) -> KnownBounds:
-        """Return what somebody knows who also knows some cells: a value, or between which two it lies."""
+        """Return the knowledge of a reader who also knows some cells: a value, or a lower and an upper bound."""
         low, high = self.low.copy(), self.high.copy()
         for cell, value in known.items():
             if not 0 <= cell < len(self.cells):
@@ -73,17 +73,17 @@ class KnownBounds:
 
     @cached_property
     def known_leaves(self) -> Flags:
-        """Which leaves are known exactly because they are shown, or have equal bounds; shape (leaves,)."""
+        """Which leaves are known exactly because they are published, or have equal bounds; shape (leaves,)."""
         at = self.cells.of_leaf
         found = (at >= 0) & self.shown[at]
         return np.asarray(found | (self.leaf_low == self.leaf_high))
 
     @cached_property
     def components(self) -> tuple[Whole, Whole]:
-        """Parts of the table that say nothing about each other: a number for each cell and for each leaf.
+        """Independent parts of the table: a number for each cell and for each leaf.
 
-        Two leaves that are not known are in one part if some cell that is shown holds both. -1 for leaves that are known, and
-        for cells without others.
+        Two unknown leaves are in one part if some published cell contains both. -1 for known leaves, and for cells without
+        unknown leaves.
         """
         from scipy.sparse.csgraph import connected_components
 
@@ -99,7 +99,7 @@ class KnownBounds:
         return of_cell, of_leaf
 
     def nearby(self, cell: int) -> tuple[Whole, Whole]:
-        """Return the leaves and the shown cells that an equation for this cell can use."""
+        """Return the leaves and the published cells that an equation for this cell can use."""
         of_cell, of_leaf = self.components
         own = self.cells.incidence[[cell]].indices
         parts = np.unique(of_leaf[own])
@@ -113,7 +113,7 @@ class KnownBounds:
 
 
 # --- certificate
-# Why a value follows from a published table: the few cells, and their signs, that it can be worked out from.
+# Why a value follows from a published table: the cells, with signs, from which it can be worked out.
 
 
 Sign = Literal["=", "≤", "≥"]
@@ -122,25 +122,25 @@ _WORDS = 12
 
 @dataclass(frozen=True)
 class Certificate:
-    """A bound on a cell, as a combination of what is known: value sign Σ coefficient × cell (+ what leaves cannot be below).
+    """A bound on a cell, as a combination of known cells: value sign Σ coefficient × cell (+ bounds of leaves).
 
-    Anybody can check it: the cells' leaves, times their coefficients, add up to those of the cell, except for `leaves`, which
-    have a sign that only helps (nothing in them is below their lower bound, or above their upper one).
+    Anybody can check it: the cells' leaves, times their coefficients, add up to those of the cell, except for `leaves`, whose
+    signs make the bound valid (none is below its lower bound, or above its upper one).
     """
 
     cell: int
     sign: Sign
     coefficients: Mapping[int, Fraction]
-    """For each cell that is used, how often it is added; negative where it is subtracted."""
+    """The coefficient of each cell that is used; negative where it is subtracted."""
     leaves: Mapping[int, Fraction]
-    """For each leaf of which only a bound is used, how often it is; empty for an equation."""
+    """The coefficient of each leaf of which only a bound is used; empty for an equation."""
     bound: float
     """The value that follows."""
     words: str
-    """The same for people, without values: "region N, sector a = region N − region N, sector b"."""
+    """The same in words, without values: "region N, sector a = region N − region N, sector b"."""
 
     def follows(self, known: KnownBounds) -> float:
-        """Return the bound that the combination gives, recomputed from what is known; infinite where it proves nothing."""
+        """Return the bound that the combination gives, recomputed from the known values; infinite where it proves nothing."""
         upper = self.sign != "≥"
         total = Fraction(0)
         row = known.cells.incidence[[self.cell]]
@@ -165,7 +165,7 @@ class Certificate:
 
 
 def equation(known: KnownBounds, cell: int) -> Certificate | None:
-    """Return the shortest equation that gives the cell from shown cells; None if there is none.
+    """Return the shortest equation that gives the cell from published cells; None if there is none.
 
     The shortest is that with the smallest sum of absolute coefficients: a linear program.
     """
@@ -186,7 +186,7 @@ def equation(known: KnownBounds, cell: int) -> Certificate | None:
 def bound(known: KnownBounds, cell: int, sign: Literal["≤", "≥"], value: float) -> Certificate | None:
     """Return a short proof that the cell is at most (or at least) `value`; None if none was found.
 
-    Linear programming duality: the smallest upper bound that combinations of what is known give is the largest value that an
+    By linear programming duality the smallest upper bound from combinations of known values is the largest value that an
     attacker finds.
     """
     from scipy import sparse
@@ -235,7 +235,7 @@ def _shortest(
 
 
 def _checked(known: KnownBounds, cell: int, sign: Sign, signed: Mapping[int, float]) -> Certificate | None:
-    """Return the certificate with its coefficients as fractions, if arithmetic confirms it."""
+    """Return the certificate with its coefficients as fractions, if exact arithmetic confirms it."""
     coefficients = {
         i: found for i, v in signed.items() if (found := Fraction(v).limit_denominator(720)) and abs(v) > 1e-9
     }
@@ -276,21 +276,21 @@ def _one_way(sign: Sign, leaves: Mapping[int, Fraction]) -> bool:
 
 
 # --- insiders
-# What contributors work out who know their own figures: those who are alone in a cell, and everybody by linear programs.
+# Contributors who know their own figures: those who are alone in a cell by equations, and everybody by linear programs.
 
 
 _SPARE = 4
-"""Directions beyond as many as leaves are known: that a cell follows by chance then has no probability."""
+"""Directions in addition to the number of known leaves: a cell then follows by chance with probability 0."""
 
 
 @dataclass(frozen=True)
 class Insider:
-    """One contributor and a cell that becomes known to him: confidential, except for the names of the cells."""
+    """One contributor and a cell that he can work out: confidential, except for the names of the cells."""
 
     contributor: int
     """Its position in the table's contributions."""
     cell: int
-    """What he works out."""
+    """The cell that he can work out."""
     alone: tuple[int, ...]
     """Leaves in which he is the only contributor, and whose values he therefore knows."""
     exact: bool
@@ -299,9 +299,9 @@ class Insider:
 
 
 def alone_in(contributions: Contributions) -> Whole:
-    """Return for each leaf the contributor whose value it is, -1 for other leaves; shape (leaves,).
+    """Return the contributor whose value each leaf is, -1 for other leaves; shape (leaves,).
 
-    A single record with a survey weight above 1 stands for others too, whose values nobody knows.
+    A single record with a survey weight above 1 represents others too, whose values nobody knows.
     """
     own, grossed = contributions.own, contributions.grossed
     single = np.flatnonzero(np.diff(own.indptr) == 1)
@@ -313,11 +313,10 @@ def alone_in(contributions: Contributions) -> Whole:
 
 
 def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insider]:
-    """Return what contributors who are alone in a leaf work out exactly.
+    """Return what contributors who are alone in a leaf can work out exactly.
 
-    What the shown cells leave open are the directions of a null space. A contributor who knows some leaves closes those
-    directions that move them; he knows a cell whose value no other direction changes. A few directions drawn at random stand for
-    all of them.
+    The published cells leave the directions of a null space open. A contributor who knows some leaves closes the directions
+    that move them; he knows a cell whose value no other direction changes. A few random directions represent all of them.
     """
     contributions = table.contributions
     if contributions is None:
@@ -331,7 +330,7 @@ def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insid
     for part in np.intersect1d(part_of[(alone >= 0) & (part_of >= 0)], of_cell):
         leaves = np.flatnonzero(part_of == part)
         inside = sparse.csr_array(asked[:, leaves])
-        # a cell that hangs on other parts too stays unknown with what is known in this one
+        # a cell that depends on other parts too stays unknown to one who knows leaves of this part
         here = np.flatnonzero((np.diff(inside.indptr) > 0) & (np.diff(inside.indptr) == unknown))
         if len(here):
             rows = sparse.csr_array(shown[:, leaves])
@@ -340,7 +339,7 @@ def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insid
 
 
 def _unknown_parts(contributions: Contributions, known_leaves: Flags) -> sparse.csr_array:
-    """Return the sizes of contributions other than 0 to leaves that are not known to everybody: what there is to find out."""
+    """Return the absolute nonzero contributions to leaves that are not known to everybody: what could be found out."""
     open_ = sparse.diags_array((~known_leaves).astype(np.float64))
     parts = sparse.csr_array(open_ @ abs(contributions.own))
     parts.eliminate_zeros()
@@ -355,7 +354,7 @@ def _in_part(
     rows: sparse.csr_array,
     holders: sparse.csr_array,
 ) -> list[Insider]:
-    """Return what contributors work out in one part: `inside` and `rows` are targets and shown cells × its leaves."""
+    """Return what contributors work out in one part: `inside` and `rows` are targets and published cells × its leaves."""
     who, times = np.unique(alone[alone >= 0], return_counts=True)
     open_ = _directions(rows, int(times.max()) + _SPARE)
     moves = inside @ open_
@@ -370,13 +369,13 @@ def _in_part(
         left = np.linalg.norm(moves - (moves @ basis) @ basis.T, axis=1)
         for i in np.flatnonzero(left < 1e-6 * length):
             cell = int(targets[i])
-            if (holders[[cell]].indices != person).any():  # not only his own
+            if (holders[[cell]].indices != person).any():  # not only his own contribution
                 found.append(Insider(int(person), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
     return found
 
 
 def _directions(rows: sparse.csr_array, count: int) -> Numbers:
-    """Return so many random directions that leave every row's sum as it is, shape (columns, count)."""
+    """Return `count` random directions that leave every row's sum unchanged, shape (columns, count)."""
     from scipy.sparse.linalg import lsmr
 
     transposed = sparse.csr_array(rows[np.diff(rows.indptr) > 0].T)
@@ -384,7 +383,7 @@ def _directions(rows: sparse.csr_array, count: int) -> Numbers:
     found = np.empty_like(drawn)
     for k in range(count):
         left = drawn[:, k]
-        for _ in range(2):  # the second takes away what rounding left
+        for _ in range(2):  # twice, because of rounding
             left = left - transposed @ lsmr(transposed, left, atol=1e-14, btol=1e-14, maxiter=10 * rows.shape[1])[0]
         found[:, k] = left
     return found
@@ -401,10 +400,10 @@ def by_bounds(
     tolerance: float,
     exact: Callable[[Numbers, Numbers], Flags],
 ) -> list[Insider]:
-    """Return what any contributor to a cell that is not shown works out, exactly or nearly, with all that he knows.
+    """Return what any contributor to an unpublished cell can work out, exactly or nearly, with all his knowledge.
 
-    He knows that a leaf holds at least what he gave to it, and its value where he is alone. A cell is nearly known to him when
-    the interval he finds is shorter than `tolerance` times what the others gave to it.
+    He knows that a leaf is at least his contribution to it, and its value where he is alone. A cell is nearly known to him when
+    his interval is shorter than `tolerance` times the contributions of the others.
     """
     contributions = table.contributions
     if contributions is None:

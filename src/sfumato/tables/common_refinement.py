@@ -1,4 +1,4 @@
-"""The finest cells that linked tables give, and values for parts of which only sums are known."""
+"""The finest cells of linked tables, and values for parts of which only sums are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.tables.label_tree import LabelTree, strides
 from sfumato.typing import Numbers, Whole
 
 # --- finest
-# The finest cells that a table gives: its leaves, unless tables that are linked cut across each other.
+# The finest cells of a table: its leaves, unless linked tables cut across each other.
 
 _MOST = 5_000_000
 
@@ -35,7 +35,7 @@ def finest(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
 
 
 def inside(parts: Whole, cells: Whole, trees: Sequence[LabelTree]) -> Whole:
-    """Return for each part the cell that it lies in, of cells that do not overlap; -1 for none."""
+    """Return the cell that contains each part, among cells that do not overlap; -1 for none."""
     own = (cells + 1) @ strides(trees)
     order = np.argsort(own)
     found = np.full(len(parts), -1, np.int64)
@@ -55,7 +55,7 @@ def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> NDArra
 
 
 def _keys_above(codes: Whole, trees: Sequence[LabelTree]) -> Iterator[Whole]:
-    """Go through the numbers of the cells that each cell stands in, itself among them."""
+    """Iterate over the numbers of the cells that contain each cell, itself included."""
     stride = strides(trees)
     for levels in itertools.product(*(range(t.paths.shape[1] + 1) for t in trees)):
         key = np.zeros(len(codes), np.int64)
@@ -66,7 +66,7 @@ def _keys_above(codes: Whole, trees: Sequence[LabelTree]) -> Iterator[Whole]:
 
 
 def overlapping(codes: Whole, trees: Sequence[LabelTree]) -> tuple[int, int] | None:
-    """Return two of the finest cells that have a part in common; None if there are none."""
+    """Return two of the finest cells that overlap; None if there are none."""
     for a in np.flatnonzero(_inner(codes, trees)):
         common = _meet(codes[a], codes, trees)
         common[a] = False
@@ -78,7 +78,7 @@ def overlapping(codes: Whole, trees: Sequence[LabelTree]) -> tuple[int, int] | N
 def cut(leaves: Whole, cells: Whole, trees: Sequence[LabelTree]) -> Whole:
     """Return for each cell a leaf that is partly in it, -1 where every leaf is either in the cell or out of it.
 
-    Where one part of a table is not as fine as another, the value of such a cell is not known.
+    Where one part of a table is less fine than another, the value of such a cell is not known.
     """
     found = np.full(len(cells), -1, np.int64)
     for leaf in np.flatnonzero(_inner(leaves, trees)):
@@ -96,7 +96,7 @@ def crossed(parts: Sequence[Whole], trees: Sequence[LabelTree]) -> Whole:
     depth = [np.append((np.diff(t.paths, axis=1) != 0).sum(axis=1)[:-1], -1) for t in trees]
     for other in parts[1:]:
         shared = [i for i in range(len(trees)) if (found[:, i] >= 0).all() and (other[:, i] >= 0).all()]
-        # labels with a part in common are under the same label of the first level
+        # labels that overlap are under the same label of the first level
         tops = [
             np.column_stack([np.zeros(len(x), np.int64), *(trees[i].paths[x[:, i], -1] for i in shared)])
             for x in (found, other)
@@ -128,7 +128,7 @@ def _by_group(group: Whole) -> dict[int, Whole]:
 
 
 def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
-    """Return which cells have a label, or the total, that others stand under."""
+    """Return which cells have a label, or the total, with others below it."""
     inner = np.zeros(len(codes), bool)
     for i, tree in enumerate(trees):
         below = np.append(np.isin(np.arange(len(tree.labels)), tree.parents), True)  # the total is last
@@ -137,7 +137,7 @@ def _inner(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
 
 
 def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
-    """Return which cells have a part in common: in each dimension one label is above the other, or they are the same."""
+    """Return which cells overlap: in each dimension one label is above the other, or they are the same."""
     found = np.ones(np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), bool)
     for i, tree in enumerate(trees):
         one, other = a[..., i], b[..., i]
@@ -151,7 +151,7 @@ def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
 
 
 # --- fill in
-# Values for the parts that linked tables cut each other into, where only their sums are known.
+# Values for the parts into which linked tables cut each other, where only their sums are known.
 
 
 _ROUNDS = 500
@@ -168,12 +168,12 @@ class UnfillableSums(Exception):  # noqa: N818 - what was found, not an error of
 def fill_in(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half: float = 0.0) -> Numbers:
     """Return values of the leaves, none below zero, that have the right sum in every finest cell of every table.
 
-    `members` says for each table in which of its finest cells a leaf is, -1 for none. Many values would do, and only their sums
-    are ever published. The evenest come first (iterative proportional fitting, Deming and Stephan 1940); where some leaves can
-    only be zero although no cell says so, these are approached too slowly, and a linear program finds others.
+    `members` is for each table the finest cell of each leaf, -1 for none. Many values would do, and only their sums are ever
+    published. The most even ones are tried first (iterative proportional fitting, Deming and Stephan 1940). Where some leaves
+    must be zero although no cell says so, these converge too slowly, and a linear program finds others.
 
-    Values that were rounded by up to `half` each need not agree: what n cells add up to, that are the same taken together as
-    other m, may differ by n + m halves.
+    Values that were rounded by up to `half` each need not agree exactly: the sums of n cells, and of m other cells that cover
+    the same leaves, may differ by n + m halves.
     """
     x = _evenest(members, values, leaves)
     rooms = _together(members, [len(v) for v in values]) if half else [np.zeros(len(v)) for v in values]
@@ -196,14 +196,14 @@ def _evenest(members: Sequence[Whole], values: Sequence[Numbers], leaves: int) -
                 worst = max(worst, float(np.abs(np.where(wanted > 0, total / wanted - 1, 0.0)).max(initial=0)))
                 factor = np.where(total > 0, wanted / total, 0.0)
             x = np.where(within, x * factor[member], 0.0)
-        if worst <= 1e-14 or abs(worst - before) <= 1e-6 * worst:  # there, or nearly at a standstill
+        if worst <= 1e-14 or abs(worst - before) <= 1e-6 * worst:  # converged, or nearly without progress
             break
         before = worst
     return x
 
 
 def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half: float) -> Numbers:
-    """Return some values with these sums, by a linear program for the least changes that make the sums possible."""
+    """Return some values with these sums, by a linear program for the smallest changes that make the sums possible."""
     from scipy.optimize import linprog
 
     wanted = np.concatenate(values)
@@ -229,7 +229,7 @@ def _any(members: Sequence[Whole], values: Sequence[Numbers], leaves: int, half:
 
 
 def _together(members: Sequence[Whole], sizes: Sequence[int]) -> list[Numbers]:
-    """Return for each finest cell how many there are that it is tied to by overlapping, itself among them."""
+    """Count for each finest cell the cells linked to it by overlaps, itself included."""
     from scipy.sparse.csgraph import connected_components
 
     starts = np.cumsum([0, *sizes])

@@ -1,4 +1,4 @@
-"""Who contributes how much to which leaf: the largest of every cell, and what a file says of its records."""
+"""Contributions to leaves, the largest of every cell, and the marks of records."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from sfumato.tables.cells import Cells
 from sfumato.typing import Numbers, Whole
 
 # --- contributions
-# Who contributes how much to which leaf.
+# Contributions of each contributor to each leaf.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contributions:
-    """What each contributor gave to each leaf: confidential.
+    """The contribution of each contributor to each leaf: confidential.
 
-    A contributor is whoever must not be disclosed: an enterprise, or the holding that owns several. `own` is what it gave,
-    `grossed` the same times the survey weights; without weights the two are one. Both are leaves × contributors, and hold an
-    entry (perhaps 0) wherever a contributor has a record.
+    A contributor is the unit that must not be disclosed: an enterprise, or the holding that owns several. `own` is its
+    contribution, `grossed` the same times the survey weights; without weights both are the same. Both are leaves ×
+    contributors, and hold an entry (perhaps 0) wherever a contributor has a record.
     """
 
     own: sparse.csr_array
     grossed: sparse.csr_array
     size: Numbers | None = None
-    """A measure of each contributor's size that is public, or might as well be; shape (contributors,)."""
+    """A public, or nearly public, measure of each contributor's size; shape (contributors,)."""
     names: NDArray[np.object_] | None = None
-    """What the file calls the contributors: for the custodian alone."""
+    """The contributors' names in the file: for the custodian alone."""
     waived: NDArray[np.bool_] | None = None
-    """Who allowed that its contribution may be found out, shape (contributors,)."""
+    """Which contributors waived protection, shape (contributors,)."""
     requests: NDArray[np.int64] | None = None
-    """Who asked for protection: 0 for nobody, else the code of the request, 1 or 2; shape (contributors,)."""
+    """Requests for protection: 0 for none, otherwise the code of the request, 1 or 2; shape (contributors,)."""
 
     def __len__(self) -> int:
         return int(self.own.shape[1])
@@ -52,38 +52,38 @@ class Contributions:
 
     @cached_property
     def totals(self) -> Numbers:
-        """What each contributor gave in all, without weights; shape (contributors,)."""
+        """Each contributor's total, without weights; shape (contributors,)."""
         return np.asarray(self.own.sum(axis=0), np.float64).ravel()
 
     @property
     def negative(self) -> bool:
-        """Whether somebody contributed less than nothing."""
+        """Whether there are negative contributions."""
         return bool((self.own.data < 0).any())
 
 
 # --- largest
-# The largest contributions to every cell: what rules of dominance look at.
+# The largest contributions to every cell, which dominance rules use.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Largest:
-    """For every cell how many contributors it has, and the largest contributions, largest first: confidential.
+    """The number of contributors of every cell, and the largest contributions, largest first: confidential.
 
-    `values` holds what a contributor gave itself, `weights` how much of the total each unit of that stands for (1 without
-    survey weights), so that values × weights is what is in the cell's total.
+    `values` are unweighted contributions, `weights` the factors by which they enter the total (1 without survey weights), so
+    that values × weights is the part of the cell's total.
     """
 
     contributors: NDArray[np.float64]
-    """How many contributors have a record in the cell, shape (cells,)."""
+    """Number of contributors with a record in the cell, shape (cells,)."""
     values: Numbers
     """Shape (cells, n); 0 where there are fewer contributors."""
     weights: Numbers
     """Shape (cells, n)."""
     who: Whole
-    """Positions of the contributors, shape (cells, n); -1 where there are fewer, or nobody knows."""
+    """Positions of the contributors, shape (cells, n); -1 where there are fewer, or they are not known."""
 
     def first(self, count: int) -> Largest:
-        """Return the first so many; refused if fewer are known."""
+        """Return the first `count` columns; refuse if fewer are known."""
         if count > self.values.shape[1]:
             raise DataError(
                 f"the {count} largest contributions to each cell are needed, but the table has only {self.values.shape[1]}."
@@ -97,7 +97,7 @@ class Largest:
 
 
 def by_cell(cells: Cells, contributions: sparse.csr_array) -> sparse.csr_array:
-    """Return cells × contributors from leaves × contributors, with an entry, perhaps 0, wherever there is one below."""
+    """Return cells × contributors from leaves × contributors, with an entry, perhaps 0, wherever a leaf has one."""
     # the imaginary part counts leaves: a sum that is zero by chance keeps its entry
     counted = sparse.csr_array(
         (contributions.data + 1j, contributions.indices, contributions.indptr), shape=contributions.shape
@@ -108,7 +108,7 @@ def by_cell(cells: Cells, contributions: sparse.csr_array) -> sparse.csr_array:
 
 
 def largest_of(cells: Cells, contributions: Contributions, count: int) -> Largest:
-    """Return the `count` largest contributions to every cell, by what the contributors gave themselves."""
+    """Return the `count` largest contributions to every cell, by unweighted values."""
     own = by_cell(cells, contributions.own)
     grossed = by_cell(cells, contributions.grossed) if contributions.weighted else own
     rows = np.repeat(np.arange(len(cells)), np.diff(own.indptr))
@@ -127,7 +127,7 @@ def largest_of(cells: Cells, contributions: Contributions, count: int) -> Larges
 
 
 # --- marks
-# What a file says of its records beside their values: who they are, who asked for protection, and who waived it.
+# Further information on records: identity, requests for protection, and waivers.
 
 
 _YES = frozenset({"1", "1.0", "true", "yes", "y", "t"})
@@ -136,7 +136,7 @@ _NO = frozenset({"0", "0.0", "false", "no", "n", "f", ""})
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """The records of a table, for noise that hangs on them: the same record has the same id in every table."""
+    """The records of a table, for noise that depends on them: the same record has the same id in every table."""
 
     leaf: Whole
     """The leaf of each record, shape (records,)."""
@@ -145,7 +145,7 @@ class Records:
     identifier: Column | None = None
     """The identifier of each record, where the data have one."""
     keys: Numbers | None = None
-    """The record keys that the file brought along, in [0, 1); shape (records,)."""
+    """The record keys of the file, in [0, 1); shape (records,)."""
 
     def __len__(self) -> int:
         return len(self.leaf)
@@ -154,8 +154,8 @@ class Records:
     def ids(self) -> Whole:
         """A number for each record that does not depend on the table, shape (records,).
 
-        It comes from the identifier if that tells all records apart, so that the order of the file does not matter; else it
-        is the hidden id.
+        It comes from the identifier if that distinguishes all records, so that the order of the file does not matter; otherwise
+        it is the hidden id.
         """
         if self.identifier is None or self.identifier.missing.any():
             return self.hidden
@@ -164,7 +164,7 @@ class Records:
 
 
 def records_of(batch: Batch, leaf: Whole, identifier: str | None, key: str | None) -> Records:
-    """Return the records of a table, with their identifier and the keys that the file gives them."""
+    """Return the records of a table, with their identifier and the keys of the file."""
     known = None if identifier is None else batch.column(identifier)
     if key is None:
         return Records(leaf, batch.ids, known)

@@ -30,29 +30,29 @@ from sfumato.typing import Flags, Numbers, Whole
 
 @dataclass(frozen=True, eq=False)
 class AdjustmentLimits:
-    """What a controlled adjustment must keep, for every quantity of the equations; all of shape (quantities,).
+    """Constraints of a controlled adjustment for every quantity of the equations; all of shape (quantities,).
 
-    Values are in units of the last digit published where there is one (`whole`), so that they are whole numbers then.
+    Values are in units of the last published digit if there is one (`whole`), so that they are whole numbers.
     """
 
     equations: Equations
     value: Numbers
-    """The true value; of a leaf that no cell shows, too."""
+    """The true value, also of a leaf that is no cell."""
     cost: Numbers
-    """What it costs to change it by one; 0 where no cell shows it."""
+    """Cost of a change by one; 0 for a quantity that is no cell."""
     low: Numbers
     high: Numbers
     unsafe: Whole
     """The unsafe quantities, shape (unsafe,)."""
     up: Numbers
-    """Their smallest safe value above the true one, shape (unsafe,); infinite where that way is closed."""
+    """Their smallest safe value above the true one, shape (unsafe,); infinite where that direction is not possible."""
     down: Numbers
-    """Their largest safe value below it; minus infinity where that way is closed."""
+    """Their largest safe value below it; minus infinity where that direction is not possible."""
     whole: bool
     missing: Numbers | None = None
-    """What the sums of the equations must be, shape (equations,); 0 if not given."""
+    """Required sums of the equations, shape (equations,); 0 if not given."""
     scale: float = 1.0
-    """How much of a quantity one is."""
+    """The amount of one unit here in the quantity."""
 
     @property
     def leaves(self) -> Whole:
@@ -62,7 +62,7 @@ class AdjustmentLimits:
 
 @dataclass(frozen=True, eq=False)
 class AdjustedQuantities:
-    """Quantities that satisfy everything, which unsafe ones went up, the cost, and whether there is no cheaper answer."""
+    """Quantities that satisfy all constraints, which unsafe ones went up, the cost, and whether it is proved smallest."""
 
     values: Numbers
     up: Flags
@@ -75,7 +75,7 @@ def adjust(
 ) -> AdjustedQuantities | None:
     """Return the cheapest quantities; None if there are none, or none were found in time.
 
-    `up` fixes the direction of each unsafe quantity; None leaves the choice to the program. `whole` asks for whole numbers.
+    `up` fixes the direction of each unsafe quantity; None leaves the choice to the program. `whole` requires whole numbers.
     With `squared` the cost is Σ cost · change², for fixed directions and not in whole numbers.
     """
     w, back = _in_changes(wanted, whole)
@@ -99,7 +99,7 @@ def adjust(
 
 
 def directions(cells: Cells, wanted: AdjustmentLimits, uniforms: Numbers) -> Flags:
-    """Return which unsafe quantities go up: so that what they add to the cells around them nearly cancels."""
+    """Choose which unsafe quantities go up, so that their changes nearly cancel in the cells around them."""
     e = wanted.equations
     shown = e.cell[e.cell >= 0]
     rows = sparse.csr_array(cells.incidence[shown])
@@ -128,7 +128,7 @@ def directions(cells: Cells, wanted: AdjustmentLimits, uniforms: Numbers) -> Fla
 def least_change(
     wanted: AdjustmentLimits, up: Flags | None, elastic: Flags, share: Numbers, seconds: float
 ) -> tuple[float, Numbers] | None:
-    """Return by how many `share`s the elastic quantities must be allowed to change, and quantities that do it; None if none.
+    """Return how many `share`s the elastic quantities must be allowed to change, and quantities that achieve it; None if none.
 
     It is the smallest t for which some table has every elastic quantity within t · share of its value.
     """
@@ -144,10 +144,10 @@ def least_change(
 
 
 def _in_changes(wanted: AdjustmentLimits, whole: bool) -> tuple[AdjustmentLimits, Callable[[Numbers], Numbers]]:
-    """Return the same in changes of about a thousand at most, with costs of about 1, and what makes quantities of them.
+    """Rescale the problem to changes of at most about a thousand and costs of about 1; return it and the inverse map.
 
-    The solver's tolerances are absolute: values of 10¹⁰ would leave it no digits, and those of 10⁻⁶ would be nothing to it.
-    Whole changes are from the nearest whole number and keep their unit.
+    The solver's tolerances are absolute: values of 10¹⁰ would leave it no digits, and values of 10⁻⁶ would count as 0. Whole
+    changes are from the nearest whole number and keep their unit.
     """
     w = wanted
     start = np.rint(w.value) if w.whole else w.value
@@ -167,7 +167,7 @@ def _at(places: Whole, count: int) -> sparse.csr_array:
 
 
 class _Model:
-    """Columns and rows as they are added; the first columns are the quantities, the next the directions if they are free."""
+    """Columns and rows as they are added; the first columns are the quantities, then the directions if they are free."""
 
     def __init__(self, wanted: AdjustmentLimits, up: Flags | None, whole: bool) -> None:
         w = wanted
@@ -196,7 +196,7 @@ class _Model:
         self.rows({0: pick, s: sparse.diags_array(downs - most)}, -none, downs)
 
     def columns(self, low: Numbers, high: Numbers, cost: Numbers, integer: Flags | None = None) -> int:
-        """Add columns, and return the place of the first."""
+        """Add columns, and return the position of the first."""
         first = self._count
         self._count += len(low)
         self.costs.append(cost)
@@ -205,7 +205,7 @@ class _Model:
         return first
 
     def rows(self, parts: dict[int, Any], low: Numbers, high: Numbers) -> None:
-        """Add rows: each part is a matrix over the columns from some place on."""
+        """Add rows: each part is a matrix over the columns from some position on."""
         for first, part in parts.items():
             entries = sparse.coo_array(part)
             row, column = entries.coords
@@ -221,7 +221,7 @@ class _Model:
         return np.asarray(x[first : first + len(self.costs[1])] > 0.5)
 
     def solve(self, seconds: float, hessian: Numbers | None) -> tuple[Numbers, bool] | None:
-        """Return the cheapest columns, and whether they are proved to be; None if there are none, or none were found."""
+        """Return the cheapest columns, and whether they are proved optimal; None if there are none, or none were found."""
         import highspy
 
         low, high = (np.concatenate(b) for b in zip(*self._bounds, strict=True))
@@ -273,17 +273,17 @@ class _Model:
 # Controlled tabular adjustment: unsafe cells move to a safe value, the others as little as possible.
 
 
-_MARGIN = 1e-6  # of a protection level: by how much more it is kept, so that the solver's rounding cannot undo it
-_WHOLE = 500  # up to so many leaves, whole numbers and directions are chosen together
+_MARGIN = 1e-6  # of a protection level: extra distance, so that the solver's rounding cannot undo it
+_WHOLE = 500  # up to this many leaves, whole numbers and directions are chosen together
 
 
 class ControlledAdjustment(Protection):
     """Every unsafe cell is replaced by a safe value, above or below, and the table is adjusted until it adds up again.
 
-    An unsafe cell moves at least to its upper or its lower protection level; the other cells change so that all sums hold,
-    and as little as possible: Σ cost · |change| is smallest, or Σ cost · change². Up to `exact` unsafe cells, which of them go
-    up and which down is part of the optimum (a mixed linear program); beyond that the directions are chosen first, so that
-    they cancel in the totals, and the changes are optimal for them.
+    An unsafe cell moves at least to its upper or its lower protection level. The other cells change as little as possible so
+    that all sums hold: Σ cost · |change| is smallest, or Σ cost · change². For up to `exact` unsafe cells the directions are
+    part of the optimum (a mixed-integer linear program). For more, the directions are chosen first, so that they cancel in the
+    totals, and the changes are optimal for them.
 
     Dandekar and Cox, Synthetic tabular data (2002); Castro, Minimum-distance controlled perturbation methods, European
     Journal of Operational Research 171 (2006).
@@ -327,13 +327,13 @@ class ControlledAdjustment(Protection):
         object.__setattr__(self, "fixed", given)
 
     def label(self) -> str:
-        """Return the method in a few words."""
+        """Return a short label of the method."""
         return f"controlled adjustment ({self.rules.label()})"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the adjusted table."""
         sensitivity = self.rules.assess(table)
-        # of several tables that are equally good, the same whatever the order of the input
+        # among equally good tables, the same one whatever the order of the input
         canonical, order = table_in_order(table)
         wanted = self._wanted(canonical, _of(sensitivity, order))
         if not len(wanted.unsafe):
@@ -372,7 +372,7 @@ class ControlledAdjustment(Protection):
         widest = np.maximum(np.maximum(sensitivity.upper, sensitivity.lower), sensitivity.width)
         room = 2.0 * float(widest.sum()) / scale + (
             0.0 if unit is None else 2.0
-        )  # nobody needs to move further than all unsafe cells together
+        )  # no cell needs to move further than all unsafe cells together
         low = np.maximum(value - room, 0.0) if table.nonnegative else value - room
         high = value + room
         at = e.of_cell[sensitivity.unsafe]
@@ -389,7 +389,7 @@ class ControlledAdjustment(Protection):
         kept[[e.of_cell[table.cells.find(dict(f))] for f in self.fixed]] = True
         if self.zeros == "keep" and table.nonnegative:
             kept |= (value == 0) & ~is_unsafe
-        if unit is not None:  # a value with more digits than are published cannot stay to the last of them
+        if unit is not None:  # a value with more digits than are published cannot stay exact
             low, high = np.ceil(low - 1e-9), np.floor(high + 1e-9)
             low, high = np.where(kept, np.rint(value), low), np.where(kept, np.rint(value), high)
         else:
@@ -409,7 +409,7 @@ class ControlledAdjustment(Protection):
         if unit is not None:
             up = np.ceil(value + ups / scale - 1e-9 * np.maximum(size, 1))
             down = np.floor(value - downs / scale + 1e-9 * np.maximum(size, 1))
-        reachable = (downs > 0) & (value - downs / scale >= low - 1e-9 * np.maximum(size, 1))  # to 0 exactly, often
+        reachable = (downs > 0) & (value - downs / scale >= low - 1e-9 * np.maximum(size, 1))  # often exactly to 0
         up, down = np.where(ups > 0, up, np.inf), np.where(reachable, np.maximum(down, low), -np.inf)
         return AdjustmentLimits(e, value, cost, low, high, unsafe, up[unsafe], down[unsafe], unit is not None)
 
@@ -422,7 +422,7 @@ class ControlledAdjustment(Protection):
         small = wanted.whole and len(wanted.leaves) <= _WHOLE
         first = adjust(wanted, None if few else signs, whole=small, seconds=clock.left)
         if first is None and not few:
-            first = adjust(wanted, None, whole=small, seconds=clock.left)  # the directions were in the way
+            first = adjust(wanted, None, whole=small, seconds=clock.left)  # the chosen directions allow no solution
         if first is None:
             raise self._infeasible(table, sensitivity, wanted, None if few else signs, clock)
         found = first if few else AdjustedQuantities(first.values, first.up, first.cost, False)
@@ -436,7 +436,7 @@ class ControlledAdjustment(Protection):
     def _in_whole_numbers(
         self, wanted: AdjustmentLimits, found: AdjustedQuantities, clock: _Clock
     ) -> AdjustedQuantities:
-        """Return the adjustment in whole numbers, each as near to what was found as it may be."""
+        """Return the adjustment in whole numbers, each as near to the found one as possible."""
         leaves = wanted.leaves
         for room in (0, 1, 2, 5):
             low, high = wanted.low.copy(), wanted.high.copy()
@@ -456,7 +456,7 @@ class ControlledAdjustment(Protection):
     def _infeasible(
         self, table: Table, sensitivity: Sensitivity, wanted: AdjustmentLimits, signs: Flags | None, clock: _Clock
     ) -> SfumatoError:
-        """Return the error that says what is in the way, and the smallest relaxation that works."""
+        """Return the error that names what prevents a solution, and the smallest relaxation that works."""
         names, e = table.cells.name, wanted.equations
         first = f"no table with the {plural(len(wanted.unsafe), 'unsafe cell')} at safe values satisfies all bounds."
         loose = self.with_(max_change=None)._wanted(table, sensitivity)
@@ -513,7 +513,7 @@ class ControlledAdjustment(Protection):
 
 
 class _Clock:
-    """How much of the time is left, for all programs together; the last of them have a second at least."""
+    """The remaining time for all programs together; the last ones have at least a second."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -525,7 +525,7 @@ class _Clock:
 
 
 def _of(found: Sensitivity, order: Whole) -> Sensitivity:
-    """Return what a rule found, for cells in an order."""
+    """Return the assessment of a rule for cells in a given order."""
     return Sensitivity(
         found.unsafe[order], significant(found.upper[order]), significant(found.lower[order]),
         significant(found.width[order]), found.reasons[order],
@@ -533,5 +533,5 @@ def _of(found: Sensitivity, order: Whole) -> Sensitivity:
 
 
 def _unit(table: Table) -> float | None:
-    """Return the last digit that is published; None where values are published as they are."""
+    """Return the last published digit; None where values are published unrounded."""
     return 1.0 if table.integer else None if table.decimals is None else 10.0**-table.decimals

@@ -33,7 +33,7 @@ from sfumato.typing import Numbers, Whole
 # --- problem
 # Controlled rounding as a problem over whole numbers: bounds, costs and equations, and a start by local search.
 
-_SCALE = 1_000_000  # costs are whole numbers: a base is so many of them, unless the table has whole numbers itself
+_SCALE = 1_000_000  # costs are whole numbers: a base is this many of them, unless the table has whole numbers itself
 _TRIES = 40
 
 
@@ -42,8 +42,8 @@ class RoundingProblem:
     """Every cell becomes a whole number of bases; the table adds up, and no cell is far from its value.
 
     With K `steps` a cell may be K bases beyond the two multiples beside its value (beyond itself, for a multiple). Where
-    protection is asked for, its published value must leave room for it: the reach of what a reader is sure of, above and below
-    the value.
+    protection is required, the published value must leave room for it: the reader's certain interval must reach the levels
+    above and below the value.
     """
 
     table: Table
@@ -53,31 +53,31 @@ class RoundingProblem:
 
     @cached_property
     def floor(self) -> Whole:
-        """How many bases are in each cell, shape (cells,)."""
+        """Number of whole bases in each cell, shape (cells,)."""
         return split(self.table.value, self.base)[0].astype(np.int64)
 
     @cached_property
     def rest(self) -> Numbers:
-        """What each cell is above that, shape (cells,)."""
+        """Remainder of each cell, shape (cells,)."""
         return split(self.table.value, self.base)[1]
 
     @cached_property
     def copies(self) -> Numbers:
-        """How many cells each quantity stands for that is shown at all: a region with one sector is shown twice."""
+        """Number of published cells that each quantity represents: a region with one sector is published twice."""
         return np.bincount(self.equations.of_cell).astype(np.float64)
 
     @cached_property
     def up(self) -> Numbers:
-        """What it costs a cell to go up rather than down, shape (cells,); 0 for a multiple."""
+        """Cost for a cell of going up rather than down, shape (cells,); 0 for a multiple."""
         return np.where(self.rest > 0, self.base - 2 * self.rest, 0.0)
 
     @property
     def scale(self) -> float:
-        """How many units of cost, which are whole numbers for the solver, one unit of the variable is."""
+        """Units of cost, which are whole numbers for the solver, per unit of the variable."""
         return 1.0 if self.table.integer else _SCALE / self.base
 
     def far(self, steps: int) -> float:
-        """Return how far a reader must reckon the true value to be from the published one."""
+        """Return the largest possible distance of the true value from the published one, for a reader."""
         return reach((steps + 1) * self.base, self.table.integer)
 
     def bounds(self, steps: int) -> tuple[Whole, Whole]:
@@ -96,7 +96,7 @@ class RoundingProblem:
         return low.astype(np.int64), high.astype(np.int64)
 
     def steps_of(self, times: Whole) -> int:
-        """Return how many steps are needed for these numbers of bases, shape (cells,)."""
+        """Return the number of steps needed for these numbers of bases, shape (cells,)."""
         beyond = np.maximum(self.floor - times, times - self.floor - (self.rest > 0))
         return int(max(beyond.max(), 0))
 
@@ -107,17 +107,17 @@ class RoundingProblem:
     def above(self, times: Whole, bound: float) -> float:
         """Return how far the distance is above a bound of the solver, as a share of it; infinite where there is none."""
         cost = self.distance(times) * self.scale
-        # costs of the solver are rounded to whole numbers, unless those of the table are whole themselves
+        # the solver's costs are rounded to whole numbers, unless those of the table are whole themselves
         rounded = 0.0 if self.table.integer else 0.5 * len(self.table)
         if cost - bound <= rounded:
             return 0.0
         return (cost - bound) / bound if bound > 0 else np.inf
 
     def start(self, uniforms: Numbers, deadline: float = np.inf) -> Whole:
-        """Return numbers of bases for the leaves that come near to what is wanted, shape (leaves,).
+        """Return numbers of bases for the leaves that nearly meet the bounds, shape (leaves,).
 
-        Leaves go to one of the two multiples beside them. Cells that end up too far off count more and more, until there are
-        none or patience ends.
+        Leaves go to one of the two multiples beside them. Cells that are too far off get more and more weight, until there are
+        none or the number of tries is used up.
         """
         floor, rest = split(self.table.totals, self.base)
         at = np.flatnonzero(rest > 0)
@@ -159,7 +159,7 @@ class RoundingProblem:
         hint[e.of_leaf] = start
         hint[e.of_cell] = np.rint(self.table.cells.sums(start.astype(np.float64))).astype(np.int64)
         widest = int(max(np.abs(bounds[0]).max(), np.abs(bounds[1]).max()))
-        # a leaf that no cell shows is bounded by the cells it is in, or by nothing if there may be negative ones
+        # a leaf that is no cell is bounded by the cells that contain it, or by nothing if values may be negative
         lower = np.full(count, 0 if self.table.nonnegative else -(10 * widest + 100), np.int64)
         upper = np.full(count, widest if self.table.nonnegative else 10 * widest + 100, np.int64)
         floor, room, up = (np.zeros(count, np.int64) for _ in range(3))
@@ -183,7 +183,7 @@ class RoundingProblem:
 
 
 _LARGEST = 3000  # leaves that are rounded again at once
-_LITTLE = 0.003  # a round that gains less of the distance than this is followed by one with more slabs at once
+_LITTLE = 0.003  # a round that gains less than this share of the distance is followed by one with more slabs at once
 _AT_ONCE = 4  # slabs, at most: beyond that hardly any program has a whole solution
 
 
@@ -191,15 +191,15 @@ _AT_ONCE = 4  # slabs, at most: beyond that hardly any program has a whole solut
 class Slabs:
     """A rounding, and the search for nearer ones by linear programs.
 
-    With all but one slab of a three-dimensional table held fixed (the leaves of one region, say), what is left has two
-    dimensions: the vertices of its linear program are whole numbers (Causey, Cox and Ernst 1985), so the program finds the best
-    rounding of the slab among all. Two or three slabs together nearly always have a whole solution too; one that has not
-    is passed over. Every step keeps all bounds, and none makes the distance larger.
+    With all but one slab of a three-dimensional table held fixed (the leaves of one region, say), the rest has two dimensions:
+    the vertices of its linear program are whole numbers (Causey, Cox and Ernst 1985), so the program finds the best rounding of
+    the slab. Two or three slabs together nearly always have a whole solution too; others are skipped. Every step keeps all
+    bounds, and none increases the distance.
     """
 
     problem: RoundingProblem
     leaves: Whole
-    """How many bases each leaf has, shape (leaves,); it changes."""
+    """Number of bases of each leaf, shape (leaves,); updated in place."""
     low: Whole
     """The smallest number of bases of each cell, shape (cells,)."""
     high: Whole
@@ -217,7 +217,7 @@ class Slabs:
 
     @cached_property
     def groups(self) -> list[list[Whole]]:
-        """The slabs of each dimension: the leaves of its labels; of two labels at a time where one has too many."""
+        """The slabs of each dimension: the leaves of each label, or of each pair of labels where one has too many leaves."""
         cells = self.problem.table.cells
         broken = cells.labels != TOTAL
         for labels in range(1, len(cells.dimensions) + 1):
@@ -235,7 +235,7 @@ class Slabs:
         return []
 
     def improve(self, enough: float, order: np.random.Generator, deadline: float) -> None:
-        """Come nearer to the table until the distance is small enough, nothing helps, or the time is over."""
+        """Reduce the distance until it is small enough, nothing helps, or the time is over."""
         together = 1
         while together <= _AT_ONCE and self.groups:
             before = self._distance()
@@ -261,7 +261,7 @@ class Slabs:
         return float((off * self.problem.copies).sum())
 
     def _again(self, at: Whole) -> None:
-        """Round some leaves again, as well as can be."""
+        """Round some leaves again, optimally."""
         from sfumato.tables.linear_program import Infeasible, LinearProgram
 
         touched = np.unique(self._by_leaf[:, at].indices).astype(np.int64)
@@ -287,7 +287,7 @@ class Slabs:
             _, found = LinearProgram(
                 part, low[~alone] - held, high[~alone] - held, least[free], most[free]
             ).smallest(np.arange(len(free)), costs[free])  # fmt: skip
-        except Infeasible:  # by a rounding error of the solver: what stands is a solution
+        except Infeasible:  # by a rounding error of the solver: the current leaves are a solution
             return
         if found is None or np.abs(found - np.rint(found)).max(initial=0.0) > 1e-6:
             return
@@ -298,7 +298,7 @@ class Slabs:
             self._times[touched] = others + np.rint(rows @ new).astype(np.int64)
 
     def _straight(self, at: Whole) -> tuple[Whole, Whole, Numbers]:
-        """Return between which numbers of bases the distance of cells is straight, around where they are, and its slope."""
+        """Return the range of bases in which the distance of cells is linear, around their current value, and its slope."""
         times, floor, top = self._times[at], self._floor[at], self._top[at]
         below, above = times < floor, times > top
         low = np.where(above, top, np.where(below, self._low[at], np.maximum(floor, self._low[at])))
@@ -312,7 +312,7 @@ def _split(order: Whole, size: int) -> list[Whole]:
 
 
 # --- child
-# Running CP-SAT in a child process: arrays by pipes, no file, a time limit, and no word about the values.
+# Run CP-SAT in a child process: arrays by pipes, no file, a time limit, and no message about the values.
 
 
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
@@ -320,7 +320,7 @@ OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
 
 @dataclass(frozen=True, eq=False)
 class SolverResult:
-    """What the solver found: a status (OPTIMAL to UNKNOWN), the quantities if there are any, and a bound of all costs."""
+    """The solver's result: a status (OPTIMAL to UNKNOWN), the quantities if there are any, and a bound of all costs."""
 
     status: int
     quantities: Whole | None
@@ -328,7 +328,7 @@ class SolverResult:
 
 
 def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: bool = False) -> SolverResult:
-    """Return the answer to a problem of `cp_sat.solve` within `limit` seconds, of which starting Python is a part.
+    """Return the answer to a problem of `cp_sat.solve` within `limit` seconds, including the start of Python.
 
     The child is killed if it takes longer, and whenever this call ends early, by Ctrl-C for instance.
     """
@@ -338,7 +338,7 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: b
         packed, allow_pickle=False, **problem, limit=np.array([limit]), gap=np.array([gap]), until=np.array([until]),
         settled=np.array([settled]),
     )  # fmt: skip
-    # -P: what lies beside the script must not be taken for a module
+    # -P: files beside the script must not be imported as modules
     command = [sys.executable, "-P", str(Path(cp_sat.__file__))]
     with subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -370,7 +370,7 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: b
 
 
 _REPAIRS = 5
-_LEAST_TIME = 0.5  # seconds without which there is no use in starting the solver
+_LEAST_TIME = 0.5  # seconds below which starting the solver is useless
 _SOLVER_SHARE = 0.6
 
 
@@ -379,11 +379,11 @@ class ControlledRounding(Protection):
 
     Zero-restricted: a cell goes to one of the two multiples beside its value, and a multiple stays. Among all such tables the
     one nearest to the original is taken: Σ |published − true| over the cells is smallest. A table of two dimensions always has
-    one; with more, or with linked tables, there may be none. `steps` allows cells to be so many bases further away if so; the
+    one; with more, or with linked tables, there may be none. `steps` then allows cells to be this many bases further away; the
     fewest steps that work are used.
 
-    With `rules`, what an attacker works out of an unsafe cell, by all published cells and arithmetic, reaches its protection
-    levels: a linear program for each of them says so, or the rounding is refused.
+    With `rules`, the attacker's interval of an unsafe cell, from all published cells, reaches its protection levels: linear
+    programs verify this for each unsafe cell, or the rounding is refused.
 
     Cox, A constructive procedure for unbiased controlled rounding, JASA 82 (1987); Salazar-González, Controlled rounding and
     cell perturbation, Mathematical Programming 105 (2006).
@@ -414,7 +414,7 @@ class ControlledRounding(Protection):
             object.__setattr__(self, "rules", rules_of(self.rules))
 
     def label(self) -> str:
-        """Return the method in a few words."""
+        """Return a short label of the method."""
         return f"controlled rounding to {self.base:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
@@ -464,11 +464,11 @@ class _Found:
 @dataclass(frozen=True, eq=False)
 class _None:
     proved: bool
-    """Whether it is proved that there is none, rather than that none was found in time."""
+    """Whether it is proved that there is none, rather than none found in time."""
     cells: Whole
-    """Cells that stand in the way, where they are known."""
+    """Cells that prevent a solution, if known."""
     protection: bool = False
-    """Whether it is the protection of these cells that fails."""
+    """Whether the protection of these cells fails."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,11 +481,11 @@ class _RoundingSearch:
     deadline: float
 
     def start(self, problem: RoundingProblem) -> Whole:
-        """Return leaves that come near to what is wanted, by local search."""
+        """Return leaves that nearly meet the bounds, by local search."""
         return problem.start(self.draws.uniforms(leaf_numbers(self.table.cells), "order"), self.deadline)
 
     def run(self, base: float, steps: int) -> _Found | _None:
-        """Return a rounding with as few steps as it takes, at most so many."""
+        """Return a rounding with as few steps as possible, at most `steps`."""
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
         start = self.start(problem)
         last: _None = _None(True, np.empty(0, np.int64))
@@ -498,7 +498,7 @@ class _RoundingSearch:
         return last
 
     def at(self, problem: RoundingProblem, steps: int, start: Whole, share: float) -> _Found | _None:
-        """Return a rounding with so many steps, whose protection an attacker's arithmetic does not undo."""
+        """Return a rounding with `steps` steps, whose protection an attacker's arithmetic does not undo."""
         low, high = problem.bounds(steps)
         cut = False
         for _ in range(_REPAIRS):
@@ -510,7 +510,7 @@ class _RoundingSearch:
             short = self._short(problem, times, steps)
             if not len(short):
                 return _Found(times, steps, problem.far(steps), problem.above(times, answer.bound))
-            # the other multiple, where there is one, may leave the attacker less
+            # the other multiple, where there is one, may give the attacker less
             at_low = times[short] == low[short]
             low[short] += at_low
             high[short] -= ~at_low
@@ -520,11 +520,11 @@ class _RoundingSearch:
     def _nearest(
         self, problem: RoundingProblem, start: Whole, low: Whole, high: Whole, share: float
     ) -> tuple[SolverResult, Whole | None]:
-        """Return what the solver says, and the nearest cells that it, the start or slabs give; checked once more."""
+        """Return the solver's result, and the nearest cells from it, the start or slabs; checked once more."""
         settled = self._times(start, low, high) is not None
         answer, limit = SolverResult(UNKNOWN, None), (self.deadline - time.monotonic()) * share
         if limit > _LEAST_TIME:
-            # if there is something to publish already, some of the time is kept for coming nearer
+            # if there is a solution already, some of the time is reserved for improving it
             limit *= _SOLVER_SHARE if settled else 1.0
             answer = solve(problem.arrays((low, high), start), limit, self.gap, settled)
         if answer.status == INFEASIBLE:
@@ -550,7 +550,7 @@ class _RoundingSearch:
         return times if ((times >= low) & (times <= high)).all() else None
 
     def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
-        """Return the unsafe cells for which the attacker's interval is not wide enough."""
+        """Return the unsafe cells whose attacker's interval is not wide enough."""
         from sfumato.tables.attacker import Attacker
 
         s = self.sensitivity
@@ -572,7 +572,7 @@ class _RoundingSearch:
         return unsafe[~enough]
 
     def refusal(self, why: _None, base: float, steps: int) -> SfumatoError:
-        """Return the error that says what is in the way, and the smallest relaxation that works."""
+        """Return the error that names what prevents a solution, and the smallest relaxation that works."""
         names = self.table.cells.name
         if why.protection:
             first = (
@@ -608,7 +608,7 @@ class _RoundingSearch:
     def _larger(self, base: float, steps: int) -> Iterator[float]:
         """Yield larger bases: from the first that could protect every cell, in steps of its first digit, later of a percent."""
         s, each = self.sensitivity, 1.0 if self.table.integer else 10.0 ** np.floor(np.log10(base) - 1e-3)
-        # an interval of 2 (steps + 1) bases must hold both levels of a cell
+        # an interval of 2 (steps + 1) bases must contain both levels of a cell
         needed = 0.0 if s is None else float(np.maximum(s.upper + s.lower, s.width).max()) / (2 * (steps + 1))
         larger = base + each * max(np.ceil((needed - base) / each), 1.0)
         for _ in range(500):

@@ -1,7 +1,7 @@
-"""Controlled rounding by CP-SAT, as a program of its own: a problem comes in by the standard input, an answer goes out.
+"""Controlled rounding by CP-SAT, as a separate program: it reads a problem from standard input and writes an answer.
 
-It is run in a child process, since ortools and highspy cannot live in one. It imports nothing of sfumato, writes no file, and
-says nothing: whatever ortools prints goes nowhere, and an error is an exit code.
+It runs in a child process, since ortools and highspy cannot be loaded together. It imports nothing of sfumato, writes no file,
+and prints nothing: output of ortools is discarded, and an error is an exit code.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 
 MISSING, FAILED = 3, 4
 """Exit codes: ortools is not installed; the solver failed."""
-_EXACT = 2000  # up to so many quantities the optimum is looked for before a gap is good enough
+_EXACT = 2000  # up to this many quantities the optimum is sought before a gap is accepted
 
 
 def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """Return the rounding with the smallest cost: status, the quantities (empty if none was found) and a bound.
 
-    Quantity i is floor + (0 or `room`) + over - under; going up costs `up`, every step over or under costs `outer`, and all
-    are between `lower` and `upper`. Free quantities cost nothing. It ends before `until` (seconds since 1970). If `settled`, the
-    start is a solution already, and a bound is all that it must find.
+    Quantity i is floor + (0 or `room`) + over - under; going up costs `up`, every step over or under costs `outer`, and all are
+    between `lower` and `upper`. Free quantities cost nothing. It ends before `until` (seconds since 1970). If `settled`, the
+    start is a solution already, and only a bound is needed.
     """
     from ortools.sat.python import cp_model
 
@@ -65,24 +65,24 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     constant = p["constant"][0] - sum(p["up"][i] * p["floor"][i] for i in range(count) if not p["free"][i])
     model.minimize(cp_model.LinearExpr.weighted_sum(terms, costs) + constant)
     limit, gap = p["limit"][0], p["gap"][0]
-    # what it takes to answer is part of the limit too: half a second, or a few percent of it
+    # the time to answer is part of the limit too: half a second, or a few percent of it
     left = p["until"][0] - max(0.03 * limit, 0.5) - time.time()
     if left <= 0:
         return _answer(3, [], np.nan)
     solver = cp_model.CpSolver()
     settings = solver.parameters
-    settings.num_workers = 1  # more would make the answer depend on which is first
+    settings.num_workers = 1  # with more, the answer would depend on which finishes first
     settings.random_seed = 0
     settings.log_search_progress = False
     settings.max_time_in_seconds = left
-    # limits that do not depend on what else the machine does; a bound comes soon, and more time hardly finds anything nearer
+    # limits that do not depend on the load of the machine; a bound comes soon, and more time hardly improves the answer
     settings.max_deterministic_time = (0.2 if p["settled"][0] else 0.35) * limit
     settings.relative_gap_limit = 0.0 if count <= _EXACT else gap
     status = solver.solve(model)
     bound = solver.best_objective_bound
     left -= solver.wall_time
     if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and not p["settled"][0] and left > 0:
-        # the start helps where the solver finds nothing by itself, and hinders where it does
+        # the start helps where the solver finds nothing by itself, and hinders otherwise
         for made, hint in hints:
             model.add_hint(made, solver.value(made) if status == cp_model.FEASIBLE else hint)
         settings.max_time_in_seconds = left
@@ -119,10 +119,10 @@ def main() -> int:
         np.savez(packed, allow_pickle=False, **found)
         with os.fdopen(answer, "wb") as out:
             out.write(packed.getvalue())
-    except BaseException:  # whatever it says might quote a value
+    except BaseException:  # any message might quote a value
         return FAILED
     return 0
 
 
 if __name__ == "__main__":
-    os._exit(main())  # not sys.exit: the interpreter's farewell prints errors of its own
+    os._exit(main())  # not sys.exit: the interpreter could print errors at its end

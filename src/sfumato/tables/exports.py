@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
 
 # --- figures
-# Figures as text: with the digits that are published, and nothing where nothing is.
+# Figures as text: with the published digits, and empty where nothing is published.
 
 
 def figure(value: float, decimals: int | None = None) -> str:
     """Return a number as text, empty for NaN.
 
-    Without `decimals`, fifteen digits: those after them are what adding up on a computer leaves, and differ from run to run.
+    Without `decimals`, fifteen digits: further digits are floating-point error, and differ from run to run.
 
     >>> figure(12.5), figure(12.0), figure(12.5, 2), figure(1e21), figure(float("nan")), figure(-0.001, 1), figure(0.1 + 0.2)
     ('12.5', '12', '12.50', '1000000000000000000000', '', '0.0', '0.3')
@@ -75,20 +75,20 @@ def qualities(published: PublishedTable) -> list[str] | None:
 
 
 # --- nesting
-# Which labels of a dimension stand under which, read off the cells themselves.
+# Which labels of a dimension are under which, derived from the cells themselves.
 
 
 def order_of(cells: Cells, dimension: int) -> list[str]:
-    """Return the labels of a dimension in the order in which they first stand in the table, the total first."""
+    """Return the labels of a dimension in the order of their first cell in the table, the total first."""
     labels = dict.fromkeys(str(v) for v in cells.labels[:, dimension])
     return [*([TOTAL] if TOTAL in labels else []), *(v for v in labels if v != TOTAL)]
 
 
 def children_of(cells: Cells, dimension: int) -> dict[str, list[str]]:
-    """Return for each label that has others directly under it, which they are.
+    """Return for each label with others directly under it those labels.
 
-    A label stands under another if all its leaves are among the other's. Labels with the same leaves, such as a group with one
-    member, are taken to stand side by side.
+    A label is under another if all its leaves are among the other's. Labels with the same leaves, such as a group with one
+    member, are treated as being on the same level.
     """
     labels = order_of(cells, dimension)
     place = {label: i for i, label in enumerate(labels)}
@@ -98,7 +98,7 @@ def children_of(cells: Cells, dimension: int) -> dict[str, list[str]]:
     leaves.data[:] = 1.0
     common = np.asarray((leaves @ leaves.T).todense())
     size = np.diag(common)
-    under = (common == size[None, :]) & (size[:, None] > size[None, :])  # under[a, b]: b stands under a
+    under = (common == size[None, :]) & (size[:, None] > size[None, :])  # under[a, b]: b is under a
     found: dict[str, list[str]] = {}
     for b, label in enumerate(labels):
         above = np.flatnonzero(under[:, b])
@@ -115,10 +115,10 @@ def children_of(cells: Cells, dimension: int) -> dict[str, list[str]]:
 def csv_text(published: PublishedTable) -> str:
     """Return labels, value and status of every cell, and variances and quality codes where they are published.
 
-    The status is empty, "suppressed" or "changed": which suppressions are primary is not for the public. Values have the digits
-    that the table is published with.
+    The status is empty, "suppressed" or "changed": which suppressions are primary is not public. Values have the published
+    digits.
     """
-    frame = published.frame()  # refuses dimensions with the name of a column of ours
+    frame = published.frame()  # refuses dimensions with the name of a column of the export
     heads = [*published.cells.dimensions, "value", "status"]
     columns: list[list[str]] = [
         *([str(v) for v in published.cells.labels[:, i]] for i in range(len(published.cells.dimensions))),
@@ -139,7 +139,7 @@ def csv_text(published: PublishedTable) -> str:
 
 
 # --- jsonstat
-# A published table as JSON-stat 2.0, which statistical offices' web services give (json-stat.org).
+# A published table as JSON-stat 2.0, the format of statistical offices' web services (json-stat.org).
 
 
 SUPPRESSED, CHANGED = "c", "e"
@@ -149,10 +149,9 @@ _WORDS = {SUPPRESSED: "confidential: not published", CHANGED: "adjusted, rounded
 def json_stat(published: PublishedTable, *, title: str = "", source: str = "") -> dict[str, Any]:
     """Return the table as a JSON-stat 2.0 dataset: a cube of all labels, the total among them, in row-major order.
 
-    Subtotals are told by `child`; a last dimension, with the role of a metric, holds what is measured with its unit and digits,
-    and where variances are published these too. A value that is not published is null and has the status "c"; one that was
-    adjusted, rounded or perturbed "e". Combinations that are not cells are null without a status. Quality codes are in
-    `extension`.
+    `child` describes subtotals. The last dimension, with the role of a metric, holds the measure with its unit and digits, and
+    the variances if they are published. A value that is not published is null and has the status "c"; one that was adjusted,
+    rounded or perturbed "e". Combinations that are not cells are null without a status. Quality codes are in `extension`.
     """
     cells = published.cells
     metric = _free("measure", cells.dimensions)
@@ -202,7 +201,7 @@ def json_stat(published: PublishedTable, *, title: str = "", source: str = "") -
 
 
 def _positions(published: PublishedTable, orders: list[list[str]], size: list[int]) -> list[int]:
-    """Return the place of each cell's value in the cube, row-major."""
+    """Return the position of each cell's value in the cube, row-major."""
     stride = [math.prod(size[i + 1 :]) for i in range(len(orders))]
     place = np.zeros(len(published), np.int64)
     for i, order in enumerate(orders):
@@ -266,9 +265,9 @@ def sdmx_csv(
 ) -> str:
     """Return the table as SDMX-CSV 2.0: structure, dimensions, OBS_VALUE, and attributes with the codes of SDMX.
 
-    OBS_STATUS (code list CL_OBS_STATUS) is A for a normal value, E for one that was adjusted, rounded or perturbed, Q for one
-    that is suppressed; CONF_STATUS (CL_CONF_STATUS) is F for free, C for confidential. The total is `_T`. Labels become codes:
-    what SDMX does not allow in one becomes an underscore.
+    OBS_STATUS (code list CL_OBS_STATUS) is A for a normal value, E for one that was adjusted, rounded or perturbed, Q for a
+    suppressed one; CONF_STATUS (CL_CONF_STATUS) is F for free, C for confidential. The total is `_T`. Labels become codes: a
+    character that SDMX does not allow becomes an underscore.
 
     Parameters
     ----------
@@ -277,15 +276,14 @@ def sdmx_csv(
     structure_id
         Agency, name and version of the structure, such as ``ESTAT:SBS(1.0.0)``.
     structure
-        Of which sort it is.
+        The kind of structure.
     action
-        What the receiver is to do: I, information; A, append; M, merge; R, replace; D, delete.
+        What the receiver should do: I, information; A, append; M, merge; R, replace; D, delete.
     constants
-        Further columns with one value for all rows, such as ``{"TIME_PERIOD": "2026", "FREQ": "A"}``; they stand before the
-        dimensions.
+        Further columns with one value for all rows, such as ``{"TIME_PERIOD": "2026", "FREQ": "A"}``, before the dimensions.
     distinguish
-        Whether CONF_STATUS tells secondary suppressions (D) from primary ones (C). Not for the public: whoever knows the primary
-        ones knows where one contributor dominates.
+        Whether CONF_STATUS distinguishes secondary suppressions (D) from primary ones (C). Not for the public: whoever knows
+        the primary ones knows where one contributor dominates.
     """
     if not _STRUCTURE.fullmatch(structure_id):
         raise ParameterError(
@@ -341,7 +339,7 @@ def _codes(names: Iterable[str], what: str, upper: bool = False) -> list[str]:
     seen: dict[str, str] = {}
     codes = []
     for name in names:
-        plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name))  # letters without their accents
+        plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name))  # letters without accents
         code = re.sub(r"[^A-Za-z0-9_@$\-]", "_", plain)
         code = code.upper() if upper else code
         if code in seen or code in ("", "_T"):
@@ -355,21 +353,21 @@ def _codes(names: Iterable[str], what: str, upper: bool = False) -> list[str]:
 
 
 # --- reading
-# Published tables read back from JSON-stat and SDMX-CSV, ours or anybody's.
+# Read published tables from JSON-stat and SDMX-CSV, from sfumato or from others.
 
 
 _CONFIDENTIAL = ("A", "C", "D", "G", "M", "N", "O", "P", "S", "T")
-"""Codes of CL_CONF_STATUS but F, which is free."""
+"""Codes of CL_CONF_STATUS except F, which is free."""
 _OURS = "adjusted, rounded or perturbed"
 
 
 class ReadBack(NamedTuple):
-    """What `PublishedTable.from_frame` needs to know of a file."""
+    """The arguments of `PublishedTable.from_frame`, from a file."""
 
     frame: pd.DataFrame
     """Labels as text, `value`, `status` ("", "suppressed", "changed"), and `variance` where there is one."""
     nested: dict[str, dict[str, str] | None]
-    """The columns of labels, with the label above each where the file says."""
+    """The columns of labels, with the label above each if the file gives it."""
 
     @property
     def variance(self) -> str | None:
@@ -380,7 +378,7 @@ class ReadBack(NamedTuple):
 def read_json_stat(path: str | Path) -> ReadBack:
     """Read a dataset of JSON-stat (2.0, or the first dataset of a bundle of 1.x).
 
-    A null with a status is a figure that is not shown; one without is no cell. Dimensions of one label are left out.
+    A null with a status is a figure that is not published; one without is no cell. Dimensions of one label are left out.
     """
     import pandas as pd
 
@@ -422,10 +420,10 @@ def read_json_stat(path: str | Path) -> ReadBack:
 
 
 def read_sdmx_csv(path: str | Path) -> ReadBack:
-    """Read SDMX-CSV (1.0 or 2.0); columns with one value, such as the time, are left out.
+    """Read SDMX-CSV (1.0 or 2.0); columns with one value, such as the period, are left out.
 
-    A value is not shown where it is empty, or confidential by CONF_STATUS. OBS_STATUS E tells that a value was changed if
-    variances or quality codes are beside it; anybody else's estimates are figures like others.
+    A value is not published where it is empty, or confidential by CONF_STATUS. OBS_STATUS E means that a value was changed if
+    there are variances or quality codes; otherwise an estimate is a figure like others.
     """
     import pandas as pd
 
@@ -473,7 +471,7 @@ def _filled(given: Any, sizes: Sequence[int]) -> dict[int, Any]:
 
 
 def _parents(child: Mapping[str, Sequence[str]] | None) -> dict[str, str] | None:
-    """Return the label above each, where labels stand on more than one level below the total."""
+    """Return the label above each, where there is more than one level below the total."""
     if not child:
         return None
     found = {str(label): str(up) for up, labels in child.items() for label in labels}
@@ -481,15 +479,15 @@ def _parents(child: Mapping[str, Sequence[str]] | None) -> dict[str, str] | None
 
 
 # --- write
-# Published tables written to files, whole or not at all; the ending of the name says in which form.
+# Write published tables to files, completely or not at all; the file extension determines the form.
 
 
 FORMS = {"csv": ".csv", "xlsx": ".xlsx", "json-stat": ".json", "sdmx-csv": ".sdmx.csv"}
-"""The forms, and how names of files end in each."""
+"""The forms, and the file extension of each."""
 
 
 def form_of(path: Path, form: str | None = None) -> str:
-    """Return the form of a file by its name: the longest ending that fits.
+    """Return the form of a file by its name: the longest extension that matches.
 
     >>> form_of(Path("table.sdmx.csv")), form_of(Path("table.csv")), form_of(Path("table.jsonstat"))
     ('sdmx-csv', 'csv', 'json-stat')
@@ -516,9 +514,9 @@ def write_table(
     secrets: Mapping[Path, str] | None = None,
     **options: Any,
 ) -> Path:
-    """Write what may be published of a table; `options` are those of the form (see `json_stat` and `sdmx_csv`).
+    """Write a published table to a file; `options` are those of the form (see `json_stat` and `sdmx_csv`).
 
-    `secrets` are the texts of confidential files (a seed, a record) that are kept before the table appears.
+    `secrets` are the texts of confidential files (a seed, a record) that are written before the table appears.
     """
     target = Path(path)
     write = table_writer(published, target, form, **options)
@@ -530,7 +528,7 @@ def write_table(
 def table_writer(
     published: PublishedTable, target: Path, form: str | None = None, **options: Any
 ) -> Callable[[Path], object]:
-    """Return what writes a table in the form of a file's name; what has no such form is refused here."""
+    """Return the writer for the form of a file's name; refuse a table or option that the form does not allow."""
     found = form_of(target, form)
     allowed = {
         "json-stat": ("title", "source"),

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
 # --- cell checks
-# What the cells of a table cannot be, each refused with the cells named.
+# Checks of cells; each refusal names the cells.
 
 
 @dataclass(frozen=True, eq=False)
 class CellChecks:
-    """Checks of rows that are cells, by the rows' labels."""
+    """Checks of rows that are cells, named by their labels."""
 
     labels: NDArray[np.object_]
     """Shape (rows, dimensions)."""
@@ -62,7 +62,7 @@ class CellChecks:
         )  # fmt: skip
 
     def agree(self, name: str, column: Numbers, first: Whole, cell: Whole, half: float) -> None:
-        """Refuse a cell that linked tables give different numbers for; each may be rounded by `half`."""
+        """Refuse a cell with different numbers in linked tables; each may be rounded by `half`."""
         expected = column[first][cell]
         words = f"another number in column '{name}' in one linked table than in the next"
         self._refuse(
@@ -71,7 +71,7 @@ class CellChecks:
         )  # fmt: skip
 
     def whole(self, name: str, counts: Numbers) -> None:
-        """Refuse numbers of records or contributors that cannot be numbers of anything."""
+        """Refuse numbers of records or contributors that are negative or fractional."""
         words = f"something else than a whole number of at least 0 in column '{name}'"
         self._refuse(
             np.flatnonzero((counts < 0) | (counts != np.round(counts))), f"has {words}", f"have {words}",
@@ -79,7 +79,7 @@ class CellChecks:
         )  # fmt: skip
 
     def has_contributors(self, name: str, values: Numbers, counts: Numbers) -> None:
-        """Refuse a value that nobody contributed to."""
+        """Refuse a value without contributors."""
         self._refuse(
             np.flatnonzero((counts == 0) & (values != 0)), "has a value but no contributors", "have a value but no contributors",
             f"Correct column '{name}', or leave it out if it says something else.",
@@ -108,7 +108,7 @@ def name_of(labels: Sequence[object] | NDArray[np.object_], dimensions: Sequence
 
 
 # --- given cells
-# The cells of a table as somebody gives them: columns read, labels placed, and what cannot be so refused.
+# The cells of a frame: read columns, place labels, and refuse what is impossible.
 
 
 TotalLabels = str | Mapping[str, str | None] | None
@@ -116,7 +116,7 @@ TotalLabels = str | Mapping[str, str | None] | None
 
 @dataclass(frozen=True)
 class CellColumns:
-    """Which columns say how much is in a cell."""
+    """The columns with the numbers of a cell."""
 
     value: str | None
     count: str | None
@@ -131,7 +131,7 @@ class CellColumns:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CellFrame:
-    """Cells as given, of one table or of several linked ones; a cell that two of them share stands once."""
+    """Given cells of one table or of several linked ones; a cell that two of them share is there once."""
 
     trees: tuple[LabelTree, ...]
     codes: Whole
@@ -146,7 +146,7 @@ class CellFrame:
     integer: bool
     nonnegative: bool
     rounding: float
-    """By how much rounding may have moved a value and its contributions, each."""
+    """Largest change of a value, and of its contributions, by rounding."""
 
     def name(self, cell: int) -> str:
         """Return a cell's labels in words."""
@@ -216,7 +216,7 @@ def read_cells(
 
 
 def labels_in(frame: Any, dimensions: Sequence[str], total: TotalLabels = None) -> list[tuple[str, ...]]:
-    """Return the labels of the cell in each row of a frame, totals under the name that they have here."""
+    """Return the labels of the cell in each row of a frame, with totals renamed to "Total"."""
     batch = _batch(frame, dimensions, CellColumns(None, None, None, ()))
     found, _ = _labels([batch], dict.fromkeys(dimensions), total)
     return [tuple(row) for row in found.tolist()]
@@ -238,7 +238,7 @@ def _batch(frame: Any, dimensions: Sequence[str], columns: CellColumns) -> Batch
 def _labels(
     batches: Sequence[Batch], nested: Mapping[str, Nested], total: TotalLabels
 ) -> tuple[NDArray[np.object_], tuple[LabelTree, ...]]:
-    """Return the labels of every row, totals under the name that they have here, and the tree of each dimension."""
+    """Return the labels of every row, with totals renamed to "Total", and the tree of each dimension."""
     if absent := [n for n in nested if not any(n in b.rows.columns for b in batches)]:
         raise DataError(unknown_name("column", absent[0], batches[0].schema.names(), "the data"))
     hierarchies = {n: hierarchy_of(h, n) for n, h in nested.items()}
@@ -258,7 +258,7 @@ def _labels(
 
 
 def _texts(batch: Batch, name: str, hierarchy: Hierarchy | None) -> list[str | None]:
-    """Return the labels in a column as text, without spaces around them unless the hierarchy has these; None for missing."""
+    """Return the labels of a column as text, stripped of spaces unless the hierarchy has them; None for missing."""
     column = batch.column(name)
     codes, values = column.codes
     gone = missing_of(column, batch.schema[name])
@@ -276,22 +276,22 @@ def _plain(label: str, hierarchy: Hierarchy | None) -> str:
 
 
 def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:
-    """Return the largest contributions in falling order, 0 where there are fewer."""
+    """Return the largest contributions in decreasing order, 0 where there are fewer."""
     if not columns:
         return np.zeros((cells, 0))
     return -np.sort(-np.nan_to_num(np.column_stack(columns), nan=0.0), axis=1)
 
 
 # --- given largest
-# The largest contributions to each cell, as a file gives them.
+# The largest contributions to each cell, from a file.
 
 
 def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alone: bool) -> Largest:
     """Return the largest contributions of every cell, from those of the given ones at their `position`.
 
-    A margin that was not given has the largest of the cells below it, and as many contributors as they have together: right
-    where nobody contributes to two of them. Where nobody says how many contributors a cell has, it is as many as the numbers
-    prove: one for each known contribution, and one more if there is something left.
+    A margin that was not given gets the largest of the cells below it, and the sum of their numbers of contributors: right
+    where nobody contributes to two of them. Where the number of contributors is not given, it is the number that the
+    contributions prove: one for each known contribution, and one more if there is a remainder.
     """
     cells, n = sums.cells, given.top.shape[1]
     number = _contributors(given)
@@ -303,7 +303,7 @@ def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alon
     values, contributors = np.zeros((len(cells), n)), np.zeros(len(cells))
     if len(position) < len(cells):
         single = np.flatnonzero(cells.sizes[position] == 1)
-        leaf = np.full(cells.leaves, -1, np.int64)  # the given row of each leaf, of which a margin may be another
+        leaf = np.full(cells.leaves, -1, np.int64)  # the given row of each leaf; a margin may equal the same leaf
         leaf[cells.incidence.indices[cells.incidence.indptr[position[single]]]] = single
         values, contributors = _merged(cells, given.top[leaf]), cells.sums(number[leaf])
     values[position], contributors[position] = given.top, number
@@ -316,7 +316,7 @@ def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alon
 
 
 def _merged(cells: Cells, top: Numbers) -> Numbers:
-    """Return the largest of all leaves' contributions for every cell, as if each were another contributor's."""
+    """Return the largest of all leaves' contributions for every cell, as if all contributors were different."""
     leaves, n = top.shape
     if not n:
         return np.zeros((len(cells), 0))
@@ -428,7 +428,7 @@ def from_cells(
 
 
 class _Finest:
-    """The finest cells of each table, and how leaves get their values from them."""
+    """The finest cells of each table, and how the leaves' values follow from them."""
 
     def __init__(self, leaf_of: Whole, parts: Sequence[tuple[Whole, Whole]], leaves: int, given: CellFrame) -> None:
         self._leaf_of, self._parts, self._leaves, self._given = leaf_of, parts, leaves, given
@@ -462,7 +462,7 @@ class _Finest:
 
 
 def _cells(given: CellFrame) -> tuple[Cells, MarginSums, Whole, list[tuple[Whole, Whole]]]:
-    """Return the cells, how they add up, the leaf of each part, and for each table its finest cells and the parts in them."""
+    """Return the cells, their margin sums, the leaf of each part, and for each table its finest cells and their parts."""
     trees, names = given.trees, [t.name for t in given.trees]
     finest_of: list[Whole] = []
     for rows, used in given.tables:
@@ -492,7 +492,7 @@ def _cells(given: CellFrame) -> tuple[Cells, MarginSums, Whole, list[tuple[Whole
 
 
 def _unmatched(finest_of: Sequence[Whole], given: CellFrame) -> list[Whole]:
-    """Return the finest cells that have no part in some linked table: empty ones, or they are refused."""
+    """Return the finest cells that have no part in some linked table: they must be empty, or are refused."""
     found = []
     for rows in finest_of:
         lost = np.zeros(len(rows), bool)
@@ -511,7 +511,7 @@ def _unmatched(finest_of: Sequence[Whole], given: CellFrame) -> list[Whole]:
 
 
 def _determined(cells: Cells, parts: Sequence[Whole], given: CellFrame) -> Cells:
-    """Return the cells that are sums of finest cells of one of the tables: nobody knows the values of others."""
+    """Return the cells that are sums of finest cells of one of the tables: the values of others are not known."""
     place, kept = positions(cells, given.trees), np.zeros(len(cells), bool)
     row_of = {tuple(row): i for i, row in enumerate(given.codes.tolist())}
     overlaps: dict[int, int] = {}
@@ -533,14 +533,14 @@ def _determined(cells: Cells, parts: Sequence[Whole], given: CellFrame) -> Cells
 
 
 def _known(cells: Cells, leaves: Numbers, position: Whole, given: Numbers) -> Numbers:
-    """Return what is known of every cell: what was given, and else the sum of its leaves."""
+    """Return the value of every cell: the given one, otherwise the sum of its leaves."""
     found = cells.sums(leaves)
     found[position] = given
     return found
 
 
 def _only(table: Table, position: Whole) -> Table:
-    """Return the table with the cells that were given alone."""
+    """Return the table with only the given cells."""
     kept = np.sort(position)
     cells = Cells(table.cells.dimensions, table.cells.labels[kept], table.cells.incidence[kept])
     return table.with_(cells=cells, given=None if table.given is None else table.given.of(kept))

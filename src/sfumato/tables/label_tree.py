@@ -1,4 +1,4 @@
-"""The labels of a dimension of a table that exists already: which stand under which, which is the total, and whether they add up."""
+"""The labels of a dimension of an existing table: which are under which, which is the total, and whether cells add up."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sfumato.tables.cells import TOTAL, Cells, Dimension
 from sfumato.typing import Numbers, Whole
 
 # --- total label
-# Which label of a dimension stands for the total.
+# Which label of a dimension is the total.
 
 USUAL = ("total", "tot", "totaal", "gesamt", "insgesamt", "ensemble", "totale", "all", "_t", "_z", "*")
-"""How totals are mostly called, in small letters; "_T" is SDMX's."""
+"""Usual names of totals, in lower case; "_T" is SDMX's."""
 
 
 def find_total(
@@ -97,7 +97,7 @@ def _found(name: str, distinct: Mapping[str, None], hierarchy: Hierarchy | None,
 
 
 # --- tree
-# The labels of a dimension of a table that exists already, and which of them stand under which.
+# The labels of a dimension of an existing table, and which of them are under which.
 
 
 Nested = Hierarchy | str | Path | Mapping[str, Any] | None
@@ -106,7 +106,7 @@ Nested = Hierarchy | str | Path | Mapping[str, Any] | None
 
 @dataclass(frozen=True, eq=False)
 class LabelTree:
-    """The labels of one dimension, each with the one above it; the total is above all and has no place of its own.
+    """The labels of one dimension, each with the label above it; the total is above all and has no position.
 
     >>> tree = LabelTree.of("town", ["Oslo", "Rome", "Italy"], {"Rome": "Italy", "Pisa": "Italy", "Oslo": "Norway"})
     >>> tree.labels, tree.parents.tolist()
@@ -119,7 +119,7 @@ class LabelTree:
     parents: Whole
     """The position of the label above, -1 where that is the total; shape (labels,)."""
     known: Mapping[str, int]
-    """How many labels the hierarchy has directly below each label, in the table or not."""
+    """Number of labels that the hierarchy has directly below each label, in the table or not."""
 
     @classmethod
     def of(cls, name: str, labels: Iterable[str], nested: Nested = None) -> LabelTree:
@@ -167,17 +167,17 @@ class LabelTree:
 
     @cached_property
     def dimension(self) -> Dimension:
-        """The dimension of which every label, and the total, is a value: the table may be finer in some places."""
+        """The dimension with every label, and the total, as values: the table may be finer in some places."""
         return Dimension(self.name, self.labels, self.paths)
 
     @cached_property
     def position(self) -> Mapping[str, int]:
-        """Where each label stands; the total is at -1."""
+        """The position of each label; the total is at -1."""
         return {**{label: i for i, label in enumerate(self.labels)}, TOTAL: -1}
 
 
 def hierarchy_of(nested: Nested, name: str) -> Hierarchy | None:
-    """Return a hierarchy from whatever says how labels nest."""
+    """Return a hierarchy from any description of how labels nest."""
     if nested is None or isinstance(nested, Hierarchy):
         return nested
     if isinstance(nested, str | Path):
@@ -195,7 +195,7 @@ def hierarchy_of(nested: Nested, name: str) -> Hierarchy | None:
 
 
 def _from_parents(parents: Mapping[str, str], name: str) -> TreeHierarchy:
-    """Return the hierarchy that says for each label which one is above it; "Total" for one right below the total."""
+    """Return the hierarchy from the label above each label; "Total" for one directly below the total."""
     above = {str(k): str(v) for k, v in parents.items()}
     paths = []
     for label in above:
@@ -212,7 +212,7 @@ def _from_parents(parents: Mapping[str, str], name: str) -> TreeHierarchy:
         paths.append(path)
     inner = set(above.values())
     tops = dict.fromkeys(p[-1] for p in paths)
-    if TOTAL in tops:  # some labels are said to be right below the total: then the other tops are, too
+    if TOTAL in tops:  # some labels are directly below the total: then the other tops are, too
         paths, tops = [p if p[-1] == TOTAL else [*p, TOTAL] for p in paths], {TOTAL: None}
     leaves = [p if len(tops) == 1 else [*p, ROOT] for p in paths if p[0] not in inner]
     depth = max((len(p) for p in leaves), default=0)
@@ -226,7 +226,7 @@ def _labels(hierarchy: Hierarchy | None) -> list[str]:
 
 
 def _first(hierarchy: Hierarchy | None, seen: list[str]) -> list[str]:
-    """Return the labels in the order in which a reader expects them: that of the hierarchy, or of the table."""
+    """Return the labels in the order that a reader expects: that of the hierarchy, or of the table."""
     return [*_labels(hierarchy), *seen] if isinstance(hierarchy, TreeHierarchy) else seen
 
 
@@ -256,11 +256,11 @@ def _ordered(above: Mapping[str, str], order: Iterable[str]) -> tuple[tuple[str,
 
 
 # --- additivity
-# Whether a table that somebody gives adds up: every margin against the cells directly below it.
+# Whether a given table adds up: every margin against the cells directly below it.
 
 
 def strides(trees: Sequence[LabelTree]) -> Whole:
-    """Return what the labels' positions, one more than which is counted, are multiplied by to give each cell a number."""
+    """Return the factors that turn positions of labels, plus one, into one number for each cell."""
     sizes = [len(t.labels) + 1 for t in trees]
     if math.prod(sizes) >= 2**62:
         raise ParameterError("the table has too many dimensions with too many labels. Ask for fewer at a time.")
@@ -268,7 +268,7 @@ def strides(trees: Sequence[LabelTree]) -> Whole:
 
 
 def positions(cells: Cells, trees: Sequence[LabelTree]) -> Whole:
-    """Return where each cell's labels stand in their trees, -1 for the total; shape (cells, dimensions)."""
+    """Return the positions of each cell's labels in their trees, -1 for the total; shape (cells, dimensions)."""
     columns = [[t.position[label] for label in cells.labels[:, i]] for i, t in enumerate(trees)]
     return np.array(columns, np.int64).reshape(len(trees), len(cells)).T
 
@@ -304,10 +304,10 @@ class MarginSums:
         return np.array([self.place[k] for k in ((codes + 1) @ strides(self.trees)).tolist()], np.int64)
 
     def check(self, values: Numbers, given: NDArray[np.bool_], half: float, what: str) -> None:
-        """Refuse values, shape (cells,), that do not add up; `half` is by how much rounding may have moved a given one.
+        """Refuse values, shape (cells,), that do not add up; `half` is the largest change of a given value by rounding.
 
-        A cell of n others that were rounded each on its own may differ from their sum by n + 1 halves of the last digit. One
-        that was not given is the sum of its leaves, and may be off by a half for each of them.
+        A cell that is the sum of n cells, each rounded by itself, may differ from their sum by n + 1 halves of the last digit.
+        A cell that was not given is the sum of its leaves, and may be off by a half for each of them.
         """
         error = np.where(given, half, half * self.cells.sizes)
         wrong: dict[int, list[str]] = {}
@@ -318,15 +318,15 @@ class MarginSums:
                 np.bincount(parent, v[child], len(self.cells))
                 for v in (values, error, np.abs(values), np.ones(len(values)), self.cells.sizes)
             )
-            # only where the cells below have all leaves between them: a margin may be broken down in other places only;
-            # and only margins that were given: one that was not is the sum of its leaves, as the cells below it must be
+            # only where the cells below cover all leaves, since a margin may be broken down in other places only; and only
+            # given margins, since a computed one is the sum of its leaves, as the cells below it must be
             whole = given & (leaves == self.cells.sizes)
             room = slack + error + 1e-9 * (size + np.abs(values))
             for cell in np.flatnonzero(whole & (np.abs(values - total) > room)).tolist():
                 gone = tree.known.get(self.cells.labels[cell, i], 0) - int(parts[cell])
                 absent = f", where {plural(gone, 'label')} of the hierarchy {'is' if gone == 1 else 'are'} absent"
                 wrong.setdefault(cell, []).append(f"over {tree.name}{absent if gone > 0 else ''}")
-        if wrong:  # by how much is not said: it may be what a single contributor gave
+        if wrong:  # the size of the difference is not reported: it may be one contributor's value
             names = [f"{self.cells.name(cell)} ({'; '.join(over)})" for cell, over in wrong.items()]
             nest = ""
             for tree in self.trees:
@@ -342,7 +342,7 @@ class MarginSums:
             )
 
     def check_larger(self, values: Numbers, room: Numbers, what: str) -> None:
-        """Refuse values, shape (cells,), of which a cell has less than one below it, `room` apart."""
+        """Refuse values, shape (cells,), where a cell is smaller than one below it by more than `room`."""
         wrong: dict[int, None] = {}
         for above in self.above:
             child = np.flatnonzero(above >= 0)

@@ -19,18 +19,18 @@ _BY_CELL: WeakKeyDictionary[Table, tuple[sparse.csr_array, sparse.csr_array]] = 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CellContributors:
-    """The largest contributions to every cell as a rule sees them, largest first: confidential."""
+    """The largest contributions to every cell as a rule uses them, largest first: confidential."""
 
     values: Numbers
     """Shape (cells, n); 0 where there are fewer contributors."""
     copies: Numbers
-    """As how many contributors of this size each one counts, shape (cells, n)."""
+    """Number of contributors of this size that each one counts as, shape (cells, n)."""
     who: Whole
-    """Positions of the contributors, shape (cells, n); -1 where there are fewer, or nobody knows."""
+    """Positions of the contributors, shape (cells, n); -1 where there are fewer, or they are not known."""
     contributors: Numbers
-    """How many contributors have a record in the cell, shape (cells,)."""
+    """Number of contributors with a record in the cell, shape (cells,)."""
     total: Numbers
-    """The cell's total, grossed up where there are weights; of absolute values where there are negative ones."""
+    """The cell's total, grossed up by weights; of absolute values where there are negative ones."""
     own: Numbers
     """The same without weights."""
 
@@ -38,10 +38,10 @@ class CellContributors:
 def contributors_by_cell(
     table: Table, count: int, weights: str = "known", negative: str = "refuse", among: Flags | None = None
 ) -> CellContributors:
-    """Return the `count` largest contributors of every cell, or those among some of them.
+    """Return the `count` largest contributors of every cell, or the largest `among` some contributors.
 
-    `weights` says what attackers know of survey weights: "known" takes contributions grossed up, "unknown" as they were
-    given against a total that is grossed up, "copies" as τ-ARGUS does: a weight of 3 is three contributors of that size.
+    `weights` is what attackers know of survey weights: "known" uses grossed-up contributions, "unknown" unweighted
+    contributions against a grossed-up total, "copies" as τ-ARGUS does: a weight of 3 is three contributors of that size.
     """
     if table.contributions is None:
         return _of_given(table, count, weights, among)
@@ -79,10 +79,10 @@ def contributors_by_cell(
 def worst_attack(
     everyone: CellContributors, targets: CellContributors, coalition: int, waived: bool
 ) -> tuple[Numbers, Numbers]:
-    """Return in every cell the largest contribution to protect, and what the largest coalition of others has together.
+    """Return in every cell the largest contribution to protect, and the sum of the largest coalition of others.
 
-    `everyone` holds the coalition + 1 largest, `targets` the largest of those who are protected; every rule here grows
-    with both, so no other pair is worse. -inf where nobody is protected.
+    `everyone` holds the coalition + 1 largest, `targets` the largest of those who are protected; every rule here increases with
+    both, so no other pair is worse. -inf where nobody is protected.
     """
     nobody = targets.contributors == 0 if not waived else targets.who[:, 0] < 0
     target = np.where(nobody, -np.inf, targets.values[:, 0])
@@ -124,7 +124,7 @@ def waived_of(table: Table, names: tuple[str, ...] | None) -> Flags | None:
 def listed_in(known: NDArray[np.object_], names: tuple[str, ...]) -> Flags:
     """Return which contributors are in a list of names.
 
-    A file with gaps in a column of numbers makes 7.0 of 7: both are the name 7.
+    A column of numbers with missing values turns 7 into 7.0: both are the name 7.
     """
     return np.isin([_text(name) for name in known], [_text(name) for name in names])
 
@@ -137,7 +137,7 @@ def _text(name: object) -> str:
 def singletons(table: Table) -> Whole:
     """Return the only contributor of each cell, shape (cells,); -1 for a cell with several, or none.
 
-    A singleton knows his own cell, published or not: where it hides another cell, it hides nothing from him.
+    A singleton knows his own cell, published or not: where it hides another cell, it does not hide it from him.
     """
     own, _ = _matrices(table)
     alone = np.diff(own.indptr) == 1
@@ -147,9 +147,9 @@ def singletons(table: Table) -> Whole:
 
 
 def contributors_of(table: Table, nonzero: bool = False) -> Numbers:
-    """Return how many contributors every cell has, shape (cells,).
+    """Count the contributors of every cell, shape (cells,).
 
-    Where a table of counts does not say who they are, everyone who is counted is a contributor.
+    Where a table of counts has no contributors, every counted record is a contributor.
     """
     if table.contributions is not None:
         own, _ = _matrices(table)
@@ -164,14 +164,14 @@ def contributors_of(table: Table, nonzero: bool = False) -> Numbers:
 
 
 def requests_of(table: Table, codes: Whole) -> Numbers:
-    """Return how many contributors of every cell asked for protection, by the code of their request; shape (cells, 2)."""
+    """Count the contributors of every cell who asked for protection, by the code of their request; shape (cells, 2)."""
     own, _ = _matrices(table)
     asked = codes[own.indices]
     return np.column_stack([np.bincount(_rows(own)[asked == code], minlength=len(table)) for code in (1, 2)])
 
 
 def _matrices(table: Table) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Return cells × contributors, own and grossed; kept as long as the table lives, since several rules look at them."""
+    """Return cells × contributors, own and grossed; cached with the table, since several rules use them."""
     found = _BY_CELL.get(table)
     if found is None:
         contributions = table.contributions
@@ -191,7 +191,7 @@ def _sums(matrix: sparse.csr_array) -> Numbers:
 
 
 def _of_given(table: Table, count: int, weights: str, among: Flags | None) -> CellContributors:
-    """Return the standing from the largest contributions that a file gave; they must be enough for the rule."""
+    """Return the largest contributors from a file's largest contributions; these must be enough for the rule."""
     if among is not None:
         raise DataError(
             "the table does not say who contributed to its cells, so it cannot leave some contributors out."
@@ -216,7 +216,7 @@ def _of_given(table: Table, count: int, weights: str, among: Flags | None) -> Ce
 
 
 def _padded(known: Largest, count: int) -> Largest:
-    """Return as many columns as are needed, where no cell has more contributors than a file gave."""
+    """Return as many columns as needed, where no cell has more contributors than the file gave."""
     have = known.values.shape[1]
     if (known.contributors > have).any():
         return known

@@ -1,4 +1,4 @@
-"""The attacker's arithmetic: the equations of a table, what plain arithmetic tells, and linear programs over the rest."""
+"""The attacker's arithmetic: the equations of a table, elimination by simple arithmetic, and linear programs over the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.typing import Flags, Numbers, Whole
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Quantities, one for each cell and one for each leaf that no cell shows, and the sums that hold between them.
+    """Quantities, one for each cell and one for each leaf that is no cell, and the sums between them.
 
     Cells made of the same leaves are one quantity. `sums @ quantities = 0` holds exactly if the cells are sums of leaves; it
     has far fewer entries than the incidence matrix, since a total is the sum of subtotals.
@@ -29,9 +29,9 @@ class Equations:
     of_leaf: Whole
     """The quantity of each leaf, shape (leaves,)."""
     cell: Whole
-    """A cell that shows each quantity; -1 where none does. Shape (quantities,)."""
+    """A cell that equals each quantity; -1 if there is none. Shape (quantities,)."""
     sums: sparse.csr_array
-    """Shape (equations, quantities): 1 for a cell, -1 for what it is the sum of."""
+    """Shape (equations, quantities): 1 for a cell, -1 for its parts."""
 
     @classmethod
     def of(cls, cells: Cells) -> Equations:
@@ -75,15 +75,15 @@ class Equations:
 
 
 # --- reduced
-# What is left to solve of the equations of a published table, after everything that plain arithmetic tells.
+# The equations of a published table that are left to solve after simple arithmetic.
 
 
 ROUNDING = 1e-11
-"""How far sums may be off, relative to what was added up: published tables have been added up in floating point."""
+"""Tolerance of sums, relative to the terms: published tables were added up in floating point."""
 
 
 class Contradiction(Exception):  # noqa: N818
-    """No leaves satisfy the bounds; `row` is a row that shows it."""
+    """No leaves satisfy the bounds; `row` is a row that proves it."""
 
     def __init__(self, row: int) -> None:
         super().__init__("the bounds contradict each other")
@@ -92,11 +92,11 @@ class Contradiction(Exception):  # noqa: N818
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """Leaves between bounds, and sums of leaves between bounds, none of which says what another says already.
+    """Leaves between bounds, and sums of leaves between bounds, without redundant rows.
 
     `low` and `high` are those of all leaves, and equal where a leaf is known. `rows` (rows × leaves) has entries for unknown
-    leaves alone; `row_low` and `row_high` are what remains for them. Unknown leaves that share no row, not even through
-    others, have different `part`s and can be solved apart; a leaf that is known, or in no row, has part -1.
+    leaves alone; `row_low` and `row_high` are the remaining bounds for them. Unknown leaves that share no row, not even through
+    others, have different `part`s and can be solved separately; a leaf that is known, or in no row, has part -1.
     """
 
     low: Numbers
@@ -111,10 +111,10 @@ class Reduced:
 
 
 def reduce_rows(rows: sparse.csr_array, row_low: Numbers, row_high: Numbers, low: Numbers, high: Numbers) -> Reduced:
-    """Return the equations that are left when known leaves are taken out; raises Contradiction where there is none.
+    """Return the equations that are left without known leaves; raise Contradiction where no solution exists.
 
-    A row with one unknown leaf bounds that leaf; a row that can only hold with all its leaves at their bounds fixes them; a
-    row that its leaves' bounds imply says nothing; of two rows with the same unknown leaves the narrower bounds count.
+    A row with one unknown leaf bounds that leaf. A row that holds only with all its leaves at their bounds fixes them. A row
+    that its leaves' bounds imply is dropped. Of two rows with the same unknown leaves the narrower bounds count.
     """
     low, high = low.astype(np.float64).copy(), high.astype(np.float64).copy()
     known = _settle(low, high, np.arange(len(low)))
@@ -152,7 +152,7 @@ def reduce_rows(rows: sparse.csr_array, row_low: Numbers, row_high: Numbers, low
 
 
 def _settle(low: Numbers, high: Numbers, at: Whole, noise: Numbers | float = 0.0) -> Flags:
-    """Make bounds that differ by rounding alone equal; return which leaves, of all, are known now."""
+    """Make bounds that differ by rounding alone equal; return which of all leaves are known now."""
     noise = np.maximum(noise, ROUNDING * np.where(np.isfinite(low[at]), np.abs(low[at]), 0.0))
     if (low[at] > high[at] + noise).any():
         raise Contradiction(-1)
@@ -165,7 +165,7 @@ def _settle(low: Numbers, high: Numbers, at: Whole, noise: Numbers | float = 0.0
 
 
 def _without(rows: sparse.csr_array, known: Flags, value: Numbers) -> tuple[sparse.csr_array, Numbers, Numbers]:
-    """Return the rows without the known leaves, what these amount to in each row, and the size of what was added up."""
+    """Return the rows without the known leaves, the sum of these in each row, and the size of its terms."""
     gone = known[rows.indices]
     if not gone.any():
         nothing = np.zeros(rows.shape[0])
@@ -200,7 +200,7 @@ def _merged(
 
 
 def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
-    """Return which leaves and rows hang together, numbered from 0; -1 for a leaf that is in no row."""
+    """Return the part of each leaf and row, numbered from 0; -1 for a leaf that is in no row."""
     from scipy.sparse.csgraph import connected_components
 
     count, leaves = rows.shape
@@ -224,7 +224,7 @@ _ATTEMPTS: tuple[dict[str, str | int], ...] = (
     {"presolve": "off", "simplex_strategy": 1},
     {"presolve": "on", "simplex_strategy": 1},
 )
-"""The primal simplex method from the last vertex; where rounding stops it, the dual one from the beginning."""
+"""The primal simplex method from the last vertex; where rounding stops it, the dual method from the beginning."""
 
 
 class Infeasible(Exception):  # noqa: N818
@@ -232,9 +232,9 @@ class Infeasible(Exception):  # noqa: N818
 
 
 class LinearProgram:
-    """Values x between bounds whose sums `rows @ x` are between bounds; minimise or maximise what is asked for.
+    """Values x between bounds whose sums `rows @ x` are between bounds; minimise or maximise objectives over them.
 
-    The model is built once. An answer is a vertex from which the next question starts, by the primal simplex method, since
+    The model is built once. Each solution is a vertex from which the next objective starts, by the primal simplex method, since
     a changed objective leaves it feasible.
     """
 
@@ -249,7 +249,7 @@ class LinearProgram:
         self.columns = int(rows.shape[1])
         finite = np.concatenate([np.abs(b[np.isfinite(b)]) for b in (row_low, row_high, low, high)])
         self.largest_bound = float(finite.max(initial=0.0))
-        # tolerances of the solver are absolute: values of about a thousand leave a dozen digits
+        # the solver's tolerances are absolute: values of about a thousand leave a dozen digits
         self.scale = self.largest_bound / 1e3 if self.largest_bound > 0 else 1.0
         self._bounds = tuple(b / self.scale for b in (row_low, row_high, low, high))
         self._rows = rows
@@ -283,7 +283,7 @@ class LinearProgram:
         return solver
 
     def _solve(self) -> Numbers | None:
-        """Return a solution, or None where there is none that is finite."""
+        """Return a solution, or None if there is no finite one."""
         import highspy
 
         status = highspy.HighsModelStatus
@@ -308,7 +308,7 @@ class LinearProgram:
         return x
 
     def largest(self, at: Whole, costs: Numbers) -> tuple[float, Numbers | None]:
-        """Return the largest Σ costs·x over the columns `at`, and an x that has it; infinity and None if there is none."""
+        """Return the largest Σ costs·x over the columns `at`, and an x that attains it; infinity and None if there is none."""
         change = np.union1d(np.flatnonzero(self._costs), at).astype(np.int32)
         self._costs[:] = 0.0
         self._costs[at] = -costs
@@ -317,6 +317,6 @@ class LinearProgram:
         return (np.inf, None) if x is None else (float(costs @ x[at]), x)
 
     def smallest(self, at: Whole, costs: Numbers) -> tuple[float, Numbers | None]:
-        """Return the smallest value of Σ costs·x over the columns `at`, and an x that has it; -infinity and None if none."""
+        """Return the smallest Σ costs·x over the columns `at`, and an x that attains it; -infinity and None if there is none."""
         value, x = self.largest(at, -costs)
         return -value, x

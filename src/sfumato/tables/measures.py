@@ -29,7 +29,7 @@ from sfumato.tables.sensitivity import SensitivityRule
 from sfumato.typing import Numbers
 
 # --- measure
-# The shape of every measure of a published table: risk and utility alike.
+# The base class of every measure of a published table: risk and utility alike.
 
 
 class TableMeasure(Estimated, family="table measure", abstract=True):
@@ -37,14 +37,14 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
 
     @abstractmethod
     def assess(self, outcome: PublishedTable) -> Score:
-        """Return the score of one published table; see `result`. Refused (NotApplicable) where it says nothing."""
+        """Return the score of one published table; see `result`. Raise NotApplicable where the measure does not apply."""
 
     @abstractmethod
     def words(self, value: float) -> str:
         """Return what a value means, in natural units."""
 
     def observe(self, outcome: PublishedTable) -> Numbers:
-        """Return what one published table contributes, shape (1,)."""
+        """Return the observation of one published table, shape (1,)."""
         return np.array([self.assess(outcome).value])
 
     def score(self, outcome: PublishedTable) -> Score:
@@ -101,7 +101,7 @@ class PublishedDistance(TableMeasure, name="table_distance"):
 
 
 def distance(x: Numbers, z: Numbers, kind: str) -> float:
-    """Return the distance of z from x as a share; cells of value 0 count in the relative one only where they changed, as 1."""
+    """Return the distance of z from x as a share; a cell of value 0 counts in the relative one only if it changed, as 1."""
     if kind == "relative":
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(x != 0, np.abs(z - x) / np.abs(x), (z != 0).astype(np.float64))
@@ -163,7 +163,7 @@ class AnalystCertainty(TableMeasure):
     """Smallest certainty of an analyst about a cell, relative to a coefficient of variation that would be good enough.
 
     U = min (cv × value)²/V, with V the variance that a reader is left with (Stinner, definition 2.4.0.8): at least 1 where
-    every cell is good enough, infinite for a table that is shown as it is, 0 where nothing is known of a cell.
+    every cell is good enough, infinite for a table published without change, 0 where nothing is known of a cell.
     """
 
     side: ClassVar[Side] = Side.UTILITY
@@ -209,8 +209,8 @@ class AnalystCertainty(TableMeasure):
 class CellCertainty(TableMeasure):
     """Largest certainty of an attacker about an unsafe cell, relative to what the sensitivity rules demand.
 
-    R = max w²/V: V is the variance that remains about the cell after all arithmetic with the others, w² that of an interval
-    that just meets the demand, (upper + lower level)²/12. For magnitudes and counts, intervals and noise alike.
+    R = max w²/V: V is the variance of the cell given all other published cells, w² that of an interval that just meets the
+    rules, (upper + lower level)²/12. It applies to magnitudes and counts, intervals and noise alike.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -263,14 +263,14 @@ class CellCertainty(TableMeasure):
 
 
 # --- interval lengths
-# How long the intervals are that an attacker works out for unsafe cells: the risk of suppression and of rounding.
+# Lengths of the attacker's intervals of unsafe cells: the risk of suppression and of rounding.
 
 
 class IntervalLengths(TableMeasure):
     """Largest ratio of the length that a sensitivity rule demands to that of the interval an attacker works out.
 
-    At most 1 where every unsafe cell is protected; infinite where one is known exactly. An attacker uses all cells that are
-    published, that they add up, and the bounds that everybody knows.
+    At most 1 where every unsafe cell is protected; infinite where one is known exactly. An attacker uses all published cells,
+    that they add up, and the bounds that everybody knows.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -288,7 +288,7 @@ class IntervalLengths(TableMeasure):
         object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
-        """Return the ratio or the share; refused where random adjustment leaves no interval."""
+        """Return the ratio or the share; refuse where random adjustment leaves no interval."""
         unsafe, ratio = self.ratios(outcome)
         narrow = int((ratio > 1 + 1e-6).sum())
         largest = float(ratio.max(initial=0.0))
@@ -300,7 +300,7 @@ class IntervalLengths(TableMeasure):
         return self.result(largest if self.of == "largest" else share, words, details=facts)
 
     def ratios(self, outcome: PublishedTable) -> tuple[NDArray[np.int64], Numbers]:
-        """Return the unsafe cells, and for each what is demanded as a share of what there is."""
+        """Return the unsafe cells, and for each the required length as a share of the actual one."""
         if noise_variance(outcome) is not None:
             raise NotApplicable(
                 "under a random adjustment no cell has a sure interval. Measure relative_certainty, or cell_certainty, instead."
@@ -342,7 +342,7 @@ class KnownClosely(TableMeasure):
     """Share of cells that a reader knows to within a given margin, from what is published about each cell itself.
 
     A value rounded to base b is known to within b on either side; an adjustment of standard deviation σ counts as an interval
-    of the same standard deviation, √3σ on either side; a value that is shown is known. Empty cells are left out.
+    of the same standard deviation, √3σ on either side; a published value is known. Empty cells are left out.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -392,9 +392,9 @@ _KNOWN: WeakKeyDictionary[PublishedTable, dict[tuple[float, bool], ContributorPo
 class RelativeCertainty(TableMeasure):
     """Largest certainty of an attacker about a contribution, relative to the certainty that is tolerated.
 
-    R = max w²/V, with V the variance that the best attacker is left with and w the standard deviation he must be left with
-    (Stinner, definition 2.4.0.9). At most 1 is safe; infinite where a contribution is known exactly. Attackers are outsiders
-    and the other contributors, who know what they contributed; before publication all know every contribution to within the
+    R = max w²/V, with V the posterior variance of the best attacker and w the standard deviation he must be left with (Stinner,
+    definition 2.4.0.9). At most 1 is safe; infinite where a contribution is known exactly. Attackers are outsiders and the
+    other contributors, who know their own contributions; before publication all know every contribution to within the
     coefficient of variation ε. Suppression, rounding and noise are judged alike: an interval counts with its variance.
     """
 
@@ -412,7 +412,7 @@ class RelativeCertainty(TableMeasure):
     )
 
     def validate(self) -> None:
-        """Refuse a demand that the prior does not meet."""
+        """Refuse a requirement that the prior does not meet."""
         if self.base_cv >= self.prior_cv:
             raise ParameterError(
                 f"base_cv must be below prior_cv ({self.prior_cv:g}): with {self.base_cv:g} too much is known before anything "
@@ -434,7 +434,7 @@ class RelativeCertainty(TableMeasure):
         return self.result(largest, f"{self.words(largest)}; {told}", details=details)
 
     def ratios(self, outcome: PublishedTable) -> Numbers:
-        """Return w²/V for every contributor who gave something, shape (contributors with a size,)."""
+        """Return w²/V for every contributor with a size above 0, shape (contributors with a size,)."""
         found = self.posterior(outcome)
         some = found.prior > 0
         required = found.prior[some] * (self.base_cv / self.prior_cv) ** 2
@@ -442,7 +442,7 @@ class RelativeCertainty(TableMeasure):
             return np.asarray(required / found.variance[some])
 
     def posterior(self, outcome: PublishedTable) -> ContributorPosterior:
-        """Return what the best attacker of each contributor is left with."""
+        """Return the posterior variances for the best attacker of each contributor."""
         table = outcome.source(self.label())
         if table.contributions is None or table.is_count:
             raise NotApplicable(
@@ -469,7 +469,7 @@ class RelativeCertainty(TableMeasure):
 
     @property
     def variant(self) -> str:
-        """The prior and the demand."""
+        """The prior and the requirement."""
         return f"known to {100 * self.prior_cv:.3g} % before, to {100 * self.base_cv:.3g} % at most after"
 
     def label(self) -> str:
@@ -484,8 +484,8 @@ class RelativeCertainty(TableMeasure):
 class TableAccuracy(TableMeasure):
     """Mean accuracy of a reader's best estimate of every cell: 1 − |estimate − value| / |value|, at least 0.
 
-    A published value is its own estimate; what is not published is fitted to what is. 1 where all cells are shown as they are,
-    0 where no estimate is of the right size. Whatever the method, the same question is asked of it.
+    A published value is its own estimate; other cells are fitted to the published ones. 1 where all cells are published
+    exactly, 0 where no estimate is of the right size. It is the same for every method.
     """
 
     side: ClassVar[Side] = Side.UTILITY
@@ -511,7 +511,7 @@ class TableAccuracy(TableMeasure):
 
     @property
     def variant(self) -> str:
-        """What counts how much."""
+        """The weighting of cells."""
         return "" if self.weight == "cells" else "cells count by their value"
 
     def label(self) -> str:

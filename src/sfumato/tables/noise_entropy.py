@@ -1,4 +1,4 @@
-"""The distribution of noise with the most entropy among those with mean 0 and a given variance."""
+"""The distribution of noise with the largest entropy among those with mean 0 and a given variance."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from sfumato.errors import SfumatoError
 from sfumato.typing import Numbers
 
-_NOTHING = 1e-9  # what a linear program calls zero
-_END = 1e-7  # moments as close as this are near the end of Newton's method
+_NOTHING = 1e-9  # what counts as zero in a linear program
+_END = 1e-7  # moments closer than this are near convergence
 
 
 def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool = False) -> Numbers | None:
-    """Return the probabilities of the changes v, ascending, with mean 0 and this variance, that tell least else.
+    """Return the probabilities of the changes v, ascending, with mean 0, this variance and the largest entropy.
 
-    `stay` is the least probability of no change; `monotone` asks that larger changes are never likelier than smaller ones in
-    the same direction. None if there is no such distribution.
+    `stay` is the smallest probability of no change; `monotone` requires that larger changes are never likelier than smaller
+    ones in the same direction. None if there is no such distribution.
 
-    Such a distribution is an exponential family, p ∝ exp(a v + b v² + …) with a term for each inequality that binds: Newton's
-    method finds the coefficients, and inequalities are let in and out until what binds is what should.
+    Such a distribution is an exponential family, p ∝ exp(a v + b v² + …) with a term for each binding inequality: Newton's
+    method finds the coefficients, and inequalities are added and dropped until the right ones bind.
     """
     equal = np.vstack([v, v**2])
     moments = np.array([0.0, variance])
@@ -37,7 +37,7 @@ def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool 
         pushes = np.zeros(len(bound))
         pushes[held] = slope[2:]
         excess = np.where(held, 0.0, below @ p - bound)
-        if (pushes[binding] > 1e-12).any():  # it pulls where it should push: it does not bind
+        if (pushes[binding] > 1e-12).any():  # wrong sign of the multiplier: it does not bind
             binding[np.flatnonzero(binding)[pushes[binding].argmax()]] = False
         elif excess.max() > 1e-13:
             binding[excess.argmax()] = True
@@ -52,7 +52,7 @@ def most_entropy(v: Numbers, variance: float, stay: float = 0.0, monotone: bool 
 
 
 def variances(v: Numbers, stay: float = 0.0, monotone: bool = False) -> tuple[float, float] | None:
-    """Return the smallest and largest variance that noise with these changes and mean 0 can have; None if it has none."""
+    """Return the smallest and largest variance of noise with these changes and mean 0; None if there is no such noise."""
     below, bound = _inequalities(v, stay, monotone)
     equal, level = np.vstack([np.ones_like(v), v]), np.array([1.0, 0.0])
     least, most = (_program(sign * v**2, below, bound, equal, level) for sign in (1, -1))
@@ -60,7 +60,7 @@ def variances(v: Numbers, stay: float = 0.0, monotone: bool = False) -> tuple[fl
 
 
 def largest_stay(v: Numbers, variance: float, monotone: bool = False) -> float:
-    """Return the largest probability of no change that mean 0 and this variance leave room for."""
+    """Return the largest probability of no change that mean 0 and this variance allow."""
     below, bound = _inequalities(v, 0.0, monotone)
     equal, level = np.vstack([np.ones_like(v), v, v**2]), np.array([1.0, 0.0, variance])
     found = _program(-(v == 0).astype(float), below, bound, equal, level)
@@ -70,7 +70,7 @@ def largest_stay(v: Numbers, variance: float, monotone: bool = False) -> float:
 def _program(
     aim: Numbers, below: Numbers, bound: Numbers, equal: Numbers, level: Numbers
 ) -> tuple[float, Numbers] | None:
-    """Return the smallest value of aim · p over 0 ≤ p ≤ 1 with the (in)equalities, and where; None if nothing fits."""
+    """Return the smallest value of aim · p over 0 ≤ p ≤ 1 with the (in)equalities, and its p; None if infeasible."""
     from scipy.optimize import linprog
 
     found = linprog(aim, A_ub=below, b_ub=bound, A_eq=equal, b_eq=level, bounds=(0, 1))
@@ -79,12 +79,12 @@ def _program(
 
 def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Numbers]:
     """Return rows G and bounds h of G p ≤ h."""
-    rows, bounds = [np.zeros(len(v))], [1.0]  # one that always holds, so that there is one
+    rows, bounds = [np.zeros(len(v))], [1.0]  # one that always holds, so that there is at least one
     if stay > 0 and (v == 0).any():
         rows.append(-(v == 0).astype(float))
         bounds.append(-stay)
     for k in range(len(v) - 1) if monotone else ():
-        if v[k + 1] <= 0 or v[k] >= 0:  # towards no change probabilities rise, away from it they fall
+        if v[k + 1] <= 0 or v[k] >= 0:  # probabilities increase towards no change, and decrease away from it
             rise = 1.0 if v[k + 1] <= 0 else -1.0
             row = np.zeros(len(v))
             row[k], row[k + 1] = rise, -rise
@@ -96,9 +96,9 @@ def _inequalities(v: Numbers, stay: float, monotone: bool) -> tuple[Numbers, Num
 def _inside(
     equal: Numbers, level: Numbers, below: Numbers, bound: Numbers
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-    """Return which probabilities can be above 0, and which inequalities are tight everywhere; None if nothing fits."""
+    """Return which probabilities can be above 0, and which inequalities are always tight; None if infeasible."""
     n, m = len(equal[0]), len(bound)
-    # how far from all borders a point can be: if there is one inside all of them, nothing is tight
+    # the largest distance of a point from all borders: if some point is inside all of them, nothing is tight
     wider = np.hstack([np.vstack([-np.eye(n), below]), np.ones((n + m, 1))])
     room = np.concatenate([np.zeros(n), bound])
     best = _program(-np.eye(n + 1)[n], wider, room, np.hstack([equal, np.zeros((len(equal), 1))]), level)
@@ -138,7 +138,7 @@ def _family(rows: Numbers, means: Numbers) -> tuple[Numbers, Numbers]:
             then, q = at(slope + length * step)
             if then <= now - 1e-4 * length * (miss @ step):
                 break
-            # near the end only the moments can tell which point is better
+            # near convergence only the moments show which point is better
             if np.abs(miss).max() < _END and np.abs(means - rows @ q).max() < 0.9 * np.abs(miss).max():
                 break
             length /= 2

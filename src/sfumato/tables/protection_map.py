@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import altair as alt
 
 # --- swept
-# Which protections a map tries, at which values of their parameters.
+# The protections of a map, and the values of their parameters.
 
 _SWEPT = 5
-"""Values of a parameter that are tried where none are given."""
+"""Number of values of a parameter that are tried where none are given."""
 
 
 def named_protections(given: Any) -> dict[str, Protection]:
-    """Return the protections by name: their own, or their label where a name stands twice."""
+    """Return the protections by name: their own, or their label where a name occurs twice."""
     if isinstance(given, Mapping):
         found = dict(given)
     else:
@@ -91,16 +91,16 @@ def _spread(parameter: Parameter) -> list[Any]:
 
 
 # --- map points
-# What a map sees of a table: its points, and what the measures say of them, replicated where something is random.
+# The points of a map, and their measures, replicated where a protection is random.
 
 
 _ALIKE = 4
-"""A method that draws, and makes the same table so many times in a row, is taken not to need its draws here."""
+"""A random method that makes the same table this many times in a row is assumed not to use its draws here."""
 
 
 @dataclass(frozen=True, eq=False)
 class TablePoint(MapTrial):
-    """One protection with its parameters, and what the measures saw of its tables."""
+    """One protection with its parameters, and the observations of the measures."""
 
     protection: Protection
     observations: tuple[Numbers, ...]
@@ -113,7 +113,7 @@ class TablePoint(MapTrial):
 
 
 def estimate(measure: TableMeasure, observations: Numbers) -> Estimate:
-    """Return a value with its interval; where nothing is random there is nothing to estimate, and the interval is the value."""
+    """Return a value with its interval; where nothing is random, the interval is the value."""
     if len(observations) == 1 or np.allclose(observations, observations[0], rtol=1e-9, atol=0):
         value = float(measure.value(observations[0]))
         return value, None if np.isnan(value) else (value, value)
@@ -123,7 +123,7 @@ def estimate(measure: TableMeasure, observations: Numbers) -> Estimate:
 def observe(
     table: Table, protection: Protection, measures: Sequence[TableMeasure], draws: Draws, replications: int
 ) -> tuple[tuple[Numbers, ...], dict[str, str]]:
-    """Return what each measure sees, shape (replications, k), once where nothing is random; and why some do not apply."""
+    """Return each measure's observations, shape (replications, k), one where nothing is random; and why some do not apply."""
     found: list[list[Numbers]] = [[] for _ in measures]
     reasons: dict[str, str] = {}
     first: Numbers | None = None
@@ -144,7 +144,7 @@ def observe(
 
 
 def unprotected(table: Table, measures: Sequence[TableMeasure]) -> tuple[float, ...]:
-    """Return each measure of the table as it is; NaN where it does not apply."""
+    """Return each measure of the unprotected table; NaN where it does not apply."""
     shown, found = PublishedTable.shown(table), []
     for measure in measures:
         try:
@@ -155,7 +155,7 @@ def unprotected(table: Table, measures: Sequence[TableMeasure]) -> tuple[float, 
 
 
 def measures_of(table: Table, risk: Any, utility: Any) -> tuple[TableMeasure, ...]:
-    """Return the measures of a map, risks first; those that apply to every method where none are given."""
+    """Return the measures of a map, risks first; if none are given, those that apply to every method."""
     from sfumato.tables.measures import KnownClosely, RelativeCertainty, TableAccuracy
 
     if risk is None:
@@ -217,7 +217,7 @@ def _random(observations: tuple[Numbers, ...]) -> bool:
 
 
 def table_map_section(map: TableMap, max_risk: float | None = None, choice: Choice | None = None) -> Section:
-    """Return a map as a section, for a given threshold and what was chosen under it; nothing is computed anew."""
+    """Return a map as a section, for a given threshold and choice; nothing is computed anew."""
     families = list(dict.fromkeys(p.family.replace("_", " ") for p in map.points))
     said = []
     if choice is not None:
@@ -272,9 +272,9 @@ class TableMap(PointMap):
     replications: int
     draws: Draws = field(repr=False)
     unprotected: tuple[float, ...] = ()
-    """Each measure of the table as it is; NaN where it does not apply."""
+    """Each measure of the unprotected table; NaN where it does not apply."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Protections that could not keep what they promise, and measures that do not apply, with the reason."""
+    """Protections that could not keep their guarantee, and measures that do not apply, with the reason."""
 
     def estimate(self, measure: int, point: int) -> Estimate:
         """Return a measure's value and its 95 % interval at a point."""
@@ -289,8 +289,8 @@ class TableMap(PointMap):
     ) -> TableChoice:
         """Return the protection with the largest utility among those whose risks stay at or below `max_risk`.
 
-        A risk is judged on the upper end of its 95 % interval. Where something is random, the winner is protected `confirm`
-        times again with fresh random numbers; if its risk does not hold there, the next best is taken.
+        A risk is judged by the upper end of its 95 % interval. Where something is random, the winner is protected `confirm`
+        times again with fresh random numbers; if its risk is too large there, the next best is taken.
         """
         return chosen(self, max_risk, utility, confirm)
 
@@ -316,7 +316,7 @@ class TableMap(PointMap):
         return table_map_section(self, max_risk, choice)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map for machines."""
+        """Return the map as a dictionary."""
         return {"replications": self.replications, "refused": dict(self.refused), "points": self.records()}
 
 
@@ -338,19 +338,19 @@ def table_map(
     table
         The table before protection.
     protections
-        What to try: one protection, several, or several by a name of your own.
+        The protections to try: one, several, or several by a name of your own.
     over
-        Values of parameters to sweep: ``{"controlled_rounding.base": [3, 5, 10]}``, with the protection's name before the
-        point. A protection that is not named is tried over the usual range of its first parameter that has one, else as it is;
+        Values of parameters to sweep: ``{"controlled_rounding.base": [3, 5, 10]}``, with the protection's name before the dot.
+        A protection that is not named is tried over the usual range of its first parameter that has one, otherwise unchanged;
         ``over={}`` sweeps nothing.
     risk, utility
         Measures; `RelativeCertainty` (for counts `KnownClosely`) and `TableAccuracy` if not given: they apply to every method.
     replications
-        How many tables are made at each point; one where nothing is random.
+        Number of tables made at each point; one where nothing is random.
     draws
         Randomness; a fresh secret seed if not given.
     progress
-        Told after each point how many are done, and of how many.
+        Called after each point with the number done and the total.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is published of a table, and what a reader can be sure of; published tables from anywhere; the shape of protections."""
+"""Published tables and what a reader can be sure of; published tables from other sources; the base class of protections."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from sfumato.tables.rta.publication import Record
 
 # --- published marks
-# What stands in the cells of a published table: figures, and marks for those that are not shown.
+# The entries of a published table: figures, and marks for those that are not published.
 
 MARKS = (
     "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
 )  # fmt: skip
-"""What usually stands for a figure that is not shown."""
+"""Usual marks for a figure that is not published."""
 NONE = ("-", "–", "—")
-"""A dash means that there is nothing: 0, unless it is named as a mark."""
+"""A dash means 0, unless it is named as a mark."""
 CHANGED = ("changed", "adjusted", "rounded", "perturbed")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArray[np.float64]:
-    """Return the numbers of a column, 0 for a dash, NaN where a mark or nothing stands; whatever is neither is refused.
+    """Return the numbers of a column, 0 for a dash, NaN for a mark or an empty field; refuse anything else.
 
     >>> figures(["1200", "x", 3, None, "4.5", "-"], MARKS, "turnover").tolist()
     [1200.0, nan, 3.0, nan, 4.5, 0.0]
@@ -83,28 +83,28 @@ def figures(column: Sequence[object], marks: Sequence[str], name: str) -> NDArra
 
 
 def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool_]:
-    """Return where a column of flags says that the figure is not shown."""
+    """Return where a column of flags says that the figure is not published."""
     meant = {m.casefold() for m in marks if m} | {"primary", "secondary"}
     return np.array([str(s).strip().casefold() in meant if s is not None else False for s in status], bool)
 
 
 def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
-    """Return where a column of flags says that another figure than the true one is shown."""
+    """Return where a column of flags says that the published figure is not the true one."""
     return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
 
 
 # --- published
-# What is published of a table, and what anybody can be sure of when they read it.
+# A published table, and what any reader can be sure of.
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedTable:
-    """A protected table: what the public sees, and beside it, for the custodian alone, what it was made from.
+    """A protected table: what the public sees, and, for the custodian alone, what it was made from.
 
-    `low` and `high` say for every cell between which values everybody can be sure that the true one lies, before any
-    arithmetic with other cells: both are the value where it is shown, a whole rounding base around it where it was rounded,
-    and the a-priori bounds where it is not published. `variance` is that of a random adjustment, as published; where there is
-    one, nothing is sure, and `low` and `high` are infinite.
+    `low` and `high` are bounds of the true value of every cell that everybody can be sure of, before any arithmetic with other
+    cells: both are the value where it is published, a whole rounding base around it where it was rounded, and the a-priori
+    bounds where it is not published. `variance` is that of a random adjustment, as published; where there is one, nothing is
+    certain, and `low` and `high` are infinite.
     """
 
     cells: Cells
@@ -117,18 +117,18 @@ class PublishedTable:
     variance: Numbers | None = None
     """The published variance of the adjustment of every cell, shape (cells,); None for a method without one."""
     quality: NDArray[np.object_] | None = None
-    """A code for the quality of every cell, where one is published."""
+    """A code for the quality of every cell, if published."""
     leaf_variance: Numbers | None = field(default=None, repr=False)
     """The variance that was added to every leaf, shape (leaves,): confidential unless variances are published exactly."""
     variable: str = ""
     unit: str = ""
     decimals: int | None = None
     original: Table | None = field(default=None, repr=False)
-    """What it was made from: confidential. None for a table of which only the published form is known."""
+    """The original table: confidential. None for a table of which only the published form is known."""
     protection: Protection | None = None
     guarantees: tuple[Guarantee, ...] = ()
     record: Record | None = field(default=None, repr=False)
-    """What random adjustment must remember for later tables of the same data: confidential."""
+    """The record of a random adjustment, for later tables of the same data: confidential."""
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -139,7 +139,7 @@ class PublishedTable:
 
     @classmethod
     def shown(cls, table: Table, protection: Protection | None = None) -> PublishedTable:
-        """Return a table with all cells published as they are: where every protection starts."""
+        """Return a table with all cells published exactly: the start of every protection."""
         value = table.value
         return cls(
             table.cells, value.copy(), np.zeros(len(table), np.int8), value.copy(), value.copy(),
@@ -163,37 +163,37 @@ class PublishedTable:
         unit: str = "",
         original: Table | None = None,
     ) -> PublishedTable:
-        """Return a table that somebody published, from a frame with a row for each cell.
+        """Return a table published by others, from a frame with a row for each cell.
 
         Parameters
         ----------
         frame
-            Pandas, polars or Arrow; margins are rows as well.
+            Pandas, polars or Arrow; margins are rows too.
         dimensions
             The columns of labels; with subtotals, a mapping of each to how its labels nest: a `Hierarchy`, the name of an .hrc
             file, ``{label: label above it}``, or None for a single level.
         value
-            The column of figures. Nothing, NaN, and marks such as x, c, : or .. stand for figures that are not shown.
+            The column of figures. An empty field, NaN, and marks such as x, c, : or .. mean that a figure is not published.
         status
-            A column of flags that may also say so, with the same marks, or that a figure was changed.
+            A column of flags with the same marks, or flags that a figure was changed.
         variance
             A column with the published variance of random noise.
         total
-            The label of a margin; a mapping from dimensions to labels where they differ; usual names are found by themselves.
+            The label of a margin; a mapping from dimensions to labels where they differ; usual names are recognised.
         marks
-            Marks that stand for a figure that is not shown, besides the usual ones.
+            Further marks for a figure that is not published.
         within
-            How far a shown figure may be from the true one: half a unit of the last digit for figures rounded one by one, the
-            base for controlled or random rounding.
+            How far a published figure may be from the true one: half a unit of the last digit for figures rounded one by one,
+            the base for controlled or random rounding.
         absent
-            What it means that a combination of labels has no row: that it is "empty", or that its row was left out because it
-            is "suppressed".
+            The meaning of a combination of labels without a row: that it is "empty", or that its row was left out because it is
+            "suppressed".
         nonnegative
-            Whether everybody knows that no figure is below 0; if not given, whether none of the shown ones is.
+            Whether everybody knows that no figure is below 0; if not given, whether none of the published ones is.
         unit
-            In which unit the figures are.
+            The unit of the figures.
         original
-            The table that it was made from, for the custodian: then rules and contributors can be looked at too.
+            The original table, for the custodian: then rules and contributors can be assessed too.
 
         Examples
         --------
@@ -214,7 +214,7 @@ class PublishedTable:
         return np.isin(self.status, (Status.PRIMARY, Status.SECONDARY))
 
     def source(self, purpose: str) -> Table:
-        """Return the table it was made from; refused where it is not known."""
+        """Return the original table; refuse where it is not known."""
         if self.original is None:
             raise NotApplicable(
                 f"{purpose} needs the table as it was before protection, and only the published one is known."
@@ -226,13 +226,13 @@ class PublishedTable:
         return replace(self, **changes)
 
     def frame(self) -> pd.DataFrame:
-        """Return what may be published: labels, values, what happened to each cell, variances and quality codes."""
+        """Return what may be published: labels, values, the status of each cell, variances and quality codes."""
         import pandas as pd
 
         named: dict[str, Any] = {d: self.cells.labels[:, i] for i, d in enumerate(self.cells.dimensions)}
         if any(name in named for name in ("value", "status", "variance", "quality")):
             raise DataError("a dimension is called value, status, variance or quality. Rename it before publishing.")
-        words = np.array(["", "suppressed", "suppressed", "changed"], object)  # which of the two is not for the public
+        words = np.array(["", "suppressed", "suppressed", "changed"], object)  # which of the two is not public
         frame = pd.DataFrame({**named, "value": self.values, "status": words[self.status]})
         if self.variance is not None:
             frame["variance"] = np.where(np.isnan(self.values), np.nan, self.variance)
@@ -241,12 +241,12 @@ class PublishedTable:
         return frame
 
     def write(self, path: str | Path, form: str | None = None, **options: Any) -> Path:
-        """Write what may be published to a file, whole or not at all.
+        """Write what may be published to a file, completely or not at all.
 
-        The ending of the name says in which form: .csv, .xlsx (needs ``pip install 'sfumato[excel]'``), .json (JSON-stat 2.0) or
-        .sdmx.csv (SDMX-CSV 2.0); `form` says so where the name does not. `options` are those of the form: see
-        `sfumato.tables.exports`. With ``secrets={path: text}``, confidential files (`Draws.seed_text`, `Record.text`) are kept
-        durably before the table appears.
+        The file extension determines the form: .csv, .xlsx (needs ``pip install 'sfumato[excel]'``), .json (JSON-stat 2.0) or
+        .sdmx.csv (SDMX-CSV 2.0); `form` is for other names. `options` are those of the form: see `sfumato.tables.exports`. With
+        ``secrets={path: text}``, confidential files (`Draws.seed_text`, `Record.text`) are written durably before the table
+        appears.
         """
         from sfumato.tables.exports import write_table
 
@@ -254,7 +254,7 @@ class PublishedTable:
 
 
 # --- from published
-# Published tables from anywhere: a frame with labels, figures, and marks where figures are not shown.
+# Published tables from other sources: a frame with labels, figures, and marks where figures are not published.
 
 
 _MOST = 5_000_000
@@ -320,7 +320,7 @@ def _made(
     gone = np.isnan(values)
     bottom = 0.0 if nonnegative else -np.inf
     loose = np.zeros(len(cells), bool)
-    loose[at[changed]] = within == 0  # somebody changed it, and nobody says how far
+    loose[at[changed]] = within == 0  # it was changed, by an unknown amount
     status = np.where(gone, Status.PRIMARY, Status.CHANGED if within else Status.SHOWN).astype(np.int8)
     status[at[changed]] = Status.CHANGED
     variances = None
@@ -359,7 +359,7 @@ def _nested(dimensions: Sequence[str] | Mapping[str, Nested]) -> dict[str, Hiera
 
 
 def _plain(value: Any) -> Any:
-    """Return a value, None where there is none: frames say NaN, NaT or NA, whose comparisons are not even true or false."""
+    """Return a value, None where it is missing: frames have NaN, NaT or NA, whose comparisons are not even true or false."""
     return None if value is None or type(value).__name__ == "NAType" or value != value else value
 
 
@@ -401,7 +401,7 @@ def _cells(labels: NDArray[np.object_], nested: Mapping[str, Hierarchy | None], 
 
 
 def _left_out(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
-    """Return the finest combinations of labels that have no row, for each set of dimensions that the table breaks down by."""
+    """Return the finest combinations of labels without a row, for each set of dimensions of the table."""
     ends = [_ends(-1, t) for t in trees]
     present = set(map(tuple, codes.tolist()))
     found: list[tuple[int, ...]] = []
@@ -415,7 +415,7 @@ def _left_out(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
 
 
 def _leaves(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
-    """Return the labels of the leaves: the finest cells, or what those of several tables cut each other into."""
+    """Return the labels of the leaves: the finest cells, or the parts into which those of several tables cut each other."""
     leaves = codes[finest(codes, trees)]
     if overlapping(leaves, trees) is not None:
         fine, patterns = leaves, np.unique(leaves >= 0, axis=0)
@@ -430,13 +430,13 @@ def _leaves(codes: Whole, trees: Sequence[LabelTree]) -> Whole:
 
 
 def _ends(label: int, tree: LabelTree) -> list[int]:
-    """Return the labels at or under a label (-1 for the total) that have none under them."""
+    """Return the labels at or under a label (-1 for the total) with none under them."""
     ends = np.setdiff1d(np.arange(len(tree.labels)), tree.parents)
     return [int(e) for e in ends if label < 0 or label in tree.paths[e]]
 
 
 def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> sparse.csr_array:
-    """Return cells × leaves, 1 where every label of the leaf is that of the cell, or stands under it."""
+    """Return cells × leaves, 1 where every label of the leaf is that of the cell, or under it."""
     stride = strides(trees)
     own = (codes + 1) @ stride
     order = np.argsort(own)
@@ -453,12 +453,12 @@ def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> spars
     row, column = np.concatenate(rows), np.concatenate(columns)
     found = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(codes), len(leaves)))
     found.sum_duplicates()
-    found.data[:] = 1.0  # a label that stands for itself on several levels
+    found.data[:] = 1.0  # a label that repeats itself on several levels
     return found
 
 
 def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cells) -> tuple[Cells, Whole]:
-    """Return the cells of the table it was made from, and the position of each row among them."""
+    """Return the cells of the original table, and the position of each row among them."""
     if set(dimensions) != set(cells.dimensions):
         raise ParameterError(
             f"the published table is by {join_names(dimensions)}, but the one that it was made from by "
@@ -476,18 +476,18 @@ def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cell
 
 
 # --- protection
-# The shape of every method that protects a table.
+# The base class of every method that protects a table.
 
 
 class Protection(Method[Table, PublishedTable], family="protection", abstract=True):
     """A method that makes a table publishable: a table in, a published table out.
 
-    To add one, subclass it in a file of its own and write `publish`. It must keep what it promises or refuse; whatever it
-    returns adds up, says in `low` and `high` what a reader can be sure of, and carries the guarantees it verified.
+    To add one, subclass it in a file of its own and write `publish`. It must keep its guarantees or refuse. The returned table
+    adds up, has certain bounds for a reader in `low` and `high`, and carries the verified guarantees.
     """
 
     random: ClassVar[bool] = True
-    """Whether it draws random numbers: then there is a seed to be kept secret."""
+    """Whether it draws random numbers: then there is a seed to keep secret."""
 
     def protect(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the protected table."""
@@ -497,7 +497,7 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
 
     @abstractmethod
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
-        """Make what `protect` returns."""
+        """Return the protected table; called by `protect`."""
 
     def apply(self, x: Table, draws: Draws) -> PublishedTable:
         """Protect a table."""
@@ -505,4 +505,4 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
 
     @abstractmethod
     def label(self) -> str:
-        """Return a few words for a legend."""
+        """Return a short label for a legend."""

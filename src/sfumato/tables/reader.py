@@ -1,4 +1,4 @@
-"""What readers and attackers know once a table is published: intervals, best estimates, variances, and contributions."""
+"""Knowledge of readers and attackers after publication: intervals, best estimates, variances, and contributions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sfumato.tables.rta.priors import Prior
 from sfumato.typing import Numbers, Whole
 
 # --- intervals
-# The intervals that an attacker works out for the cells of a published table, once for all measures that ask.
+# The attacker's intervals for the cells of a published table, computed once for all measures.
 
 _FOUND: WeakKeyDictionary[PublishedTable, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
 def attacker_intervals(published: PublishedTable) -> tuple[Numbers, Numbers]:
-    """Return between which values everybody can be sure that each cell lies, after all arithmetic; two of shape (cells,).
+    """Return certain bounds of each cell, after all arithmetic; two arrays of shape (cells,).
 
-    Cells that are shown, and tables of which nothing is sure because of a random adjustment without bounds, need no arithmetic.
+    Published cells, and tables without certain bounds because of a random adjustment, need no arithmetic.
     """
     if published not in _FOUND:
         low, high = published.low.copy(), published.high.copy()
@@ -47,7 +47,7 @@ def _nothing_sure(published: PublishedTable) -> bool:
 
 
 # --- reader
-# A reader's best estimate of every cell: what is published, and for the rest the table that fits it most evenly.
+# A reader's best estimate of every cell: the published value, or the most even table that agrees with the published cells.
 
 
 _STEPS = 2_000
@@ -56,11 +56,11 @@ _KEPT: WeakKeyDictionary[PublishedTable, Numbers] = WeakKeyDictionary()
 
 
 def reader_estimate(published: PublishedTable) -> Numbers:
-    """Return an estimate of every cell from what is published alone, shape (cells,).
+    """Return an estimate of every cell from the published table alone, shape (cells,).
 
-    A published value stands for itself. The leaves below cells that are not published are fitted to the published cells above
-    them by iterative proportional fitting from equal leaves, the table of largest entropy; where values may be negative, by
-    least squares.
+    A published value is its own estimate. The leaves below unpublished cells are fitted to the published cells above them by
+    iterative proportional fitting from equal leaves, the table of largest entropy; where values may be negative, by least
+    squares.
     """
     if published not in _KEPT:
         _KEPT[published] = _estimate(published)
@@ -96,7 +96,7 @@ def _proportional(rows: sparse.csr_array, target: Numbers) -> Numbers:
     x[zero] = 0.0
     rows = sparse.csr_array(rows[target > 0])
     target = target[target > 0]
-    x[np.asarray(rows.sum(axis=0)).ravel() == 0] = 0.0  # nothing is said of it: nothing is expected
+    x[np.asarray(rows.sum(axis=0)).ravel() == 0] = 0.0  # leaves without information are estimated as 0
     step = max(float(np.asarray(rows.sum(axis=0)).max(initial=1.0)), 1.0)
     back = rows.T.tocsr()
     for _ in range(_STEPS):
@@ -116,7 +116,7 @@ def _least_squares(rows: sparse.csr_array, target: Numbers) -> Numbers:
 
 
 # --- observed
-# What a published table says about the leaves, as measurements with an error: the form in which all methods are alike.
+# A published table as measurements of leaves with an error: the common form of all methods.
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +130,10 @@ class Observed:
 
 
 def leaf_noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
-    """Return the noise that was added to the leaves: variances, or their covariance where leaves have noise in common.
+    """Return the noise that was added to the leaves: variances, or their covariance where it is correlated.
 
-    None where none was added, or nobody knows how much. Noise of a later table is correlated: sums that were published before
-    are known better than their parts.
+    None where no noise was added, or its size is not known. Noise of a later table is correlated: sums that were published
+    before are known better than their parts.
     """
     if published.record is None:
         return published.leaf_variance
@@ -142,7 +142,7 @@ def leaf_noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
 
 
 def noise_variance(published: PublishedTable) -> Numbers | None:
-    """Return the variance of random adjustments without bounds, shape (cells,), told or not; None where there are none."""
+    """Return the variance of random adjustments without bounds, shape (cells,), published or not; None where there are none."""
     noise = leaf_noise(published)
     if published.variance is not None or noise is None:
         return published.variance
@@ -153,9 +153,9 @@ def noise_variance(published: PublishedTable) -> Numbers | None:
 
 
 def interval_variance(published: PublishedTable) -> Numbers:
-    """Return (high - low)²/12 for every cell: the variance of a value of which nothing but an interval is known.
+    """Return (high - low)²/12 for every cell: the variance of a value of which only an interval is known.
 
-    It is 0 where the value is shown, and NaN where there are no bounds; shape (cells,).
+    It is 0 where the value is published, and NaN where there are no bounds; shape (cells,).
     """
     with np.errstate(invalid="ignore"):
         width = published.high - published.low
@@ -163,12 +163,12 @@ def interval_variance(published: PublishedTable) -> Numbers:
 
 
 def error_variance(published: PublishedTable) -> Numbers:
-    """Return for every cell the variance of what is published around the true value; NaN where nothing is said, shape (cells,).
+    """Return the error variance of every published cell; NaN where nothing is published, shape (cells,).
 
-    It is 0 where the value is shown, and that of the adjustment where there is a random one. Where a value was changed within
-    bounds (rounding, cell keys), most changes may be much smaller than the bounds, and attackers know the method: the variance
-    is that of the interval times the mean, over all such cells, of the squared change as a share of it, at most 1; without
-    bounds, the squared value times the mean of the squared change as a share of it.
+    It is 0 where the value is published exactly, and that of the adjustment where there is a random one. Where a value was
+    changed within bounds (rounding, cell keys), most changes may be much smaller than the bounds, and attackers know the
+    method: the variance is that of the interval times the mean, over all such cells, of the squared change as a share of it, at
+    most 1; without bounds, the squared value times the mean of the squared change as a share of it.
     """
     found, noise = interval_variance(published), noise_variance(published)
     changed = published.status == Status.CHANGED
@@ -182,9 +182,9 @@ def error_variance(published: PublishedTable) -> Numbers:
 
 
 def observed(published: PublishedTable) -> Observed:
-    """Return what is published as measurements of the leaves, each with an error of its own.
+    """Return the published table as measurements of the leaves, each with an error of its own.
 
-    Noise that was added to the leaves is not of that sort: cells share it (`leaf_noise`).
+    Noise that was added to the leaves is not included, since cells share it (`leaf_noise`).
     """
     error = error_variance(published)
     said = np.flatnonzero(~np.isnan(error))
@@ -192,7 +192,7 @@ def observed(published: PublishedTable) -> Observed:
 
 
 def _without_known(rows: sparse.csr_array, error: Numbers) -> Observed:
-    """Take the leaves that are known exactly out of the other measurements: what is left says the same, and is much smaller."""
+    """Remove exactly known leaves from the other measurements: the result is equivalent, and much smaller."""
     size = np.diff(rows.indptr)
     alone = np.flatnonzero((size == 1) & (error == 0))
     known = np.zeros(rows.shape[1], bool)
@@ -218,10 +218,10 @@ _EXACT = 1e-9
 
 
 def reader_variance(published: PublishedTable) -> Numbers:
-    """Return for every cell the variance that remains after all arithmetic, shape (cells,); infinite if nothing is known.
+    """Return the variance of every cell after all arithmetic, shape (cells,); infinite if nothing is known.
 
-    Intervals of length W count as W²/12. Where cells were perturbed one by one, so that they do not add up, sums of other
-    cells say more about a cell than it says itself: then the variance is that of the best linear unbiased estimate.
+    Intervals of length W count as W²/12. Where cells were perturbed one by one, so that they do not add up, sums of other cells
+    add information about a cell: then the variance is that of the best linear unbiased estimate.
     """
     low, high = attacker_intervals(published)
     with np.errstate(invalid="ignore"):
@@ -257,11 +257,11 @@ def _best_linear(incidence: sparse.csr_array, error: Numbers) -> Numbers:
 
 
 # --- contributor posterior
-# What attackers know about each contribution once a table is published: the same question for every method.
+# Attackers' knowledge of each contribution after publication: the same question for every method.
 #
 # Contributions have independent normal priors with standard deviation ε times their size; a published table is a list of
-# measurements of sums of leaves (`observed`). An attacker knows a contribution of its own. What is left of the prior variance of
-# another contribution h, for the attacker g who leaves the least, is
+# measurements of sums of leaves (`observed`). An attacker knows a contribution of its own. The posterior variance of another
+# contribution h, for the attacker g with the smallest one, is
 #
 #     v_h − a_hᵀ Γ a_h − (a_hᵀ Γ a_g)² / (v_g − a_gᵀ Γ a_g),     a_h = M v_h e_h,     Γ = Hᵀ (H K Hᵀ + T)⁻¹ H,     K = M V Mᵀ,
 #
@@ -269,23 +269,23 @@ def _best_linear(incidence: sparse.csr_array, error: Numbers) -> Numbers:
 
 
 _RIDGE = 1e-10
-"""Error of an exact measurement, as a share of its variance: sums that repeat others would make the equations singular."""
+"""Error of an exact measurement, as a share of its variance: redundant sums would make the equations singular."""
 _NOTHING = 1e-8
-"""A posterior variance below this share of the prior's is none: the contribution is known."""
+"""A posterior variance below this share of the prior's counts as 0: the contribution is known."""
 _MOST_CONTRIBUTIONS = 8_000
 _CHUNK = 2_000
 
 
 @dataclass(frozen=True, eq=False)
 class ContributorPosterior:
-    """For every contributor what the best attacker is left with; shapes (contributors,)."""
+    """Posterior variance of every contribution for the best attacker; shapes (contributors,)."""
 
     prior: Numbers
     """Variance before publication."""
     variance: Numbers
     """Variance after it, for the attacker who knows most; 0 for a contribution that is known exactly."""
     attacker: Whole
-    """Which contributor that is; -1 for somebody outside, or for whoever works out intervals."""
+    """That attacker; -1 for an outsider, or for one who uses intervals."""
 
 
 def contributor_posterior(
@@ -293,14 +293,14 @@ def contributor_posterior(
 ) -> ContributorPosterior:
     """Return the posterior of every contribution, for contributors who attack each other and for outsiders.
 
-    `prior` is what everybody knew before, or the coefficient of variation to within which sizes are known. Whoever it says does
-    not attack is taken to, which errs on the safe side; contributors who attack together are not looked at.
+    `prior` is the knowledge before publication, or the coefficient of variation to within which sizes are known. Contributors
+    who do not attack in the prior are assumed to attack, which errs on the safe side; coalitions are not examined.
 
-    With `intervals`, attackers who work out between which values a cell lies (nobody contributes less than nothing; a rounded
-    value is within its base) are looked at too: an interval of length W is a variance of W²/12, and the smaller one counts.
+    With `intervals`, attackers who compute the interval of a cell (no contribution is negative; a rounded value is within its
+    base) are examined too: an interval of length W is a variance of W²/12, and the smaller one counts.
     """
     table = published.source("what attackers know of contributions")
-    if not isinstance(prior, Prior):  # the second number is what is demanded, which is not asked for here
+    if not isinstance(prior, Prior):  # the second number is the requirement, which is not used here
         prior = Prior.from_sizes(prior, prior / 2)
     known = prior.of(table)
     noise = leaf_noise(published)
@@ -333,7 +333,7 @@ def _result(prior: Numbers, left: Numbers, who: Whole) -> ContributorPosterior:
 
 
 def _tied(seen: Observed, m: sparse.csr_array) -> Whole:
-    """Return for each leaf the number of its block: leaves that a measurement or a contributor ties together."""
+    """Return the block of each leaf: leaves that a measurement or a contributor links."""
     ties = sparse.vstack([abs(seen.rows), abs(m).T.tocsr()], format="csr")
     graph = sparse.block_array([[None, ties.T], [ties, None]], format="csr")
     found = csgraph.connected_components(graph, directed=False)[1][: m.shape[0]]
@@ -397,10 +397,10 @@ def _least(a: sparse.csc_array, gamma: Numbers, v: Numbers) -> tuple[Numbers, Wh
 
 
 def _strongest(a: sparse.csc_array, left: Numbers, v: Numbers) -> Whole:
-    """Return the contributors that can be the best attackers: in each leaf the two that take most with what they know.
+    """Return the contributors that can be the best attackers: in each leaf the two whose knowledge removes most variance.
 
-    Among those who contribute to one leaf, all that differs between attackers is a_g²/(posterior variance of g), so that two
-    of them are enough (one may be the target itself); of those who contribute to several leaves all are looked at.
+    Among those who contribute to one leaf, attackers differ only in a_g²/(posterior variance of g), so two of them are enough
+    (one may be the target itself); all who contribute to several leaves are examined.
     """
     one = np.flatnonzero(np.diff(a.indptr) == 1)
     leaf, share = a.indices[a.indptr[one]], a.data[a.indptr[one]]
@@ -416,7 +416,7 @@ def _strongest(a: sparse.csc_array, left: Numbers, v: Numbers) -> Whole:
 def _single_leaves(
     seen: Observed, m: sparse.csr_array, a: sparse.csr_array, v: Numbers, alone: NDArray[np.bool_]
 ) -> tuple[Whole, Numbers, Whole]:
-    """Return the contributors to leaves that nothing ties to others, with the least posterior variance and the attacker."""
+    """Return the contributors to leaves that are not linked to others, with the smallest posterior variance and the attacker."""
     information = np.zeros(m.shape[0])
     known = np.zeros(m.shape[0], bool)
     rows = np.repeat(np.arange(seen.rows.shape[0]), np.diff(seen.rows.indptr))
@@ -447,17 +447,17 @@ def _single_leaves(
 
 
 def _from_intervals(published: PublishedTable, m: sparse.csr_array, v: Numbers) -> Numbers:
-    """Return what is left of each contribution's variance for those who know each cell to within an attacker's interval.
+    """Return the variance of each contribution that is left for attackers who know each cell to within its interval.
 
-    If the cell has the prior variance k for the attacker (his own contribution is no secret to him) and s² remains, then
-    v_h − (m_h v_h)²/k · (1 − s²/k) remains of the contribution.
+    If the cell has the prior variance k for the attacker (who knows his own contribution) and s² is left, then v_h − (m_h
+    v_h)²/k · (1 − s²/k) is left of the contribution.
     """
     low, high = attacker_intervals(published)
     width = high - low
     cells = np.flatnonzero(np.isfinite(width))
     inside = sparse.csr_array(published.cells.incidence[cells] @ m)
     row = np.repeat(np.arange(len(cells)), np.diff(inside.indptr))
-    part = inside.data**2 * v[inside.indices]  # each contribution's own part of the cell's prior variance
+    part = inside.data**2 * v[inside.indices]  # each contribution's part of the cell's prior variance
     k = np.bincount(row, part, len(cells))
     order = np.lexsort((-part, row))
     first = np.zeros((len(cells), 2))

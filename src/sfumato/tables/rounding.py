@@ -1,4 +1,4 @@
-"""Rounding at random and of small counts; multiples of a base, and numbers for cells that depend on their labels alone."""
+"""Random rounding and small-count rounding; multiples of a base, and ids of cells that depend on their labels alone."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
 # --- multiples
-# Multiples of a rounding base: what lies below a value, and what a rounded value says about the true one.
+# Multiples of a rounding base: the multiple below a value, and what a rounded value says about the true one.
 
 _SAME = (
-    1e-9  # of the base: closer than this, and a few units of the last binary digit, a value is taken to be a multiple
+    1e-9  # of the base: a value closer than this, and a few units of the last binary digit, is treated as a multiple
 )
 
 
@@ -44,7 +44,7 @@ def check_base(base: float, table: Table, name: str) -> None:
 
 
 def split(values: Numbers, base: float) -> tuple[Numbers, Numbers]:
-    """Return how many times the base goes into each value, and what is left over: 0 ≤ rest < base.
+    """Return the number of whole bases in each value, and the remainder: 0 ≤ rest < base.
 
     >>> [x.tolist() for x in split(np.array([7.0, 10.0, -1.0]), 5)]
     [[1.0, 2.0, -1.0], [2.0, 0.0, 4.0]]
@@ -59,7 +59,7 @@ def split(values: Numbers, base: float) -> tuple[Numbers, Numbers]:
 def reach(base: float, integer: bool) -> float:
     """Return how far a value may be from a multiple that is less than one base away.
 
-    Less than 5 away is at most 4 for whole numbers; for others there is no largest such number, and 5 is the limit.
+    Less than 5 away means at most 4 for whole numbers; for others there is no largest such number, and 5 is the limit.
     """
     return base - 1 if integer else base
 
@@ -67,9 +67,9 @@ def reach(base: float, integer: bool) -> float:
 def rounded(
     table: Table, times: Numbers, base: float, far: Numbers | float, by: Protection, *said: Guarantee
 ) -> PublishedTable:
-    """Return the table with `times` × base in every cell, of which a reader knows that the true value is at most `far` away.
+    """Return the table with `times` × base in every cell; a reader knows that the true value is at most `far` away.
 
-    Every cell counts as changed, those that happened to be multiples too: a reader does not know which they are.
+    Every cell counts as changed, also those that were multiples: a reader does not know which they are.
     """
     digits = next((d for d in range(10) if abs(base * 10**d - round(base * 10**d)) <= _SAME * base * 10**d), None)
     values = times * base if digits is None else np.round(times * base, digits)
@@ -84,17 +84,17 @@ def rounded(
 
 
 # --- cell ids
-# A number for every cell and every leaf that hangs on its labels alone, so that it is rounded in the same way everywhere.
+# An id for every cell and every leaf that depends on its labels alone, so that it is rounded the same way everywhere.
 #
-# Values and records do not count: if a count goes from 3 to 4, with the same draw it either stays where it was rounded to or
-# goes up, which tells less than a second draw about nearly the same count.
+# Values and records are not used: if a count goes from 3 to 4, with the same draw its rounded value stays or goes up, which
+# reveals less than a second draw about nearly the same count.
 
 
 def cell_ids(cells: Cells) -> Whole:
     """Return a 64-bit number for each cell, from its labels without the totals; shape (cells,).
 
-    Two cells that are made of the same leaves (a region, and the only sector in it) are one number under two names: both
-    get that of the cell with fewer labels. Rounded apart, they would be two draws about one value.
+    Two cells made of the same leaves (a region, and the only sector in it) are one value under two names: both get the id of
+    the cell with fewer labels. Rounded independently, they would be two draws about one value.
     """
     order = np.argsort(cells.dimensions, kind="stable")
     texts = []
@@ -127,10 +127,10 @@ def _numbers(texts: Iterable[str]) -> Whole:
 class RandomRounding(Protection):
     """Every value is rounded to one of the two multiples of the base beside it, at random, so that its expectation is right.
 
-    A value with the rest r above a multiple goes up with probability r / base; multiples stay. The draw hangs on the labels
-    of the cell, the variable and the period: the same cell is rounded in the same way in every table and every run with one
-    seed, and nothing is gained by asking again. Cells that are rounded one by one (`by="cell"`) do not add up; with
-    `by="leaf"` the leaves are rounded and summed, which adds up, but moves totals further.
+    A value with the remainder r above a multiple goes up with probability r / base; multiples stay. The draw depends on the
+    labels of the cell, the variable and the period: the same cell is rounded the same way in every table and every run with one
+    seed, and asking again gains nothing. Cells that are rounded one by one (`by="cell"`) do not add up; with `by="leaf"` the
+    leaves are rounded and summed, which adds up, but moves totals further.
 
     Fellegi, Controlled random rounding, Survey Methodology 1 (1975), for the unbiased scheme.
     """
@@ -143,7 +143,7 @@ class RandomRounding(Protection):
     period: str = param(default="", doc="what sets this table apart from others of the same variable, such as its year")
 
     def label(self) -> str:
-        """Return the method in a few words."""
+        """Return a short label of the method."""
         return f"random rounding to {self.base:g}" + (", leaves" if self.by == "leaf" else "")
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
@@ -171,8 +171,8 @@ class RandomRounding(Protection):
 # One of two values for each of some leaves, so that all published sums change little.
 
 
-_NEAR = (1024, 256, 64, 16)  # leaves are tried together if they share a cell of at most so many
-_WORK = 2e7  # of looking at a cell's error: how much there may be in one round
+_NEAR = (1024, 256, 64, 16)  # leaves are tried together if they share a cell of at most this many
+_WORK = 2e7  # largest number of cell errors examined in one round
 _ROUNDS = 100
 
 
@@ -180,7 +180,7 @@ class TwoValueChoice:
     """A choice between a lower and an upper change for each of some leaves, and the errors of the cells that it gives.
 
     `rows` is cells × leaves, restricted to the leaves that have a choice. The start goes up and down in turn along the leaves
-    as they stand, which keeps running sums right to within one step; `improve` then lowers a cost of the errors by changing
+    in their order, which keeps running sums right to within one step; `improve` then lowers a cost of the errors by changing
     one leaf or two at a time until nothing helps.
     """
 
@@ -199,7 +199,7 @@ class TwoValueChoice:
         self.error: Numbers = np.asarray(rows @ np.where(self.up, up, down), np.float64)
 
     def change(self, up: NDArray[np.bool_]) -> None:
-        """Take another choice."""
+        """Set another choice."""
         self.up = up.copy()
         self.error = np.asarray(self._rows @ np.where(up, self._values[1], self._values[0]), np.float64)
 
@@ -226,7 +226,7 @@ class TwoValueChoice:
     def improve_often(self, square: Numbers, uniforms: Iterable[Numbers]) -> None:
         """Improve from several starts, and keep the best: this one, all leaves at the nearer value, and random ones.
 
-        Each array of uniform numbers, shape (leaves,), makes a start that is right on average.
+        Each array of uniform numbers, shape (leaves,), makes a start that is unbiased.
         """
         best, least = self.up, np.inf
         for start in itertools.chain((self.up, self.nearest), (u < self._share for u in uniforms)):
@@ -239,7 +239,7 @@ class TwoValueChoice:
 
     @cached_property
     def _near(self) -> int:
-        """The size of the cells that are looked at for pairs of leaves: as large as time allows."""
+        """The largest cell size that is used for pairs of leaves, as the time allows."""
         size, each = np.diff(self._of_cell[0]).astype(np.float64), len(self._of_leaf[1]) / max(len(self._step), 1)
         work = (float((size[size <= near] ** 2).sum()) * each for near in _NEAR)
         return next((near for near, w in zip(_NEAR, work, strict=True) if w <= _WORK), 0)
@@ -249,18 +249,18 @@ class TwoValueChoice:
 # Small-count rounding: counts below the base become 0 or the base, and all published sums stay sums.
 
 
-_STARTS = 5000  # as many starts as this has times the counts to be rounded
+_STARTS = 5000  # this divided by the number of counts to round is the number of starts
 
 
 class SmallCountRounding(Protection):
     """Small inner counts become 0 or the base; every cell is then summed again, so that the table adds up.
 
-    Only leaves that stand in a published cell of 1 to `largest` are rounded; all others stay as they are. Which go up is
-    chosen so that the squared errors of all published cells are small together: from several starts, changes of one leaf or
-    two until none helps. No published cell is between 1 and `largest` afterwards.
+    Only leaves that are in a published cell of 1 to `largest` are rounded; all others stay. Which go up is chosen so that the
+    sum of the squared errors of all published cells is small: from several starts, changes of one leaf or two until none helps.
+    Afterwards no published cell is between 1 and `largest`.
 
     The idea is that of Langsrud and Heldal, An algorithm for small count rounding of tabular data, Privacy in Statistical
-    Databases (2018); the search is our own.
+    Databases (2018); the search is sfumato's.
     """
 
     base: int = param(default=3, doc="small counts become 0 or this", low=2, integer=True, scale="log", usual=(3, 10))
@@ -276,7 +276,7 @@ class SmallCountRounding(Protection):
             )
 
     def label(self) -> str:
-        """Return the method in a few words."""
+        """Return a short label of the method."""
         below = "" if self.largest is None else f", counts up to {self.largest}"
         return f"small-count rounding to {self.base}{below}"
 
@@ -342,10 +342,10 @@ def _rounded(
 
 
 def _sure(values: Numbers, sizes: Whole, base: int, small: int) -> tuple[Numbers, Numbers]:
-    """Return what is sure of each cell, of which a reader knows the sum of its `sizes` inner counts after rounding.
+    """Return certain bounds of each cell, for a reader who knows the sum of its `sizes` inner counts after rounding.
 
-    An inner count that reads 0 was at most `small`, one that reads `base` was at least 1 and at most the base; any other is
-    right. So most is hidden if as many as possible read 0 or, at the lower end, read exactly the base.
+    An inner count published as 0 was at most `small`, one published as `base` was at least 1 and at most the base; any other is
+    right. So the bounds are widest if as many as possible read 0 or, at the lower end, exactly the base.
     """
     zeros = np.where(values > 0, sizes - 1, sizes)
     times = np.floor(values / base)

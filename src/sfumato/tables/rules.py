@@ -25,13 +25,13 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
 # --- settings
-# The parameters that several rules share, and what they make of a shortfall.
+# The parameters that several rules share, and protection levels from a shortfall.
 
 _ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
 
 def coalition() -> Any:
-    """Declare how many respondents collude."""
+    """Declare the number of respondents who collude."""
     return param(1, doc="how many respondents of a cell put together what they know", low=0, high=100, integer=True)
 
 
@@ -56,7 +56,7 @@ def waived() -> Any:
 
 
 def levels() -> Any:
-    """Declare on which side of the value the protection must reach."""
+    """Declare on which side of the value the attacker's interval must reach."""
     return param(
         "both", choices=("both", "upper", "sliding"),
         doc="protection 'both' above and below the value, above ('upper'), or of that width anywhere ('sliding')",
@@ -76,7 +76,7 @@ def names_of(where: str, value: object) -> tuple[str, ...] | None:
 def attack(
     table: Table, size: int, how: str, sign: str, names: tuple[str, ...] | None
 ) -> tuple[CellContributors, Numbers, Numbers]:
-    """Return the standing, the largest contribution to protect, and what a coalition of `size` others has together."""
+    """Return the largest contributors, the largest contribution to protect, and the sum of a coalition of `size` others."""
     free = waived_of(table, names)
     everyone = contributors_by_cell(table, size + 1, how, sign)
     targets = everyone if free is None else contributors_by_cell(table, 1, how, sign, ~free)
@@ -84,16 +84,16 @@ def attack(
 
 
 def found(table: Table, shortfall: Numbers, total: Numbers, sides: str, reason: str) -> Sensitivity:
-    """Return the cells that fall short, and as protection levels by how much.
+    """Return the cells with a shortfall, which is their protection level.
 
-    Below the value the level is the same, but no further than to zero where everybody knows that nothing is negative.
+    Below the value the level is the same, but only down to zero where everybody knows that nothing is negative.
     """
     unsafe = shortfall > _ROUNDING * np.abs(total)
     return levelled(table, unsafe, np.where(unsafe, shortfall, 0.0), sides, reason)
 
 
 def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str, reason: str) -> Sensitivity:
-    """Return unsafe cells with a level above the value, and one below it as the rule wants it."""
+    """Return unsafe cells with a level above the value, and the level below it that `sides` requires."""
     zero = np.zeros(len(table))
     upper = np.where(unsafe, upper, 0.0)
     lower = np.minimum(upper, np.maximum(table.value, 0.0)) if table.nonnegative else upper
@@ -104,14 +104,15 @@ def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str
 
 
 # --- by hand
-# No rule: unsafe is what somebody says is unsafe.
+# No rule of its own: cells are unsafe if they are marked so.
 
 
 class ByHand(SensitivityRule):
     """No cell is unsafe by itself: only those are that an a-priori file, or the status in a table, calls so.
 
-    For tables whose primary cells were found elsewhere: `Suppression(rules=ByHand(), a_priori=...)`. Beside other rules it says
-    how wide cells must be that are marked so and that no other rule calls unsafe. Levels in the `APriori` itself count over it.
+    For tables whose primary cells were found elsewhere: `Suppression(rules=ByHand(), a_priori=...)`. Together with other rules
+    it gives the level of cells that are marked unsafe and that no other rule calls unsafe. Levels in the `APriori` take
+    precedence.
 
     τ-ARGUS manual, section 5.7 (MAN).
     """
@@ -121,11 +122,11 @@ class ByHand(SensitivityRule):
     )
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"cells marked by hand, margin {self.margin:g} %"
 
     def assess(self, table: Table) -> Sensitivity:
-        """Return that no cell is unsafe."""
+        """Return an assessment without unsafe cells."""
         nothing = np.zeros(len(table))
         return Sensitivity.of(np.zeros(len(table), bool), nothing, nothing, self.label())
 
@@ -143,8 +144,8 @@ def margin_by_hand(rule: SensitivityRule) -> float:
 class MinimumContributors(SensitivityRule):
     """A cell is unsafe if fewer than n contributors are in it: holdings, not their records.
 
-    In a cell with one, everybody knows its contribution; with two, each knows the other's. A cell whose contributors all
-    waived protection is safe. The level is `margin` percent of the value, as for the minimum frequency.
+    In a cell with one contributor, everybody knows its contribution; with two, each knows the other's. A cell whose
+    contributors all waived protection is safe. The level is `margin` percent of the value, as for the minimum frequency.
 
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
@@ -160,7 +161,7 @@ class MinimumContributors(SensitivityRule):
         object.__setattr__(self, "waived", names_of("waived of minimum_contributors", self.waived))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"fewer than {self.n} contributors"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -180,8 +181,8 @@ class MinimumContributors(SensitivityRule):
 class MinimumFrequency(SensitivityRule):
     """A cell is unsafe if it has fewer than n records, or contributors; without weights.
 
-    A threshold does not say how wide a cell must be hidden, so `margin` does, in percent of its value; a count is hidden by
-    1 at least, since less leaves a single whole number. A cell without records is safe unless `zeros` says otherwise.
+    A minimum says nothing about widths, so the protection level is `margin` percent of the value; a count is hidden by at least
+    1, since less leaves a single whole number. A cell without records is safe unless `zeros` is set.
 
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2; τ-ARGUS manual, section 2.2.
     """
@@ -193,7 +194,7 @@ class MinimumFrequency(SensitivityRule):
     levels: str = levels()
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"fewer than {self.n} {self.count}"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -204,7 +205,7 @@ class MinimumFrequency(SensitivityRule):
 
 
 def records_in(table: Table) -> Numbers:
-    """Return how many records every cell has; refused where a table was read without."""
+    """Return the number of records of every cell; refuse where the table was read without."""
     if np.isnan(table.frequency).any():
         raise DataError(
             "the table does not say how many records its cells have. Read it with them, or make it from microdata."
@@ -213,7 +214,7 @@ def records_in(table: Table) -> Numbers:
 
 
 def margin_of(table: Table, percent: float) -> Numbers:
-    """Return a percentage of every cell's value, and 1 at least in a table of counts."""
+    """Return a percentage of every cell's value, and at least 1 in a table of counts."""
     share = percent / 100 * np.abs(table.value)
     return np.maximum(share, 1.0) if table.is_count else share
 
@@ -225,9 +226,9 @@ def margin_of(table: Table, percent: float) -> Numbers:
 class NK(SensitivityRule):
     """A cell is unsafe if its n largest contributors have more than k percent of its total.
 
-    x1 + … + xn > k/100 · T. The protection level is 100/k · (x1 + … + xn) − T: were the total that much larger, the cell
-    would be safe. n is the coalition: n − 1 of the largest, who know the total, want the remaining one. So a contributor who
-    waived protection counts as one of the others, and the n largest must have one among them who did not.
+    x1 + … + xn > k/100 · T. The protection level is 100/k · (x1 + … + xn) − T: if the total were that much larger, the cell
+    would be safe. n is the coalition: n − 1 of the largest, who know the total, attack the remaining one. So a contributor who
+    waived protection counts as one of the others, and at least one of the n largest must not have waived it.
 
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2.
     """
@@ -246,7 +247,7 @@ class NK(SensitivityRule):
         object.__setattr__(self, "waived", names_of("waived of nk", self.waived))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"(n, k) rule, n = {self.n}, k = {self.k:g}"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -263,9 +264,9 @@ class NK(SensitivityRule):
 class PPercent(SensitivityRule):
     """A cell is unsafe if the second largest contributor can estimate the largest to within p percent.
 
-    The second largest takes what it gave itself from the total; what it has then is too high by what all others gave. The
-    cell is unsafe if that is less than p% of the largest, x1: T − x1 − x2 < p/100 · x1. With `coalition` c the c largest
-    others act together. The protection level is what is missing: p/100 · x1 − (T − x1 − x2).
+    The second largest subtracts its own contribution from the total; the result is too high by what all others gave. The cell
+    is unsafe if that is less than p% of the largest, x1: T − x1 − x2 < p/100 · x1. With `coalition` c the c largest others act
+    together. The protection level is the shortfall: p/100 · x1 − (T − x1 − x2).
 
     Hundepool et al., Statistical Disclosure Control (2012), section 4.2.2; coalitions: τ-ARGUS manual, section 2.2.
     """
@@ -282,7 +283,7 @@ class PPercent(SensitivityRule):
         object.__setattr__(self, "waived", names_of("waived of p_percent", self.waived))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         together = f", coalitions of {self.coalition}" if self.coalition != 1 else ""
         return f"p% rule, p = {self.p:g}{together}"
 
@@ -294,7 +295,7 @@ class PPercent(SensitivityRule):
 
 
 # --- pq
-# The (p, q) rule, or prior-posterior rule: publication must not tell much more than was known before.
+# The (p, q) rule, or prior-posterior rule: publication must not add much to prior knowledge.
 
 
 class PQ(SensitivityRule):
@@ -326,7 +327,7 @@ class PQ(SensitivityRule):
         object.__setattr__(self, "waived", names_of("waived of pq", self.waived))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"(p, q) rule, p = {self.p:g}, q = {self.q:g}"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -342,11 +343,11 @@ class PQ(SensitivityRule):
 class PTN(SensitivityRule):
     """A cell is unsafe if some contributor's precision threshold is above the noise that hides it from some other.
 
-    Contributor r is to be protected to within PT(r), and others know it to within its noise N(r), itself to within its self
-    noise SN(r). Target t is unsafe from suspect s if PT(t) > SN(s) + Σ N(r) over all r but the two; the protection level of
-    the cell is the largest such difference. Here PT(r) = max(p/100 · |x|, least), and 0 for who waived protection; N(r) =
-    q/100 · |x|; SN(r) = own/100 · |x|. Where attackers do not know the survey weights, what a weight adds to the total is
-    noise too, on all three. Contributions may be negative.
+    Contributor r must be protected to within PT(r); others know it to within its noise N(r), and it knows itself to within its
+    self noise SN(r). Target t is unsafe from suspect s if PT(t) > SN(s) + Σ N(r) over all r but the two; the protection level
+    of the cell is the largest such difference. Here PT(r) = max(p/100 · |x|, least), and 0 for a contributor who waived
+    protection; N(r) = q/100 · |x|; SN(r) = own/100 · |x|. Where attackers do not know the survey weights, what a weight adds to
+    the total is noise too, in all three. Contributions may be negative.
 
     With q = 100, own = 0 and least = 0 it is the p% rule.
 
@@ -363,7 +364,7 @@ class PTN(SensitivityRule):
     levels: str = levels()
 
     def validate(self) -> None:
-        """Check what is asked against itself."""
+        """Check the parameters against each other."""
         if self.p == 0 and self.least == 0:
             raise ParameterError("ptn protects nothing with p = 0 and least = 0: one of them must be above 0.")
         if self.own > self.q:
@@ -373,7 +374,7 @@ class PTN(SensitivityRule):
         object.__setattr__(self, "waived", names_of("waived of ptn", self.waived))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"precision threshold and noise, p = {self.p:g}, q = {self.q:g}"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -396,11 +397,11 @@ class PTN(SensitivityRule):
 class Request(SensitivityRule):
     """A cell is unsafe if its largest contributor asked for protection and has more than `share` percent of the total.
 
-    Requests come in two codes with a share each (`share` for code 1, `second` for code 2; the same if not given). If anybody
-    in the cell asked, it is unsafe as well if it has fewer than `minimum` records: a larger one who did not ask could find
+    Requests have two codes with a share each (`share` for code 1, `second` for code 2; the same if not given). If anybody in
+    the cell asked, it is also unsafe if it has fewer than `minimum` records: a larger contributor who did not ask could find
     out the one who did. Where several are equally large, it is enough that one of them asked.
 
-    Who asked is a column of the data (Table.of(..., request=...)), or a list of names here, who have code 1.
+    Requests are a column of the data (Table.of(..., request=...)), or a list of names here, who have code 1.
 
     τ-ARGUS manual, section 2.2 (request rule).
     """
@@ -425,7 +426,7 @@ class Request(SensitivityRule):
         object.__setattr__(self, "requested", names_of("requested of request", self.requested))
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return f"request rule, share {self.share:g}%"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -467,14 +468,14 @@ class Request(SensitivityRule):
 
 
 # --- zero cells
-# Zero cells: a total of 0 tells of every contributor that it gave nothing.
+# Zero cells: a total of 0 reveals that every contributor gave nothing.
 
 
 class ZeroCells(SensitivityRule):
     """A cell is unsafe if it has contributors and its total is 0; a cell without contributors is safe.
 
-    The other rules call zeros safe, since p% of nothing is nothing. The protection level cannot be a percentage either: it
-    is `width`, in units of the variable, and reaches above the value, since below zero is nothing to find.
+    The other rules call zeros safe, since p% of nothing is nothing. The protection level cannot be a percentage either: it is
+    `width`, in units of the variable, above the value, since nothing is below zero.
 
     τ-ARGUS manual, section 2.2 (zero unsafe).
     """
@@ -484,7 +485,7 @@ class ZeroCells(SensitivityRule):
     )
 
     def label(self) -> str:
-        """Return the rule in a few words."""
+        """Return a short label of the rule."""
         return "zero cells"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -495,7 +496,7 @@ class ZeroCells(SensitivityRule):
 
 
 # --- together
-# Several rules as one, and rules from texts: "p% 10", "nk 2 85", "minimum 3", or as τ-ARGUS writes them, "P(10,1)".
+# Several rules as one, and rules from texts: "p% 10", "nk 2 85", "minimum 3", or in the notation of τ-ARGUS, "P(10,1)".
 
 
 Given = SensitivityRule | str | Mapping[str, Any]
@@ -517,7 +518,7 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "by_hand": ("by_hand", ("margin",)),
     "man": ("by_hand", ("margin",)),
 }
-"""For each word the rule, and which parameters the numbers after it are."""
+"""For each word the rule, and the parameters of the numbers after it."""
 _OFF = re.compile(r"(NK|P|FREQ|REQ|ZERO)\s*\(\s*0(\.0*)?\s*(,[^)]*)?\)", re.IGNORECASE)
 """How τ-ARGUS writes a rule that is not applied: NK(0,0)."""
 
@@ -533,7 +534,7 @@ class Together(SensitivityRule):
             raise ParameterError("give at least one rule, such as PPercent(p=10) or the text 'p% 10'.")
 
     def label(self) -> str:
-        """Return the rules in a few words."""
+        """Return a short label of the rules."""
         return "; ".join(rule.label() for rule in self.rules)
 
     def assess(self, table: Table) -> Sensitivity:
@@ -545,7 +546,7 @@ class Together(SensitivityRule):
 
 
 def rules_of(given: Given | Iterable[Given]) -> SensitivityRule:
-    """Return one rule from rules, texts or tables of TOML; several together make a cell unsafe if any does.
+    """Return one rule from rules, texts or TOML tables; with several, a cell is unsafe if any says so.
 
     >>> rules_of(["p% 10", "minimum 3"]).label()
     'p% rule, p = 10; fewer than 3 records'
@@ -570,7 +571,7 @@ def rules_of(given: Given | Iterable[Given]) -> SensitivityRule:
 def parse_rule(text: str) -> SensitivityRule:
     """Return the rule that a text describes: a word and numbers, then other parameters by name.
 
-    The name of a rule is a word too. τ-ARGUS's own way of writing is understood.
+    The name of a rule is a word too. The notation of τ-ARGUS is accepted.
 
     >>> parse_rule("p% 10 coalition=2").label()
     'p% rule, p = 10, coalitions of 2'

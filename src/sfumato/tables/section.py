@@ -1,4 +1,4 @@
-"""A protected table as sections of a report, with its pictures."""
+"""A protected table as sections of a report, with its charts."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from sfumato.tables.audit_result import Audit
 
 # --- pictures
-# Pictures of a protected table: a heat map of what happened to each cell, and cells before and after.
+# Charts of a protected table: a heat map of the status of each cell, and cells before and after.
 
 _MOST = 40
-"""Labels of a dimension that are drawn: those with the largest values."""
+"""Largest number of labels of a dimension in a chart: those with the largest values."""
 _CELLS = 24
-"""Cells that are drawn before and after."""
+"""Largest number of cells in the chart of before and after."""
 _TWO_SIDED = 1.96
 
 
 def heatmap_frame(
     published: PublishedTable, down: str | None = None, across: str | None = None, public: bool = False
 ) -> tuple[pd.DataFrame, str, str]:
-    """Return what a heat map of a table shows, and the names of its two dimensions.
+    """Return the data of a heat map of a table, and the names of its two dimensions.
 
-    The other dimensions stand at their total. With `public`, it has only what the published table tells anyway: not which cells
-    were unsafe, and not how far a value is from the original.
+    The other dimensions are at their total. With `public`, it has only what the published table shows: not which cells were
+    unsafe, and not how far a value is from the original.
     """
     import pandas as pd
 
@@ -94,7 +94,7 @@ def compact(value: float) -> str:
 def heatmap(
     published: PublishedTable, down: str | None = None, across: str | None = None, public: bool = False
 ) -> alt.TopLevelMixin:
-    """Draw what happened to each cell, by two dimensions; see `heatmap_frame`."""
+    """Draw the status of each cell, by two dimensions; see `heatmap_frame`."""
     from sfumato.charts.table_charts import table_heatmap
 
     frame, first, second = heatmap_frame(published, down, across, public)
@@ -121,14 +121,14 @@ def change_frame(published: PublishedTable, most: int = _CELLS) -> pd.DataFrame:
 
 
 def before_and_after(published: PublishedTable, most: int = _CELLS) -> alt.TopLevelMixin:
-    """Draw cells as they were and as they are published: confidential; see `change_frame`."""
+    """Draw cells before and after protection: confidential; see `change_frame`."""
     from sfumato.charts.table_charts import table_change_chart
 
     return table_change_chart(change_frame(published, most), published.unit)
 
 
 def _two(published: PublishedTable, down: str | None, across: str | None) -> tuple[str, str]:
-    """Return which dimensions go down and across: those that are asked for, else the two with most labels that occur together."""
+    """Return the dimensions for rows and columns: as given, else the two with most labels that occur together."""
     cells = published.cells
     for name in (down, across):
         if name is not None and name not in cells.dimensions:
@@ -153,7 +153,7 @@ def _two(published: PublishedTable, down: str | None, across: str | None) -> tup
 
 
 def _largest(labels: Any, size: Any) -> list[str]:
-    """Return the labels to draw, in the table's order, the total last; of many, those with the largest cells."""
+    """Return the labels to draw, in the table's order, the total last; if there are many, those with the largest cells."""
     order = list(dict.fromkeys(map(str, labels)))
     if len(order) > _MOST:
         top: dict[str, float] = {}
@@ -165,7 +165,7 @@ def _largest(labels: Any, size: Any) -> list[str]:
 
 
 # --- section
-# A protected table as sections of a report: for the board, or with no more than the public may know.
+# A protected table as sections of a report: for the board, or with only what the public may know.
 
 
 _NOT_EXAMINED = (
@@ -186,18 +186,18 @@ def table_section(
     measures: Sequence[TableMeasure] | None = None,
     audit: Audit | None = None,
 ) -> Section:
-    """Return what was done to a table, what holds, what is kept, and what was not examined.
+    """Return what was done to a table, its guarantees, what is kept, and what was not examined.
 
-    The publishable version tells nothing that the published table does not: not which cells were unsafe, not the rules and
-    their parameters (whoever knows p of a p% rule can narrow the intervals of suppressed cells), and no measure of the distance
-    from the original, which is an equation for the values that are not published.
+    The publishable version reveals only what the published table does: not which cells were unsafe, not the rules and their
+    parameters (whoever knows p of a p% rule can narrow the intervals of suppressed cells), and no measure of the distance from
+    the original, which is an equation for the values that are not published.
 
     Parameters
     ----------
     measures
-        What to measure for the confidential version; measures that apply to the method if not given.
+        Measures for the confidential version; those that apply to the method if not given.
     audit
-        What an audit found; the confidential version sums it up.
+        The result of an audit; the confidential version summarises it.
     """
     if publishable:
         return _public(published)
@@ -348,7 +348,7 @@ def _cells_table(published: PublishedTable) -> Grid:
 
 
 def _parameters(protection: Protection | None, told: bool) -> list[Grid]:
-    """Return the parameters of a protection; for the public only plain ones that may be told."""
+    """Return the parameters of a protection; for the public only plain ones that may be published."""
     if protection is None:
         return []
     rows = []

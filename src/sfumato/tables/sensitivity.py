@@ -1,4 +1,4 @@
-"""The shape of every sensitivity rule, and what is known or wanted of single cells beforehand."""
+"""The base class of every sensitivity rule, and prior knowledge and requirements of single cells."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
 # --- rule
-# The shape of every sensitivity rule: which cells would disclose a contributor, and how wide they must be hidden.
+# The base class of every sensitivity rule: which cells would disclose a contributor, and their protection levels.
 
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
     """Which cells a rule calls unsafe, and how far from the value an attacker's interval must reach.
 
-    What an attacker works out for an unsafe cell must reach at least `upper` above its value, at least `lower` below it, and
-    be at least `width` long.
+    The attacker's interval of an unsafe cell must reach at least `upper` above its value, at least `lower` below it, and be at
+    least `width` long.
     """
 
     unsafe: NDArray[np.bool_]
@@ -39,7 +39,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, unsafe: NDArray[np.bool_], upper: Numbers, lower: Numbers, reason: str) -> Sensitivity:
-        """Return what one rule found; protection levels of safe cells are set to 0."""
+        """Return the assessment of one rule; protection levels of safe cells are set to 0."""
         zero = np.zeros(len(unsafe))
         return cls(
             unsafe,
@@ -54,7 +54,7 @@ class Sensitivity:
         return replace(self, reasons=np.where(self.unsafe, reason, "").astype(object))
 
     def __or__(self, other: Sensitivity) -> Sensitivity:
-        """Return what both rules ask for together: a cell is unsafe if either says so, and the wider levels count."""
+        """Combine two rules: a cell is unsafe if either says so, and the wider levels count."""
         reasons = np.where(self.reasons == "", other.reasons, self.reasons)
         return Sensitivity(
             self.unsafe | other.unsafe, np.maximum(self.upper, other.upper), np.maximum(self.lower, other.lower),
@@ -71,11 +71,11 @@ class SensitivityRule(Parametric, family="rule", abstract=True):
 
     @abstractmethod
     def label(self) -> str:
-        """Return the rule in a few words, with its parameters: "p% rule, p = 10"."""
+        """Return a short label of the rule, with its parameters: "p% rule, p = 10"."""
 
 
 # --- a priori
-# What is known or wanted of single cells before a table is protected.
+# Prior knowledge and requirements of single cells before a table is protected.
 
 
 Labels = tuple[str, ...]
@@ -86,12 +86,12 @@ _WORDS = {
     "upper": ("upper bound", "upper bounds"), "lower_level": ("lower level", "lower levels"),
     "upper_level": ("upper level", "upper levels"),
 }  # fmt: skip
-"""One of each field, and several."""
+"""Singular and plural of each field."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class APriori:
-    """For single cells, by their labels: what must happen to them, and what an attacker knows of them: confidential.
+    """Requirements for single cells, by their labels, and what an attacker knows of them: confidential.
 
     Examples
     --------
@@ -104,9 +104,9 @@ class APriori:
     """"unsafe": not published, whatever the rules say; "safe": no rule makes it unsafe, but it may be suppressed to protect
     others; "protected": published in any case."""
     costs: Mapping[Labels, float] = field(default_factory=dict)
-    """What it costs to suppress a cell, above 0; its value, for cells that are not here."""
+    """Cost of suppressing a cell, above 0; its value, for cells that are not here."""
     lower: Mapping[Labels, float] = field(default_factory=dict)
-    """The smallest value that an attacker thinks possible before anything is published."""
+    """The smallest value that an attacker thinks possible before publication."""
     upper: Mapping[Labels, float] = field(default_factory=dict)
     """The largest value."""
     lower_level: Mapping[Labels, float] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class APriori:
         upper_level: str | None = None,
         total: str | Mapping[str, str | None] | None = None,
     ) -> APriori:
-        """Read columns of a frame of cells; nothing is said of a cell where they are empty.
+        """Read columns of a frame of cells; an empty field means no entry for the cell.
 
         A status is safe, unsafe or protected, or its first letter; totals are found as in `Table.from_cells`.
 
@@ -166,7 +166,7 @@ class APriori:
             codes, values = batch.column(status).codes
             gone = batch.missing(status)
             texts = [None if out else str(values[c]).strip() for c, out in zip(codes, gone, strict=True)]
-            # a word that is none of the three is kept, and refused below
+            # any other word is kept, and refused below
             found["statuses"] = {c: words.get(t.casefold(), t) for c, t in zip(cells, texts, strict=True) if t}
         for name, column in (
             ("costs", cost), ("lower", lower), ("upper", upper), ("lower_level", lower_level), ("upper_level", upper_level),
@@ -181,13 +181,13 @@ class APriori:
         return f"APriori({', '.join(f'{n:,} {_WORDS[name][n != 1]}' for name, n in counts.items() if n) or 'nothing'})"
 
     def __or__(self, other: APriori) -> APriori:
-        """Return what both say; where they differ, the second counts."""
+        """Combine two; where they differ, the second counts."""
         return APriori(**{f.name: {**getattr(self, f.name), **getattr(other, f.name)} for f in fields(self)})
 
     def on(self, cells: Cells, name: str, default: float = np.nan) -> NDArray[Any]:
         """Return one of the fields for every cell of a table, shape (cells,): texts for statuses ("" where there is none).
 
-        Refused where a cell is not in the table: what was wanted of it would be lost.
+        Refuse a cell that is not in the table: its requirement would be lost.
         """
         given: Mapping[Labels, Any] = getattr(self, name)
         found: NDArray[Any] = np.full(

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 # Tables from microdata.
 
 _APART = 5.0
-"""By which factor all sizes together may differ from all values before they are taken to be in another unit."""
+"""Factor by which the sum of sizes may differ from the sum of values before they are assumed to be in another unit."""
 
 
 class Marks(NamedTuple):
-    """The columns that say more of a record than its value."""
+    """Further columns of a record besides its value."""
 
     waiver: str | None = None
     request: str | None = None
@@ -123,7 +123,7 @@ def _have(count: int) -> str:
 
 
 def _summing_order(leaf: Whole, values: Numbers, weights: Numbers) -> Whole | slice:
-    """Return an order in which to add up: the last bits of a sum hang on it, and must not hang on the order of the records."""
+    """Return an order in which to add up: the last bits of a sum depend on it, and must not depend on the order of the records."""
     if all((part == np.rint(part)).all() for part in (values, weights)):
         return slice(None)  # whole numbers add up exactly
     return np.lexsort((weights, values, leaf))
@@ -174,7 +174,7 @@ def _weights(batch: Batch, name: str | None) -> Numbers:
 
 
 def _contributors(batch: Batch, name: str | None) -> tuple[Whole, NDArray[np.object_] | None]:
-    """Return a position for each record's contributor, and their names; a record without one stands for itself."""
+    """Return the position of each record's contributor, and their names; a record without one is its own contributor."""
     if name is None:
         return np.arange(len(batch)), None
     column = batch.column(name)
@@ -206,7 +206,7 @@ def _sizes(batch: Batch, name: str | None, who: Whole, values: Numbers, per_size
 
 
 def _unit_of_size(sizes: Numbers, values: Numbers, per_size: float | str | None) -> float:
-    """Return how much of the variable one unit of size stands for; a ratio is rounded, so that no total follows from it."""
+    """Return the amount of the variable per unit of size; a ratio is rounded, so that no total follows from it."""
     all_sizes, all_values = float(sizes.sum()), float(np.abs(values).sum())
     if per_size is None:
         if all_values > 0 and not all_values / _APART <= all_sizes <= all_values * _APART:
@@ -225,15 +225,15 @@ def _unit_of_size(sizes: Numbers, values: Numbers, per_size: float | str | None)
 
 
 # --- table
-# A table of magnitudes or counts before protection: cells, leaves, and who contributed to them.
+# A table of magnitudes or counts before protection: cells, leaves and contributors.
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """One table, or several linked ones, of one variable: confidential, to be protected.
 
-    `Table.of` makes one from microdata, `Table.from_cells` from a table that exists already. Everything is the sum of leaves
-    (see `Cells`); `totals` are those of the leaves, grossed up by the survey weights where there are any.
+    `Table.of` makes one from microdata, `Table.from_cells` from a table that exists already. Every cell is a sum of leaves (see
+    `Cells`); `totals` are those of the leaves, grossed up by the survey weights if there are any.
 
     Examples
     --------
@@ -248,9 +248,9 @@ class Table:
     totals: Numbers
     """The value of each leaf, shape (leaves,)."""
     counts: Numbers
-    """How many records each leaf has, not weighted; shape (leaves,). NaN where a table was read without."""
+    """Number of records of each leaf, unweighted; shape (leaves,). NaN where a table was read without."""
     variable: str = ""
-    """What is summed; empty for counts of records."""
+    """The summed variable; empty for counts of records."""
     contributions: Contributions | None = None
     """None where a table was read without them."""
     given: Largest | None = None
@@ -259,11 +259,11 @@ class Table:
     integer: bool = False
     """Whether only whole numbers make sense."""
     decimals: int | None = None
-    """With how many digits after the point values are published; None for as they are."""
+    """Number of published digits after the decimal point; None for unrounded values."""
     nonnegative: bool = True
     """Whether everybody knows that no contribution is below zero."""
     records: Records | None = None
-    """The records, for noise that hangs on them; None where a table was read without them."""
+    """The records, for noise that depends on them; None where a table was read without them."""
 
     @classmethod
     def of(
@@ -290,32 +290,32 @@ class Table:
         data
             The records; hierarchies of the dimensions, survey weights and contributors come from its schema.
         formula
-            Which cells are wanted: ``region * sector`` with all margins; ``region * sector + region_group * sector`` for
-            linked tables. A column with a hierarchy brings the cells of all its levels. ``region : sector`` has the inner cells
-            and the grand total, ``- 1`` leaves that out, and a name with spaces stands in backticks.
+            The cells to make: ``region * sector`` with all margins; ``region * sector + region_group * sector`` for linked
+            tables. A column with a hierarchy adds the cells of all its levels. ``region : sector`` has the inner cells and the
+            grand total, ``- 1`` leaves that out, and a name with spaces is put in backticks.
         variable
             The column to sum; None for a table of counts.
         contributor
-            The column that says who contributed a record; that with the role "contributor" if not given. Records without
-            one, and all records where there is none, are contributors of their own.
+            The column of the contributor of each record; that with the role "contributor" if not given. Records without one,
+            and all records where there is no such column, are contributors of their own.
         count
-            For counts: a column that says for how many a row stands, in data that are counted already.
+            For counts: a column with the number that each row represents, in data that are already aggregated.
         size
             A column with a public measure of the contributor's size, for the priors of random adjustment. It is in the
-            variable's own unit (last year's turnover, for turnover), unless `per_size` says what one unit of it stands for.
-            A contributor's size is the sum over its records: where each record repeats that of the whole, divide it first.
+            variable's own unit (last year's turnover, for turnover), unless `per_size` converts it. A contributor's size is the
+            sum over its records: where each record repeats that of the whole, divide it first.
         per_size
-            For a size in another unit (employees, for turnover): how much of the variable goes with one unit of it, a public
-            figure; or "ratio" for that of these records, to one digit.
+            For a size in another unit (employees, for turnover): the amount of the variable per unit of size, a public figure;
+            or "ratio" for that of these records, to one digit.
         empty
             Whether combinations that could occur and do not are cells too, with the value 0.
         missing
             What to do with records that have no value of the variable: "refuse", or "leave out".
         decimals
-            With how many digits after the point values are published.
+            Number of published digits after the decimal point.
         waiver
-            A column that says yes where a contributor allows that its value may be found out: it has waived protection if
-            all its records say so.
+            A column that says yes where a contributor allows its value to be found out: it has waived protection if all its
+            records say so.
         request
             A column with the code of a contributor's request for protection (1 or 2; 0 for none), for the request rule.
         record_key
@@ -359,24 +359,24 @@ class Table:
         value
             The column of the values; None for a table of counts.
         count
-            The column of how many records each cell has.
+            The column with the number of records of each cell.
         contributors
-            The column of how many contributors each cell has, where that is not the number of records.
+            The column with the number of contributors of each cell, where it is not the number of records.
         top
             The columns of the largest contributions to each cell.
         total
             The label of the total, one for all dimensions or one for each (None for a dimension without). If not given it is
             the top of the hierarchy, or the label with a usual name such as "Total"; a missing label is a total too.
         margins
-            "check": those given must add up, and all others are computed; "compute": those given are replaced by sums;
-            "given": those given must add up, and the table has no others.
+            "check": given margins must add up, and all others are computed; "compute": given margins are replaced by sums;
+            "given": given margins must add up, and the table has no others.
         decimals
-            With how many digits after the point the values are given and published. Each may have been rounded on its own:
-            a margin of n cells may then differ from their sum by (n + 1) / 2 units of the last digit. None: not rounded.
+            Number of digits after the decimal point of the given and published values. Each may have been rounded by itself: a
+            margin of n cells may then differ from their sum by (n + 1) / 2 units of the last digit. None: not rounded.
         nonnegative
             Whether everybody knows that no contribution is below zero.
         unit
-            Of the values, in words.
+            Unit of the values, in words.
 
         Examples
         --------
@@ -407,7 +407,7 @@ class Table:
 
     @cached_property
     def frequency(self) -> Numbers:
-        """How many records every cell has, not weighted; shape (cells,). Refused where nobody knows."""
+        """Number of records of every cell, unweighted; shape (cells,). Refused where it is not known."""
         if np.isnan(self.counts).any():
             raise DataError(
                 "the table does not say how many records its cells have. Name the column that does (count=...) when it is read."
@@ -420,7 +420,7 @@ class Table:
         return not self.variable
 
     def largest(self, count: int) -> Largest:
-        """Return the `count` largest contributions to every cell; survey weights stand beside what contributors gave."""
+        """Return the `count` largest contributions to every cell, unweighted, with their survey weights."""
         if self.contributions is not None:
             return largest_of(self.cells, self.contributions, count)
         if self.given is None:
@@ -444,11 +444,11 @@ class Table:
 
 
 # --- canonical
-# An order of cells and leaves, and numbers, that do not hang on how a table was read: results must not either.
+# Canonical order and rounding, so that results do not depend on the order of the input.
 
 
 def in_order(cells: Cells) -> tuple[Whole, Whole]:
-    """Return cells and leaves in an order that depends on nothing but labels, each by its position in the table."""
+    """Return cells and leaves in an order that depends on labels alone, each by its position in the table."""
     order = np.lexsort(tuple(cells.labels[:, i].astype(str) for i in reversed(range(cells.labels.shape[1]))))
     by_leaf = sparse.csc_array(cells.incidence[order])
     by_leaf.sort_indices()
@@ -473,7 +473,7 @@ def table_in_order(table: Table) -> tuple[Table, Whole]:
 
 
 def significant(values: Numbers, digits: int = 12) -> Numbers:
-    """Return numbers with so many digits: those after them are what adding up on a computer leaves.
+    """Round numbers to `digits` significant digits: further ones are floating-point error.
 
     >>> significant(np.array([0.1 + 0.2, 1 / 3, np.inf, 0.0])).tolist()
     [0.3, 0.333333333333, inf, 0.0]

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from sfumato.tables.rta.priors import Prior
 
 # --- consistency
-# Published tables that cannot be true: which cells contradict each other.
+# Inconsistent published tables: which cells contradict each other.
 
 
 def contradictions(known: KnownBounds) -> Whole:
-    """Return cells that cannot all be right; none if leaves fit everything that is published.
+    """Return cells that cannot all be right; none if some leaves agree with everything published.
 
-    A linear program seeks the least changes of cells, summed over absolute values, after which the table is possible. Those that
-    limit it, by its dual solution, contradict each other (Farkas' lemma).
+    A linear program finds the smallest changes of cells, by the sum of absolute values, that make the table possible. The
+    binding cells, by its dual solution, contradict each other (Farkas' lemma).
     """
     from scipy import sparse
     from scipy.optimize import linprog
@@ -60,7 +60,7 @@ def contradictions(known: KnownBounds) -> Whole:
 
 
 def contradiction_sentence(known: KnownBounds) -> str:
-    """Return in words which cells contradict each other."""
+    """Name the cells that contradict each other, in a sentence."""
     cells = contradictions(known)
     names = join_names((f"[{known.cells.name(int(c))}]" for c in cells), 6)
     where = f" These cannot all be right: {names}." if len(cells) else ""
@@ -72,14 +72,14 @@ def contradiction_sentence(known: KnownBounds) -> str:
 
 
 # --- differences
-# What is left of a shown cell when a shown cell inside it is taken away: in linked tables that may be no cell, and unsafe.
+# Differences of two published cells, one inside the other: in linked tables they may be no cell, and unsafe.
 
 
 Pair = tuple[int, int]
 
 
 def unsafe_differences(table: Table, shown: NDArray[np.bool_], rules: Sequence[SensitivityRule]) -> tuple[Pair, ...]:
-    """Return pairs of shown cells, the second inside the first, whose difference no cell shows and a rule calls unsafe."""
+    """Return pairs of published cells, the second inside the first, whose difference is no cell and unsafe by a rule."""
     if table.contributions is None:
         return ()
     whole, part = remainders(table.cells)
@@ -98,7 +98,7 @@ def unsafe_differences(table: Table, shown: NDArray[np.bool_], rules: Sequence[S
         try:
             unsafe |= rule.assess(left).unsafe
         except DataError:
-            continue  # the rule needs what is known of cells alone
+            continue  # the rule needs data that only cells have
     return tuple((int(whole[i]), int(part[i])) for i in new[unsafe])
 
 
@@ -109,7 +109,7 @@ def unsafe_differences(table: Table, shown: NDArray[np.bool_], rules: Sequence[S
 def learned(
     published: PublishedTable, prior: Prior | None, shown: NDArray[np.bool_], notes: list[str]
 ) -> PairAudit | None:
-    """Return what every contributor learns of every other, with noise or without; what was not looked at goes to the notes."""
+    """Return what every contributor learns of every other, with noise or without; `notes` gets what was not examined."""
     if prior is None:
         if published.variance is not None or published.leaf_variance is not None:
             notes.append(
@@ -152,7 +152,7 @@ def _noise(published: PublishedTable) -> Numbers | sparse.csr_array | None:
 
 
 def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
-    """Return the audit of a rounded or perturbed table: what is shown is a measurement with the error of its interval."""
+    """Audit a rounded or perturbed table: published cells are measurements with the error of their intervals."""
     from sfumato.tables.reader import contributor_posterior
     from sfumato.tables.rta.posterior_audit import PairAudit
 
@@ -169,14 +169,14 @@ def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
 
 
 # --- whole
-# Intervals in whole numbers: what a reader works out who knows that everything was counted.
+# Intervals in whole numbers, for a reader who knows that values are counts.
 
 
 def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> tuple[Numbers, Numbers]:
     """Return `low` and `high` with those of some cells made exact for leaves that are whole numbers.
 
     Fractional leaves can reach values that whole ones cannot, in three dimensions and in linked tables. Every solution of a
-    program is looked at for all cells: an end that some solution reaches needs no program of its own.
+    program is checked against all cells: an end that some solution reaches needs no program of its own.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -200,7 +200,7 @@ def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> 
                     "no whole numbers can give this table, although fractions could. Are its figures counts?"
                 )
             if found.x is None:
-                continue  # not solved: the wider interval stands
+                continue  # not solved: the wider interval stays
             values = known.cells.sums(np.round(found.x))
             np.minimum(reached_low, values, out=reached_low)
             np.maximum(reached_high, values, out=reached_high)
@@ -213,9 +213,9 @@ def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> 
 
 
 _LEAVES = 300
-"""Unknown leaves, and short intervals, up to which programs in whole numbers are solved."""
+"""Largest number of unknown leaves, and of short intervals, for integer programs."""
 _SHORT = 100
-"""Intervals up to which whole numbers can matter."""
+"""Longest intervals for which whole numbers can matter."""
 Rules = SensitivityRule | str | Mapping[str, Any] | Sequence["SensitivityRule | str | Mapping[str, Any]"]
 Known = Mapping[int, "float | tuple[float, float]"]
 
@@ -232,38 +232,38 @@ def audit(
     nonnegative: bool | None = None,
     cells: Whole | Sequence[int] | None = None,
 ) -> Audit:
-    """Return what a reader of a published table can work out about the cells that it does not show.
+    """Return what a reader of a published table can work out about the cells that it does not publish.
 
-    For every cell that is not shown as it is, the smallest and the largest value that fit everything published: rounded and
-    perturbed cells count with what is sure of them. A cell is exactly disclosed if the two are the same, and approximately if
-    they are close. If the table was made here from records, contributors who know their own figures are looked at too; and with
-    a `prior`, what every contributor learns of every other.
+    The interval of a cell that is not published exactly runs from the smallest to the largest value that agrees with everything
+    published; rounded and perturbed cells count with their certain bounds. A cell is exactly disclosed if both ends are the
+    same, and approximately if they are close. If the table was made here from records, contributors who know their own figures
+    are examined too; and with a `prior`, what every contributor learns of every other.
 
     Parameters
     ----------
     published
-        A table that we protected, or one from anywhere (`PublishedTable.from_frame`).
+        A table protected by sfumato, or one from elsewhere (`PublishedTable.from_frame`).
     prior
-        What everybody knew of the contributors before, and how much of it must remain unknown: then the posterior variance of
-        every contributor is worked out for every attacker. Needs the table it was made from.
+        Prior knowledge of the contributors, and how much must stay unknown: then the posterior variance of every contributor is
+        computed for every attacker. Needs the original table.
     known
-        What a reader knows besides: for cells by their position a value, or a low and a high one.
+        What else a reader knows: for cells by their position a value, or a lower and an upper bound.
     rules
         Sensitivity rules, or texts such as "p% 10": their protection levels then say which intervals are too short. Needs the
-        table it was made from.
+        original table.
     tolerance
-        How long an interval must be, relative to the value (to its middle where the value is not known), where no rule says
-        so. 0.1 is 10 %.
+        How long an interval must be, relative to the value (to its middle where the value is not known), where no rule says so.
+        0.1 is 10 %.
     insiders
-        Which contributors are looked at, where they are known: "equations", those who are alone in a part of the table, by what
-        follows exactly; "bounds", every contributor, also by what follows nearly (linear programs for each: small tables);
-        or "none".
+        Which contributors are examined, if known: "equations", those who are alone in a part of the table, for exact
+        disclosure; "bounds", every contributor, also for approximate disclosure (linear programs for each: small tables); or
+        "none".
     integer
-        Whether everybody knows that only whole numbers are possible; if not given, what the original says.
+        Whether everybody knows that only whole numbers are possible; taken from the original if not given.
     nonnegative
-        Whether everybody knows that no figure is below 0; if not given, what the original or the published bounds say.
+        Whether everybody knows that no figure is below 0; taken from the original or the published bounds if not given.
     cells
-        Positions of the cells to look at; all that are not shown if not given.
+        Positions of the cells to examine; all that are not published if not given.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def audit(
     knows = KnownBounds.of(published, nonnegative).with_cells(known or {})
     counted = bool(integer if integer is not None else original is not None and original.integer)
     sensitivity, names = _assessed(published, rules)
-    shown = knows.shown | (published.status == Status.SHOWN)  # the latter may be rounded to the last digit published
+    shown = knows.shown | (published.status == Status.SHOWN)  # the latter may be rounded to the last published digit
     asked = _asked(published, shown, cells)
     bounds = _intervals(knows, published, asked)
     notes: list[str] = []
@@ -290,7 +290,7 @@ def audit(
     exact = asked & _same(low, high, counted, _scale(knows))
     value = original.value if original is not None else None
     near = _near(published, low, high, value, sensitivity, tolerance) & asked & ~exact
-    if sensitivity is not None:  # unsafe, and there for everybody to read
+    if sensitivity is not None:  # unsafe, and published
         exact |= sensitivity.unsafe & shown
     sensitive = _sensitive(published, sensitivity)
     found = _insiders(knows, published, np.flatnonzero(asked & sensitive), tolerance, insiders, counted, notes)
@@ -307,7 +307,7 @@ def audit(
 
 
 def _never_together(cells: Cells) -> tuple[str, str] | None:
-    """Return two dimensions of a table that no cell is broken down by together; None where there are none."""
+    """Return two dimensions of a table that no cell combines; None where there are none."""
     by = {name: cells.labels[:, i] != TOTAL for i, name in enumerate(cells.dimensions)}
     for one, other in itertools.combinations([name for name, broken in by.items() if broken.any()], 2):
         if not (by[one] & by[other]).any():
@@ -335,7 +335,7 @@ def _several(rules: Rules | None) -> list[SensitivityRule]:
 
 
 def _asked(published: PublishedTable, shown: Flags, cells: Whole | Sequence[int] | None) -> Flags:
-    """Return which cells to look at: of those that are not shown as they are."""
+    """Return which cells to examine, among those that are not published exactly."""
     if cells is None:
         return ~shown
     wanted = np.asarray(cells, np.int64)
@@ -360,7 +360,7 @@ def _intervals(knows: KnownBounds, published: PublishedTable, asked: Flags) -> t
 
 
 def _whole(low: Numbers, high: Numbers, asked: Flags, knows: KnownBounds, notes: list[str]) -> tuple[Numbers, Numbers]:
-    """Return the smallest and the largest value in whole numbers, of the cells that were looked at."""
+    """Return the smallest and the largest value in whole numbers, for the examined cells."""
     slack = 1e-6 + 1e-9 * _scale(knows)
     low, high = np.where(asked, np.ceil(low - slack), low), np.where(asked, np.floor(high + slack), high)
     short = np.flatnonzero(asked & (low < high) & (high - low <= _SHORT))
@@ -375,7 +375,7 @@ def _whole(low: Numbers, high: Numbers, asked: Flags, knows: KnownBounds, notes:
 
 
 def _truth(knows: KnownBounds, published: PublishedTable) -> Numbers | None:
-    """Return the true leaves, where they fit what is known: arithmetic is more precise near them."""
+    """Return the true leaves, where they agree with what is known: arithmetic is more precise near them."""
     if published.original is None:
         return None
     totals = published.original.totals
@@ -424,7 +424,7 @@ def _near(
 
 
 def _sensitive(published: PublishedTable, sensitivity: Sensitivity | None) -> Flags:
-    """Return which cells must not be worked out: those the rules say, else the primaries, else all that are not shown."""
+    """Return which cells must not be worked out: those of the rules, else the primaries, else all that are not published."""
     if sensitivity is not None:
         return sensitivity.unsafe
     primary = published.status == Status.PRIMARY

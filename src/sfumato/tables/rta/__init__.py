@@ -1,1 +1,1 @@
-"""Random tabular adjustment of whole tables: priors, noise, audit, and what is published."""
+"""Random tabular adjustment of whole tables: priors, noise, audit and publication."""

@@ -19,7 +19,7 @@ from sfumato.typing import Numbers, Whole
 
 _LARGEST = 40
 _TINY = 1e-3
-"""What the variance of a leaf counts beside that of the chosen totals."""
+"""Weight of a leaf's variance relative to that of the chosen totals."""
 
 
 def block_noise(
@@ -27,16 +27,16 @@ def block_noise(
 ) -> sparse.csr_array:
     """Return the covariance of leaf noise, leaves × leaves, that makes the variance of chosen totals small.
 
-    Within each block (a list of leaves, at most 40) noise may be correlated: what one leaf gets, others give back. Other leaves
-    get independent noise (`leaf_noise`). A semidefinite program for each block, over the pairs of attacker and contributor
-    that bind; then every pair is audited over all leaves, since an attacker who is alone in a leaf learns its noise.
+    Within each block (a list of leaves, at most 40) noise may be correlated, so that it cancels in sums. Other leaves get
+    independent noise (`leaf_noise`). Each block is a semidefinite program over the binding pairs of attacker and contributor.
+    Then every pair is audited over all leaves, since an attacker who is alone in a leaf learns its noise.
 
     Parameters
     ----------
     blocks
         Lists of leaves, by position. Contributors in several leaves must have them all in one block.
     totals
-        The cells, by position, whose variances are made small; the sum of each block's leaves if not given.
+        The cells, by position, whose variances are minimised; the sum of each block's leaves if not given.
     """
     try:
         import clarabel  # noqa: F401

@@ -17,25 +17,25 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
 # --- digits
-# From adjusted leaves to the digits that are published: whole units that add up exactly, and are not below zero.
+# Round adjusted leaves to the published digits: whole units that add up exactly, and are not below zero.
 #
-# Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) what is made of them by rounding, raising to
-# zero, or moving units between leaves; f sees y, the variances and what is public, never the true values. For any contribution
-# d, by the law of total variance,
+# Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) the result of rounding, raising to zero, or
+# moving units between leaves; f depends on y, the variances and public information, never on the true values. For any
+# contribution d, by the law of total variance,
 #
 #     Var(d | x) = E[Var(d | y) | x] + Var(E[d | y] | x)  ≥  min over y of Var(d | y),
 #
-# and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x, whatever
-# is published of it, for every value that may come out. (Noise that is drawn again until y is not below zero is no function of
-# y: its law depends on the true value, and it is biased.)
+# and for normal priors Var(d | y) is the same for every y: it is what the audit bounds. So the audit of y holds for x and any
+# function of it, for every outcome. (Noise that is redrawn until y is not below zero is no function of y: its distribution
+# depends on the true value, and it is biased.)
 
 _MOST_DECIMALS = 6
 
 
 def published_decimals(table: Table, asked: int | None = None) -> int:
-    """Return the digits after the point to publish: as asked, as the table says, or as many as its leaves have.
+    """Return the number of decimals to publish: `asked`, else that of the table, else as many as its leaves have.
 
-    Leaves without end get 6, or four significant digits where they are small. Whole numbers stay whole.
+    Leaves with endless decimals get 6, or four significant digits where they are small. Whole numbers stay whole.
     """
     if asked is not None:
         if table.integer and asked > 0:
@@ -57,26 +57,26 @@ def published_decimals(table: Table, asked: int | None = None) -> int:
 
 
 def round_up(variance: Numbers, digits: int = 4) -> Numbers:
-    """Return variances with so many significant digits, rounded up: a smaller one would break the promise (ERRATA 3.2).
+    """Return variances with `digits` significant digits, rounded up: a smaller one would break the guarantee (ERRATA 3.2).
 
     >>> round_up(np.array([77.0833333, 0.0, 77.1]), 4).tolist()
     [77.09, 0.0, 77.1]
     """
     places = digits - 1 - np.floor(np.log10(np.where(variance > 0, variance, 1.0)))
-    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)  # powers of ten that are whole
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)  # whole powers of ten
     scaled = variance * up / down
     near = np.rint(scaled)
-    exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has so few digits already, but for the last bits
+    exact = np.abs(near - scaled) <= 1e-12 * scaled  # it has that few digits already, up to floating-point error
     return np.asarray(np.where(exact, near * down / up, np.maximum(np.ceil(scaled) * down / up, variance)), np.float64)
 
 
 def unit(decimals: int) -> float:
-    """Return what one in the last digit stands for: 0.01 for two decimals, 1000 for minus three."""
+    """Return the value of one unit in the last digit: 0.01 for two decimals, 1000 for minus three."""
     return float(f"1e{-decimals}")
 
 
 def rounded(leaves: Numbers, decimals: int) -> Whole:
-    """Return each leaf to the nearest whole number of units; refused where the sum would not be exact."""
+    """Round each leaf to the nearest whole number of units; refuse where the sum would not be exact."""
     scaled = leaves * 10.0**decimals if decimals >= 0 else leaves / 10.0**-decimals
     if not np.abs(scaled).sum() < 2.0**52:
         raise ParameterError(
@@ -86,17 +86,17 @@ def rounded(leaves: Numbers, decimals: int) -> Whole:
 
 
 def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole, nonnegative: bool = False) -> Whole:
-    """Return leaves in whole units such that each group has the given sum, by largest remainders.
+    """Round leaves to whole units such that each group has the given sum, by largest remainders.
 
-    `group` says which group each leaf belongs to, shape (leaves,); `sums` is in units, shape (groups,). With `nonnegative`
-    leaves of at least 0 stay so; sums must be at least 0 then.
+    `group` is the group of each leaf, shape (leaves,); `sums` is in units, shape (groups,). With `nonnegative` leaves of at
+    least 0 stay at least 0; sums must then be at least 0.
 
     >>> rounded_to(np.array([1.4, 1.3, 1.3, 5.0]), 0, np.array([0, 0, 0, 1]), np.array([4, 5])).tolist()
     [2, 1, 1, 5]
     """
     whole = rounded(leaves, decimals)
     short = sums - np.bincount(group, whole, len(sums)).astype(np.int64)
-    left = leaves / unit(decimals) - whole  # in (-1/2, 1/2): who is rounded down furthest comes first
+    left = leaves / unit(decimals) - whole  # in (-1/2, 1/2): the leaf rounded down furthest comes first
     for g in np.flatnonzero(short):
         members, way, todo = np.flatnonzero(group == g), int(np.sign(short[g])), abs(int(short[g]))
         members = members[np.argsort(-way * left[members], kind="stable")]
@@ -116,15 +116,15 @@ def rounded_to(leaves: Numbers, decimals: int, group: Whole, sums: Whole, nonneg
 
 
 def values_of(sums: Whole, decimals: int) -> Numbers:
-    """Return whole units as numbers: the nearest double to each decimal."""
+    """Convert whole units to numbers: the nearest double to each decimal."""
     return np.asarray(sums / 10.0**decimals if decimals >= 0 else sums * 10.0**-decimals, np.float64)
 
 
 def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
-    """Return the likeliest leaves that are not below zero and have the same total, given adjusted ones; shape (leaves,).
+    """Return the likeliest leaves that are at least 0 and have the same total, given adjusted leaves; shape (leaves,).
 
-    The nearest point, in units of the noise, with the total of the adjusted leaves: raised leaves are made up for by the
-    others in proportion to their variances, so that margins do not drift upwards. Leaves without noise stay.
+    This is the nearest point, in units of the noise, with the total of the adjusted leaves. The other leaves compensate for
+    raised leaves in proportion to their variances, so that margins do not drift upwards. Leaves without noise stay.
 
     >>> not_below_zero(np.array([-3.0, 10.0, 7.0]), np.array([1.0, 2.0, 0.0])).tolist()
     [0.0, 7.0, 7.0]
@@ -135,7 +135,7 @@ def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
         return values
     found = values.copy()
     total = y.sum()
-    if total <= 1e-12 * np.abs(y).sum():  # what cancels leaves a last bit
+    if total <= 1e-12 * np.abs(y).sum():  # floating-point error of a cancellation
         found[noisy] = 0.0
         return found
     order = np.argsort(-y / w, kind="stable")
@@ -146,23 +146,23 @@ def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
 
 
 # --- bands
-# How variances are published: exactly, or as quality bands; and what each of them would disclose by itself.
+# How variances are published: exactly, or as quality bands; and what each would disclose by itself.
 #
-# Where the priors come from the contributors' own values, so do the variances. In a leaf with one or two contributors
-# ω = k d², with k = ε²η²/(ε² - η²): whoever reads ω knows the largest contribution d. A third contributor's value then follows
-# for the first one. A band says that ω lies between two values, and so does d.
+# Where the priors come from the contributors' own values, so do the variances. In a leaf with one or two contributors ω = k d²,
+# with k = ε²η²/(ε² - η²): whoever reads ω knows the largest contribution d. The first contributor can then work out the value
+# of a third. A band gives an interval for ω, and so for d.
 
 
 CUTPOINTS = (0.05, 0.10, 0.15, 0.25)
 """Coefficients of variation that separate the bands A to E."""
 KEPT = 0.95
-"""Which share of the promised standard deviation must remain when somebody cuts what he knows to a band."""
+"""Share of the guaranteed standard deviation that must remain when an attacker truncates his posterior to a band."""
 
 
 def letters(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...] = CUTPOINTS) -> NDArray[np.object_]:
     """Return the quality band of every cell from its published value and variance: A is best.
 
-    The coefficient of variation is that of the published value, since that of the true one would help to find it.
+    The coefficient of variation is that of the published value, since that of the true value would help to find it.
 
     >>> letters(np.array([100.0, 100, 0, 7]), np.array([9.0, 400, 4, 0])).tolist()
     ['A', 'D', 'E', 'A']
@@ -179,9 +179,9 @@ def _band(values: Numbers, variance: Numbers, cutpoints: tuple[float, ...]) -> W
 def implied(
     cells: Cells, values: Numbers, variance: Numbers, leaf_variance: Numbers, cutpoints: tuple[float, ...]
 ) -> tuple[Numbers, Numbers]:
-    """Return between which variances each leaf must lie, for somebody who sees the bands; two arrays of shape (leaves,).
+    """Return bounds of each leaf's variance for a reader who sees the bands; two arrays of shape (leaves,).
 
-    He is taken to know the variance of everything else in each cell, so that the bands of all cells with the leaf count.
+    He is assumed to know the variance of everything else in each cell, so that the bands of all cells with the leaf count.
     """
     band = _band(values, variance, cutpoints)
     edges = np.array([0.0, *cutpoints, np.inf]) ** 2
@@ -200,11 +200,11 @@ def sd_kept(
     loading: sparse.csr_array, prior: Numbers, base: Numbers, sizes: Numbers,
     leaf_variance: Numbers, least: Numbers, most: Numbers,
 ) -> Numbers:  # fmt: skip
-    """Return which share of his standard deviation the contributor who sets a leaf's noise keeps, shape (leaves,).
+    """Return the share of his standard deviation that the contributor who determines a leaf's noise keeps, shape (leaves,).
 
     That is the contributor h with the largest m²v²/(v - w²): with v = ε²d² and w = ηd, ω = k m²d² - rest. An interval for ω
-    is one for d, and what was known of d, normal with the standard deviation ηd, is cut to it. Anybody else's value moves ω
-    less, in units of his own protection. `sizes` are the d, one for each unknown. 1 for a leaf without noise.
+    gives one for d, and the knowledge of d, normal with the standard deviation ηd, is truncated to it. Any other value changes
+    ω less, in units of its own protection. `sizes` are the d, one for each unknown. A leaf without noise gets 1.
     """
     kept = np.ones(len(leaf_variance))
     leaf = np.repeat(np.arange(len(leaf_variance)), np.diff(loading.indptr))
@@ -224,7 +224,7 @@ def sd_kept(
 
 
 def cut_sd(low: Numbers, high: Numbers) -> Numbers:
-    """Return the standard deviation of a standard normal number that is known to lie between `low` ≤ 0 and `high` ≥ 0.
+    """Return the standard deviation of a standard normal number truncated to the interval from `low` ≤ 0 to `high` ≥ 0.
 
     >>> cut_sd(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf])).round(4).tolist()
     [1.0, 0.6028]
@@ -241,7 +241,7 @@ def cut_sd(low: Numbers, high: Numbers) -> Numbers:
 
 
 def bounds(published: Numbers, leaf_variance: Numbers, table: Table, factor: float) -> Numbers:
-    """Return how large each leaf's variance can be, judged by its published value alone; shape (leaves,), 0 without noise.
+    """Return an upper bound of each leaf's variance from its published value alone; shape (leaves,), 0 without noise.
 
     No leaf needs more than k times the square of its largest contribution, hence of its total.
     """
@@ -249,7 +249,7 @@ def bounds(published: Numbers, leaf_variance: Numbers, table: Table, factor: flo
 
 
 def worked_out(cells: Cells) -> NDArray[np.bool_]:
-    """Return which leaves follow from their cells by subtraction, again and again; shape (leaves,)."""
+    """Return which leaves follow from their cells by repeated subtraction; shape (leaves,)."""
     known = np.zeros(cells.leaves, bool)
     while True:
         unknown = cells.sums((~known).astype(np.float64))
@@ -261,30 +261,31 @@ def worked_out(cells: Cells) -> NDArray[np.bool_]:
 
 
 # --- whole numbers
-# Attackers who know that contributions are whole numbers: how much more noise it takes to leave them as much doubt.
+# Attackers who know that contributions are whole numbers: how much more noise is needed for the same uncertainty.
 #
-# Around a whole number, a normal law on whole numbers with the parameter p has the variance
+# Around a whole number, a normal distribution on whole numbers with the parameter p has the variance
 #
 #     V(p) = Σ k² q^(k²) / Σ q^(k²),  q = exp(-1/2p),
 #
-# which is p where p is large, and next to nothing where it is small: who knows a contribution to within 0.3 and that it is whole
-# knows it. A leaf's total is whole, too, so that the doubt about a contribution has several parts (about the total, given what is
-# published; about who gave how much of it, given the total), and each of them may fall on whole numbers. Asked for is the p with
+# which is about p where p is large, and nearly 0 where p is small: an attacker who knows that a contribution is whole, and
+# knows it to within 0.3, knows it exactly. A leaf's total is whole too, so that the uncertainty about a contribution has
+# several parts (about the total, given what is published; about its division, given the total), and each of them may be on
+# whole numbers. The required p solves
 #
 #     min over a₁ + … + a_k = p of V(a₁) + … + V(a_k) = w²,
 #
-# one part where nobody but an attacker shares the leaf, up to three otherwise; w² + 0.09 (k - 1) where w² is large. The tests
+# with one part where only an attacker shares the leaf, up to three otherwise; w² + 0.09 (k - 1) where w² is large. The tests
 # enumerate what attackers find in small leaves.
 
 
 _GRID = np.linspace(0.0, 4.0, 4001)
 _MOST_PARTS = 3
 _ROOM = 0.9
-"""Which share of what is unknown beforehand may be asked for: beyond it noise grows without end."""
+"""Largest required share of the prior variance: beyond it noise grows without limit."""
 
 
 def whole_variance(p: Numbers) -> Numbers:
-    """Return V(p), the variance of a normal law on whole numbers around one of them.
+    """Return V(p), the variance of a normal distribution on whole numbers around one of them.
 
     >>> whole_variance(np.array([0.09, 0.25, 4.0])).round(4).tolist()
     [0.0077, 0.215, 4.0]
@@ -298,7 +299,7 @@ def whole_variance(p: Numbers) -> Numbers:
 
 @cache
 def _least(parts: int) -> Numbers:
-    """Return the least sum of V over so many parts of each number of the grid."""
+    """Return the smallest sum of V over divisions of each grid value into `parts` parts."""
     alone = whole_variance(_GRID)
     if parts == 1:
         return alone
@@ -307,7 +308,7 @@ def _least(parts: int) -> Numbers:
 
 
 def for_whole_numbers(required: Numbers, parts: int = 1) -> Numbers:
-    """Return the posterior variance to ask for, so that somebody who knows a contribution to be whole is left `required`.
+    """Return the posterior variance to require, so that an attacker who knows that a contribution is whole is left `required`.
 
     >>> for_whole_numbers(np.array([0.0, 0.0225, 4.5])).round(3).tolist()
     [0.0, 0.112, 4.5]
@@ -318,7 +319,7 @@ def for_whole_numbers(required: Numbers, parts: int = 1) -> Numbers:
 
 
 def on_whole_numbers(known: AttackerKnowledge) -> AttackerKnowledge:
-    """Return what to ask for on behalf of whole numbers; nothing for those whom attackers know too well as it is."""
+    """Return requirements raised for whole numbers; unchanged for unknowns that attackers know too well already."""
     crowd = np.diff(known.loading.indptr) - 1
     rows = np.repeat(np.arange(len(crowd)), np.diff(known.loading.indptr))
     parts = np.ones(len(known), np.int64)

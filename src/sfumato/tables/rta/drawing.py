@@ -1,4 +1,4 @@
-"""Noise that depends on what it is for: the same leaf gets the same adjustment, in canonical order."""
+"""Keyed noise: the same leaf gets the same adjustment, in canonical order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sfumato.tables.table import Table, significant
 from sfumato.typing import Numbers, Whole
 
 # --- canonical
-# The same problem in the same order: rows, formulas and types of labels must not show in the noise.
+# Canonical order, so that noise does not depend on the order of rows, on formulas or on types of labels.
 #
-# Noise of leaves that share contributors is found by an iteration, and what that ends with may hang on the last bits of what it
-# starts from. Those come from the order in which records are summed, and leaves and contributors are listed.
+# Noise of leaves that share contributors is found by an iteration, whose result may depend on the last bits of its start. Those
+# depend on the order in which records are summed, and leaves and contributors are listed.
 
 
 def in_order(table: Table, known: AttackerKnowledge) -> tuple[AttackerKnowledge, Whole]:
-    """Return what attackers know with leaves and unknowns in an order of their own, and the position of each leaf in it."""
+    """Return the attackers' knowledge with leaves and unknowns in canonical order, and the position of each leaf in it."""
     ids = leaf_ids(table)
     leaves = np.argsort(ids, kind="stable")
     place = np.argsort(leaves)
@@ -46,7 +46,7 @@ def in_order(table: Table, known: AttackerKnowledge) -> tuple[AttackerKnowledge,
 
 
 def _order(table: Table, known: AttackerKnowledge, place: Whole) -> Whole:
-    """Return unknowns by their first leaf, their contributor's name, and what is known of them."""
+    """Sort unknowns by their first leaf, their contributor's name, and what is known of them."""
     by = known.by_unknown
     inside = np.diff(by.indptr) > 0
     rows = place[by.indices]
@@ -64,26 +64,26 @@ def _order(table: Table, known: AttackerKnowledge, place: Whole) -> Whole:
 
 
 # --- drawing
-# Noise that hangs on what it is for: the same leaf gets the same adjustment, whenever and wherever it is drawn.
+# Noise is a function of its leaf: the same leaf gets the same adjustment, whenever and wherever it is drawn.
 #
-# The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf, variable,
-# period, variance). At one variance a re-run gives the same number, so that nothing is left to average. At two variances the larger
-# noise is the smaller one plus an independent part: whoever sees both publications knows of the leaf what he would have known
-# from the less noisy one, and no more. (One normal number scaled by two standard deviations would give the value away.)
+# The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf,
+# variable, period, variance). At one variance a re-run gives the same number, so that averaging gains nothing. At two variances
+# the larger noise is the smaller one plus an independent part: whoever sees both publications learns from them what the less
+# noisy one reveals, and no more. (One normal number scaled by two standard deviations would disclose the value.)
 
 
 _FIRST, _LAST = -80, 240
-"""Variances from 2 to the first up to 2 to the last of these have noise."""
+"""Exponents of two: variances in this range have noise."""
 SMALLEST = 2.0**_FIRST
 _BITS = 52
-"""Of a double's fraction: after so many halvings the middle is the variance itself."""
+"""Bits of a double's fraction: after this many halvings the middle is the variance itself."""
 _AT_ONCE = 10_000
 
 
 def leaf_labels(cells: Cells) -> list[str]:
-    """Return for each leaf a text of its labels that does not depend on the order of cells, rows or dimensions.
+    """Return a text of each leaf's labels that does not depend on the order of cells, rows or dimensions.
 
-    Of a hierarchy the finest label counts, and a dimension that merely groups the labels of another (regions in groups of
+    In a hierarchy only the finest label counts, and a dimension that merely groups the labels of another (regions in groups of
     regions) is left out: a table with groups and one without them have the same leaves.
     """
     incidence = cells.incidence.tocsc()
@@ -107,9 +107,9 @@ def leaf_labels(cells: Cells) -> list[str]:
 
 
 def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
-    """Whether every label of `fine` stands under one of `coarse`, and not the other way round.
+    """Whether every label of `fine` is under one of `coarse`, and not the other way round.
 
-    A single label is not a group: a table of one region has the leaves that the region has in the table of all of them.
+    A single label is not a group: a table of one region has the same leaves as that region in the table of all regions.
     """
     pairs, a, b = len(set(zip(coarse, fine, strict=True))), len(set(coarse)), len(set(fine))
     return pairs == b > a > 1
@@ -118,10 +118,10 @@ def _groups(coarse: NDArray[np.object_], fine: NDArray[np.object_]) -> bool:
 def leaf_ids(table: Table) -> Whole:
     """Return a 64-bit number for each leaf, from the records that it holds; shape (leaves,).
 
-    Two tables of different populations may have leaves of the same labels: with the same noise, their difference would be
-    exact. Where the data have an identifier, a leaf is the set of its records, whatever it is called. Otherwise it is known by
-    its labels and its contributors' names, or, where they have none, by what they contributed. Values count in the last case
-    only: elsewhere a corrected one is published with the noise it had, so that revisions cannot be averaged.
+    Two tables of different populations may have leaves with the same labels: with the same noise, their difference would be
+    exact. Where the data have an identifier, a leaf is the set of its records, under any name. Otherwise it is identified by
+    its labels and its contributors' names, or, where they have none, by their contributions. Values are used in the last case
+    only: elsewhere a corrected value is published with its earlier noise, so that revisions cannot be averaged.
     """
     members = _identified(table)
     texts = leaf_labels(table.cells)
@@ -138,7 +138,7 @@ def leaf_ids(table: Table) -> Whole:
 
 
 def _identified(table: Table) -> list[str] | None:
-    """Return a text for the records of each leaf, empty for none; None where no identifier tells the records apart."""
+    """Return a text for the records of each leaf, empty for none; None where no identifier distinguishes the records."""
     records = table.records
     if records is None or records.identifier is None or records.identifier.missing.any():
         return None
@@ -148,7 +148,7 @@ def _identified(table: Table) -> list[str] | None:
     names = b"".join(hashlib.blake2b(label_of(v).encode(), digest_size=16).digest() for v in values)
     halves = np.frombuffer(names, np.uint64).reshape(-1, 2)[codes]
     sums = np.zeros((table.cells.leaves, 2), np.uint64)
-    np.add.at(sums, records.leaf, halves)  # in whatever order
+    np.add.at(sums, records.leaf, halves)  # in any order
     return [
         "" if not count else f"{int(count)}:{a:x}:{b:x}"
         for count, (a, b) in zip(table.counts, sums.tolist(), strict=True)
@@ -161,7 +161,7 @@ def _members(table: Table) -> list[str]:
         return [str(int(count)) for count in table.counts]
     rows = list(pairwise(given.own.indptr))
     if given.names is None:
-        amounts = given.own.data + 0.0  # no minus nought
+        amounts = given.own.data + 0.0  # no negative zero
         return ["\x1d".join(f"{value:.15g}" for value in np.sort(amounts[a:b]).tolist()) for a, b in rows]
     names = np.array(["" if name is None else label_of(name) for name in given.names], object)
     return [
@@ -204,7 +204,7 @@ def _path(time: Numbers, who: Whole, draws: Draws) -> Numbers:
     )
     each = np.arange(len(who))
     low, high = fixed[octave - _FIRST, each], fixed[octave - _FIRST + 1, each]
-    # the time decides beforehand which halves are looked at: all their middles are drawn in one go
+    # the time determines in advance which halves are visited: all their middles are drawn at once
     half = np.ldexp(1.0, octave - np.arange(1, _BITS + 1)[:, None])
     middle = np.floor(time / (2 * half)) * (2 * half) + half
     between = np.sqrt(half / 2) * _normals(draws, who, middle)
@@ -216,10 +216,10 @@ def _path(time: Numbers, who: Whole, draws: Draws) -> Numbers:
 
 
 def correlated(covariance: sparse.csr_array, ids: Whole, draws: Draws) -> Numbers:
-    """Return noise of a given covariance, leaves × leaves: leaves by themselves follow their path, blocks are drawn together.
+    """Return noise with a given covariance, leaves × leaves: single leaves follow their path, blocks are drawn together.
 
-    A block's noise is the symmetric root of its covariance times a keyed normal number for each leaf, whatever their order.
-    Another covariance has other numbers: with the same ones, two publications could be solved for the values.
+    A block's noise is the symmetric root of its covariance times a keyed normal number for each leaf, in any order. Another
+    covariance has other numbers: with the same ones, two publications could be solved for the values.
     """
     from scipy.sparse.csgraph import connected_components
 

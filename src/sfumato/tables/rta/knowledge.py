@@ -1,4 +1,4 @@
-"""What attackers of a table know, as unknowns that enter its leaves, and the covariance of what is published."""
+"""Attackers' prior knowledge, as unknowns that enter the leaves of a table, and the covariance of what is published."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def _over(a: Numbers, b: Numbers) -> Numbers:
 
 
 # --- knowledge
-# What attackers of a table know, as unknowns that enter its leaves, and the covariance of what is published.
+# Attackers' prior knowledge, as unknowns that enter the leaves of a table, and the covariance of what is published.
 
 
 _LARGE = 1e6
-"""An infinite prior variance is taken for so many times the largest finite one: less is safer, and the gap does not matter."""
+"""An infinite prior variance becomes this times the largest finite one: less is safer, and the difference does not matter."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,16 +63,16 @@ class AttackerKnowledge:
     """w²/r: the smallest posterior variance that is allowed, shape (unknowns,); 0 for what is not confidential."""
     means: Numbers | None
     owner: Whole
-    """Who knows the unknown: contributors under one control share a number. Shape (unknowns,)."""
+    """The owner, who knows the unknown: contributors under one control share a number. Shape (unknowns,)."""
     attacks: NDArray[np.bool_]
     """Whether the unknown's contributor is an attacker."""
     contributor: Whole
     """The contributor of each unknown, by position."""
     threshold: float
     public: bool
-    """Whether variances come from public information; if not, to publish them exactly may disclose a contribution."""
+    """Whether variances come from public information; if not, publishing them exactly may disclose a contribution."""
     position: Whole = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Where its unknowns stand in the whole, for a part of it."""
+    """For a part of the knowledge: the positions of its unknowns in the whole."""
 
     def __len__(self) -> int:
         return len(self.required)
@@ -99,12 +99,12 @@ class AttackerKnowledge:
 
     @cached_property
     def leaves_of(self) -> Whole:
-        """In how many leaves each unknown is, shape (unknowns,)."""
+        """Number of leaves of each unknown, shape (unknowns,)."""
         return np.diff(self.by_unknown.indptr).astype(np.int64)
 
     @cached_property
     def side(self) -> Whole:
-        """Who attacks with the knowledge of each unknown: the owner, or a negative number of its own if he does not attack."""
+        """The attacking side that knows each unknown: its owner, or a distinct negative number if he does not attack."""
         attacking = np.zeros(int(self.owner.max(initial=0)) + 1, bool)
         np.logical_or.at(attacking, self.owner, self.attacks)
         return np.where(attacking[self.owner], self.owner, -1 - np.arange(len(self)))
@@ -116,11 +116,11 @@ class AttackerKnowledge:
 
     @cached_property
     def block(self) -> Whole:
-        """Which leaves hang together through contributors in several of them: a number for each leaf."""
+        """The block of each leaf: leaves are linked through contributors in several of them."""
         return blocks_of(self)
 
     def part(self, leaves: Whole) -> AttackerKnowledge:
-        """Return what concerns some leaves, whole blocks of them."""
+        """Restrict the knowledge to some leaves, which must be whole blocks."""
         loading = self.loading[leaves]
         inside = np.unique(loading.indices[loading.data != 0])
         made = sparse.csr_array(loading[:, inside])
@@ -132,11 +132,11 @@ class AttackerKnowledge:
         )  # fmt: skip
 
     def known_before(self) -> NDArray[np.bool_]:
-        """Return which unknowns nobody can protect: the prior variance is no larger than what must be left."""
+        """Return which unknowns nobody can protect: the prior variance is no larger than the required one."""
         return (self.required > 0) & (self.given_variance <= self.required)
 
     def covariance(self, omega: Numbers | sparse.csr_array, but: Whole | None = None) -> sparse.csr_array:
-        """Return that of what is published, M V M' + Ω, leaves × leaves; `but` are unknowns that do not vary."""
+        """Return the covariance of what is published, M V M' + Ω, leaves × leaves; unknowns in `but` do not vary."""
         v = self.variance
         if but is not None and len(but):
             v = v.copy()
@@ -151,7 +151,7 @@ class AttackerKnowledge:
 
 
 def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -> Whole:
-    """Return a number for each leaf: the same where leaves share an unknown, or have noise in common."""
+    """Return the block of each leaf: leaves that share an unknown, or correlated noise, are in one block."""
     from scipy.sparse.csgraph import connected_components
 
     loading = known.loading
@@ -168,7 +168,7 @@ def blocks_of(known: AttackerKnowledge, noise: sparse.csr_array | None = None) -
 
 
 def checked_noise(noise: Numbers | sparse.csr_array, leaves: int) -> Numbers | sparse.csr_array:
-    """Return Ω, refused if it cannot be one: variances per leaf, or a covariance matrix."""
+    """Check Ω, variances per leaf or a covariance matrix, and return it."""
     if isinstance(noise, np.ndarray) and noise.ndim == 1:
         if noise.shape != (leaves,) or not (noise >= 0).all() or not np.isfinite(noise).all():
             raise DataError(f"the noise must have one finite variance of at least 0 for each of the {leaves:,} leaves.")

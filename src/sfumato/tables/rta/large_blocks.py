@@ -1,4 +1,4 @@
-"""Large blocks of linked leaves and contributors in very many leaves: what at least remains unknown of each."""
+"""Lower bounds of posterior variances: large blocks of linked leaves, and contributors in very many leaves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from sfumato.kernels.near_sums import NearSums
 
 # --- hubs
-# Contributors in very many leaves: what at least remains unknown of them, by a bound that any regression gives.
+# Contributors in very many leaves: a lower bound of their posterior variance, which any regression gives.
 
 _CLOSE = 1e-4
 
 
 class Hubs(NamedTuple):
-    """At least what is left of each hub for anybody and for an outsider, who helps, and S⁻¹m, hubs × leaves."""
+    """Lower bounds of each hub's posterior variance, for any attacker and for an outsider; the helper; S⁻¹m, hubs × leaves."""
 
     variance: Numbers
     outsider: Numbers
@@ -30,11 +30,11 @@ class Hubs(NamedTuple):
 
 
 def hubs_left(known: AttackerKnowledge, sums: NearSums, own: Numbers, hubs: Whole) -> Hubs:
-    """Return what is left of these unknowns, each in several leaves; `own` are variances of independent noise, no more than true.
+    """Bound the posterior variance of unknowns in several leaves; `own` are variances of independent noise, at most the true ones.
 
-    With D the variance that each leaf has by itself and U the other unknowns in several leaves, with variances V,
-    m'(D + UVU')⁻¹m = min over c of (m - Uc)'D⁻¹(m - Uc) + c'V⁻¹c. Any c gives an upper bound on the precision that is added:
-    here one from conjugate gradients, which need not be exact. Whoever knows g takes it out of D or U; c stays as it is.
+    With D the variance that each leaf has by itself and U the other unknowns in several leaves, with variances V, m'(D +
+    UVU')⁻¹m = min over c of (m - Uc)'D⁻¹(m - Uc) + c'V⁻¹c. Any c gives an upper bound on the added precision: here one from
+    conjugate gradients, which need not be exact. For an attacker who knows g, g is removed from D or U; c stays.
     """
     v, by, side = known.variance, known.by_unknown, known.side
     leaves = known.loading.shape[0]
@@ -58,7 +58,7 @@ def hubs_left(known: AttackerKnowledge, sums: NearSums, own: Numbers, hubs: Whol
         part = link.data * c[entry_unknown]
         r = m - np.bincount(entry_leaf, part, leaves)
         if ((d <= 1e-12 * sums.total) & (np.abs(r) * np.sqrt(v[h]) > 1e-12 * np.sqrt(sums.total))).any():
-            continue  # a leaf with nothing of its own: no bound
+            continue  # a leaf without variance of its own: no bound
         q = float(r @ (r / floor) + (c[links] ** 2 / v[links]).sum())
         # what each side knows: entries of U and of D, leaf by leaf
         theirs = (side[entry_unknown] >= 0) & (side[entry_unknown] != side[h])
@@ -86,11 +86,11 @@ def hubs_left(known: AttackerKnowledge, sums: NearSums, own: Numbers, hubs: Whol
 
 
 # --- near attackers
-# Large blocks of linked leaves: what at least remains unknown of each contributor, from the leaves near his own.
+# Large blocks of linked leaves: a lower bound of each contributor's posterior variance, from the leaves near his own.
 
 
 CAP = 8
-"""How many leaves are looked at together for each contributor, unless that is not enough."""
+"""Number of leaves examined together for each contributor, unless that is not enough."""
 WIDER = (CAP, 40, 120)
 _CLUSTER, _EIGEN = 60, 2_000
 
@@ -137,9 +137,9 @@ def left_near(
     enough: Numbers,
     caps: tuple[int, ...] = WIDER,
 ) -> tuple[Numbers, Numbers, Whole]:
-    """Return at least what is left of each target for anybody, for an outsider, and an unknown of who helps most; -1 for nobody.
+    """Bound each target's posterior variance for any attacker and for an outsider; and an unknown of the best helper, or -1.
 
-    Targets that are left less than `enough` are looked at with more and more leaves around them.
+    Targets whose bound is below `enough` are examined with larger and larger neighbourhoods.
     """
     from sfumato.kernels.near_sums import MOST, near_bounds
 
@@ -192,7 +192,7 @@ def _starts(rows: Whole, leaves: int) -> Whole:
 
 
 def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int) -> Numbers:
-    """Return the most that one side knows of each leaf, by unknowns in no other leaf."""
+    """Return the largest part of each leaf's variance that one side knows, by unknowns in no other leaf."""
     row, who = rows[which], side[which]
     key, part = np.unique(row * (int(side.max(initial=0)) + 1) + who, return_inverse=True)
     known = np.bincount(part.ravel(), spread[which], len(key))
@@ -204,7 +204,7 @@ def _largest_side(rows: Whole, side: Whole, spread: Numbers, which: NDArray[np.b
 def _two_largest(
     rows: Whole, unknown: Whole, spread: Numbers, which: NDArray[np.bool_], leaves: int
 ) -> tuple[Whole, Whole]:
-    """Return the two unknowns of each leaf that vary most, among those asked for; -1 for none."""
+    """Return the two unknowns of each leaf that vary most, among those in `which`; -1 for none."""
     at = np.flatnonzero(which & (spread > 0))
     at = at[np.lexsort((-spread[at], rows[at]))]
     start = _starts(rows[at], leaves)
@@ -214,7 +214,7 @@ def _two_largest(
 
 
 def _independent(omega: Numbers | sparse.csr_array) -> tuple[sparse.csr_array, Numbers]:
-    """Return the covariance of the noise, without what large clusters have in common, and variances D with Ω - D ⪰ 0."""
+    """Return the covariance of the noise, without correlations within large clusters, and variances D with Ω - D ⪰ 0."""
     from scipy.sparse.csgraph import connected_components
 
     if isinstance(omega, np.ndarray):

@@ -19,16 +19,17 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
 # --- one leaf
-# What one leaf needs by itself: the closed form of random tabular adjustment, with weights and coalitions.
+# The noise that one leaf needs by itself: the closed form of random tabular adjustment, with weights and coalitions.
 
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
-    """Return what each leaf needs by itself (negative: to spare), and the unknowns of target and attacker that bind; -1 for none.
+    """Return the noise that each leaf needs alone (negative: a surplus), and the binding target and attacker; -1 for none.
 
-    The largest over unknowns h and attackers g not of h's side of m_h²v_h²/(v_h - w_h²) - Σ_{i not g's} m_i²v_i, written as
-    m_h²w_h²v_h/(v_h - w_h²) - Σ_{i not g's, i≠h} m_i²v_i, in which nothing is infinite unless somebody is in cover. For each
-    h only the two sides with the largest Σ m²v in the leaf matter: the largest, or the second if the largest is h's own (the pair
-    shortcut of the RTA paper, section 3.3, with weights and coalitions).
+    Target and attacker are unknowns. The noise is the largest over unknowns h and attackers g not of h's side of m_h²v_h²/(v_h
+    - w_h²) - Σ_{i not g's} m_i²v_i, written as m_h²w_h²v_h/(v_h - w_h²) - Σ_{i not g's, i≠h} m_i²v_i, which is finite unless an
+    infinite variance is part of the cover. For each h only the two sides with the largest Σ m²v in the leaf matter: the
+    largest, or the second if the largest is h's own (the pair shortcut of the RTA paper, section 3.3, with weights and
+    coalitions).
     """
     leaves = known.loading.shape[0]
     rows = np.repeat(np.arange(leaves), np.diff(known.loading.indptr))
@@ -37,7 +38,7 @@ def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
     unlimited = np.isinf(v) & (m2 > 0)
     cover = np.where(np.isinf(v), 0.0, m2 * np.where(np.isinf(v), 0.0, v))
     side = known.side[who]
-    # what each side knows in each leaf: endless variances are counted apart from the finite ones
+    # what each side knows in each leaf: infinite variances are counted separately from finite ones
     order = np.lexsort((side, rows))
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(rows[order]) != 0) | (np.diff(side[order]) != 0)
@@ -46,7 +47,7 @@ def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
     first = order[new]
     part_row, part_side, parts = rows[first], side[first], len(first)
     endless, finite = np.bincount(part, unlimited, parts), np.bincount(part, cover, parts)
-    endless[part_side < 0] = finite[part_side < 0] = 0.0  # who does not attack takes no cover away
+    endless[part_side < 0] = finite[part_side < 0] = 0.0  # a side that does not attack removes no cover
     ranked = np.lexsort((-finite, -endless, part_row))
     start = np.searchsorted(part_row[ranked], np.arange(leaves + 1))
     top = np.append(ranked, -1)[np.minimum(start[:-1], len(ranked))]
@@ -74,16 +75,16 @@ def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
 
 
 # --- safe noise
-# Noise that is surely enough for contributors in several leaves, without linear algebra: where to begin, and the last resort.
+# Noise that is certainly enough for contributors in several leaves, without linear algebra: a start, and the last resort.
 
 
 _MARGIN = 1e-9
 
 
 def first_noise(known: AttackerKnowledge, required: Numbers, least: Numbers, price: Numbers) -> Numbers:
-    """Return cheap noise, at least `least`, under which unknowns in several leaves are nearly safe from who knows all others.
+    """Return cheap noise, at least `least`, that nearly protects unknowns in several leaves from one who knows all others.
 
-    What he learns of h is Σ m²/(cover + noise) over its leaves, linear in u = 1/(cover + noise); Σ price/u is minimised.
+    He learns Σ m²/(cover + noise) of h over its leaves, linear in u = 1/(cover + noise); Σ price/u is minimised.
     """
     from sfumato.kernels.noisy_sums import pack, typed
 
@@ -99,10 +100,10 @@ def first_noise(known: AttackerKnowledge, required: Numbers, least: Numbers, pri
 
 
 def surely_enough(known: AttackerKnowledge, required: Numbers, omega: Numbers) -> Numbers:
-    """Return noise, raised where need be, that protects everybody from somebody who knows all others in several leaves.
+    """Return noise, raised where necessary, that protects everybody from one who knows all other unknowns in several leaves.
 
-    Leaves are then apart, and the precision of h is 1/v + Σ m²/(cover + noise): cover + noise is multiplied where need be.
-    More knowledge only lowers what is left, so that everybody is protected from every true attacker.
+    Leaves then share no unknown, and the precision of h is 1/v + Σ m²/(cover + noise): cover + noise is multiplied where
+    necessary. More knowledge only lowers the posterior variance, so everybody is protected from every real attacker.
     """
     several, spread = known.leaves_of > 1, np.maximum(known.spread, 1e-300)
     apart = replace(
@@ -120,7 +121,7 @@ def surely_enough(known: AttackerKnowledge, required: Numbers, omega: Numbers) -
 
 
 def _own_cover(known: AttackerKnowledge) -> Numbers:
-    """Return the prior variance of each leaf from unknowns in no other, but for the side that knows most of it."""
+    """Return the prior variance of each leaf from unknowns in no other leaf, without the side that knows most of it."""
     return near_of(known, np.zeros(known.loading.shape[0])).rest
 
 
@@ -130,16 +131,16 @@ def _own_cover(known: AttackerKnowledge) -> Numbers:
 
 _ROUNDS, _FEWER, _IDLE, _REACH, _NEARER = 40, 4, 5, 4.0, 2.0
 _SMALL, _ROUGHLY, _GAP, _SETTLED = 60, 0.05, 1e-3, 0.01
-"""With blocks of more leaves it is enough to come this close to protection and to the optimum before the last repair; with those
-too large to invert, to lower the cost by no more in a round."""
+"""Tolerances before the last repair. In blocks of more leaves than the first: distance from protection and from the optimum; in
+blocks too large to invert: the decrease of cost in a round."""
 _LEAST, _COVER = 0.4, 0.02
 _REPAIRS = 30
 _NEAR = 1.2
-"""Unknowns with less than this times the required variance are watched."""
+"""Unknowns with a posterior variance below this times the required one are watched."""
 
 
 class LinkedNoise(NamedTuple):
-    """Noise of all leaves; who needs it (unknowns, -1 for none), and a lower bound on what the linked leaves cost."""
+    """Noise of all leaves; who needs it (unknowns, -1 for none), and a lower bound on the cost of the linked leaves."""
 
     variance: Numbers
     target: Whole
@@ -150,7 +151,7 @@ class LinkedNoise(NamedTuple):
 
 @dataclass
 class _Pairs:
-    """Pairs of unknown and helper that are watched, in the order of their blocks, with a multiplier each."""
+    """Watched pairs of unknown and helper, in the order of their blocks, with a multiplier each."""
 
     target: Whole
     helper: Whole
@@ -161,7 +162,7 @@ class _Pairs:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
     def joined(self, target: Whole, helper: Whole, of_block: Whole, unknowns: int) -> _Pairs:
-        """Return these and new ones; those that are here already keep their multipliers."""
+        """Add new pairs; those that are watched already keep their multipliers."""
         t, g = np.concatenate([self.target, target]), np.concatenate([self.helper, helper])
         dual = np.concatenate([self.dual, np.zeros(len(target))])
         key = t * (unknowns + 1) + g + 1
@@ -176,10 +177,10 @@ class _Pairs:
 def linked_noise(known: AttackerKnowledge, alone: Numbers, price: Numbers, linked: NDArray[np.bool_]) -> LinkedNoise:
     """Return noise that protects everybody, close to the smallest, for leaves that share contributors.
 
-    `alone` is what every leaf needs by itself: no leaf can do with less. The posterior variance F of a pair is concave and
-    rises with the noise, so what is solved is convex. Each round linearises 1/F in u = 1/(prior variance + noise), in which it
-    is nearly linear (exactly so where leaves are apart), and minimises Σ price/u. Multipliers of the pairs give a lower bound
-    on the optimum (the dual of the semidefinite program in RTA-TABLES).
+    `alone` is the noise that every leaf needs by itself: no leaf can do with less. The posterior variance F of a pair is
+    concave and increases with the noise, so the problem is convex. Each round linearises 1/F in u = 1/(prior variance + noise),
+    in which it is nearly linear (exactly so where leaves share no contributors), and minimises Σ price/u. Multipliers of the
+    pairs give a lower bound on the optimum (the dual of the semidefinite program in RTA-TABLES).
     """
     whole, lower, rounds = alone.copy(), 0.0, 0
     target, attacker = np.full(len(alone), -1, np.int64), np.full(len(alone), -1, np.int64)
@@ -211,7 +212,7 @@ class _Solver:
         self.of_block[seen] = known.block[by.indices[by.indptr[:-1][seen]]]
 
     def solve(self) -> tuple[Numbers, float, int]:
-        """Return the noise, a lower bound on its cost, and how many rounds it took."""
+        """Return the noise, a lower bound on its cost, and the number of rounds."""
         if self.large.any():
             return self._solve_large()
         omega, best, lower, step, worst = (
@@ -247,7 +248,7 @@ class _Solver:
         return self._repair(answer), lower, rounds
 
     def _solve_large(self) -> tuple[Numbers, float, int]:
-        """Solve where what is left is a bound: go on as long as the cost falls, then repair."""
+        """Solve where posterior variances are bounds: iterate while the cost decreases, then repair."""
         first = first_noise(self.known, self.required, self.least, self.price)
         safe = surely_enough(self.known, self.required, first)
         omega, lower, rounds, pairs = safe, 0.0, 0, _Pairs.none()
@@ -262,13 +263,13 @@ class _Solver:
         return repaired if self.price @ repaired < self.price @ safe else safe, lower, rounds
 
     def _watched(self, omega: Numbers, pairs: _Pairs, near: float) -> _Pairs:
-        """Return the pairs that are watched, with those that have come near."""
+        """Add the pairs that have come near their requirement to the watched ones."""
         left, helper = self._left(omega, near)
         close = np.flatnonzero(self.wanted & (left < near * self.required))
         return pairs.joined(close, helper[close], self.of_block, len(self.known))
 
     def _left(self, omega: Numbers, near: float) -> tuple[Numbers, Whole]:
-        """Return what is left of everybody, and who learns most of him."""
+        """Return every unknown's posterior variance, and the helper who learns most of it."""
         found = left_of(self.known, omega, near * self.required, (CAP,))
         return found.variance, found.helper
 
@@ -309,7 +310,7 @@ class _Solver:
         slope = z.copy()
         rows = np.repeat(np.arange(len(left)), np.diff(z.indptr))
         slope.data = (z.data / (left[rows] * u[z.indices])) ** 2
-        # no more than so much at a time: a pair far from protected would else be bought with noise where it hardly helps
+        # limit the step: otherwise a pair far from protected would be paid for with noise where it hardly helps
         room = np.maximum(1.0 / required - 1.0 / left + slope @ u, _LEAST * (slope @ u))
         reach = _REACH if not self.large.any() else _NEARER
         low, high = u / reach, np.minimum(u * reach, 1.0 / (cover + self.least))
@@ -325,7 +326,7 @@ class _Solver:
         return noise, pairs.kept(keep), violation, bound
 
     def _cover(self, pairs: _Pairs, left: Numbers) -> Numbers:
-        """Return the prior variance of each leaf but for the pair that presses most on it: 1/F is linear in 1/(that + noise)."""
+        """Return each leaf's prior variance without the pair that presses most on it: 1/F is linear in 1/(this + noise)."""
         known, cover = self.known, self.spread.copy()
         entry = known.by_unknown
         for kept in self.binding:
@@ -335,7 +336,7 @@ class _Solver:
         return np.maximum(cover, _COVER * self.spread)
 
     def _note(self, pairs: _Pairs, slope: sparse.csr_array, dual: Numbers) -> None:
-        """Keep which pair presses most on each leaf."""
+        """Record which pair presses most on each leaf."""
         press = slope.multiply(dual[:, None]).tocoo()
         order = np.lexsort((press.data, press.col))
         col = press.col[order]
@@ -355,7 +356,7 @@ class _Solver:
         active = power > 0
         z, t, g, power = z[active], pairs.target[active], pairs.helper[active], power[active]
         load = np.asarray(z.power(2).T @ power)
-        # leaf by leaf no more than the price: some z are made smaller where their leaf is asked for too much
+        # in each leaf no more than the price: z is scaled down where a leaf is over-used
         with np.errstate(divide="ignore"):
             fit = np.sqrt(np.minimum(1.0, self.price / np.maximum(load, 1e-300)))
         z = sparse.csr_array(z.multiply(fit[None, :]))
@@ -369,13 +370,13 @@ class _Solver:
         along = np.bincount(rows[hit], through.data[hit] * v[t[rows[hit]]], len(t))
         worth = power * (along**2 / (v[t] - known.required[t]) - square)
         worth, power = np.maximum(worth, 0.0), np.where(worth > 0, power, 0.0)  # any choice of pairs gives a bound
-        # what no pair asks for, a leaf needs by itself: its own noise prices what is left of it
+        # the price that no pair uses: a leaf's own need bounds the cost of the remainder
         used = np.asarray(z.power(2).T @ power)
         spare = np.maximum(self.price - used, 0.0)
         return float(worth.sum() + spare @ self.least)
 
     def _repair(self, omega: Numbers) -> Numbers:
-        """Raise the noise until every pair is protected: noise anywhere never harms anybody."""
+        """Raise the noise until every pair is protected: more noise never harms anybody's protection."""
         for turn in range(_REPAIRS):
             left, helper = self._left(omega, 1.0)
             bad = np.flatnonzero(self.wanted & (left < self.known.required * (1.0 + 0.5 * _MARGIN)))
@@ -419,11 +420,11 @@ class LeafNoise:
     target: Whole
     """The contributor who needs the noise most, by position, shape (leaves,); -1 where none is needed."""
     attacker: Whole
-    """Against whom; -1 for an outsider."""
+    """The attacker against whom it is needed; -1 for an outsider."""
     lower: float
     """A proven lower bound on the objective: no independent leaf noise that protects everybody costs less."""
     objective: float
-    """The objective: the sum of the variances, or the weighted one that was asked for."""
+    """The objective: the sum of the variances, weighted if a `cost` was given."""
     how: str
     """How it was found, in words."""
 
@@ -433,16 +434,16 @@ class LeafNoise:
 
     @property
     def gap(self) -> float:
-        """By which share the objective may lie above the smallest possible one."""
+        """Share by which the objective may be above the smallest possible one."""
         return 0.0 if self.objective <= self.lower or self.objective == 0 else 1.0 - self.lower / self.objective
 
 
 def leaf_noise(table: Table, prior: Prior | AttackerKnowledge, *, cost: Numbers | None = None) -> LeafNoise:
     """Return the smallest independent noise of the leaves under which every contributor stays protected.
 
-    Smallest is the sum of the variances, each times its `cost`, shape (leaves,), 1 if not given. A closed form where every
-    contributor is in one leaf; otherwise a convex problem, solved with a certificate of how far from the optimum it may be.
-    Refused where somebody knows a contribution too well before anything is published.
+    Smallest means the sum of the variances, each times its `cost`, shape (leaves,), 1 if not given. It has a closed form where
+    every contributor is in one leaf; otherwise it is a convex problem, solved with a certificate of how far from the optimum it
+    may be. Refused where somebody knows a contribution too well before publication.
     """
     known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     check_possible(table, known)
@@ -465,7 +466,7 @@ def leaf_noise(table: Table, prior: Prior | AttackerKnowledge, *, cost: Numbers 
 
 
 def check_possible(table: Table, known: AttackerKnowledge) -> None:
-    """Refuse where a contribution is known too well before: no noise helps. Says where, and what would help."""
+    """Refuse where a contribution is known too well beforehand: no noise helps. Name the cells, and what would help."""
     bad = np.flatnonzero(known.known_before())
     if not len(bad):
         return

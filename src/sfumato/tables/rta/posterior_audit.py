@@ -1,4 +1,4 @@
-"""What every attacker knows of every contributor after publication: unknowns, blocks, and the joint audit."""
+"""Posterior variances of every contributor for every attacker: unknowns, blocks, and the joint audit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sfumato.kernels.noisy_sums import NoisySums
 
 # --- attackers
-# The attackers' problem as arrays for the kernel: sums, unknowns, blocks and who knows which unknowns together.
+# The attackers' problem as arrays for the kernel: sums, unknowns, blocks, and which unknowns are known together.
 
 DENSE = 600
-"""Blocks of at most so many leaves are inverted."""
+"""Blocks of at most this many leaves are inverted."""
 CORRELATED = 4_000
-"""The same where noise is correlated: bounds are loose there."""
+"""The same limit for correlated noise, where bounds are loose."""
 
 
 class _Groups(NamedTuple):
@@ -60,7 +60,7 @@ def sums_of(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> Nois
 
 
 def _groups(known: AttackerKnowledge, block: Whole, blocks: int) -> _Groups:
-    """Return which unknowns are known together, by block; those alone in one leaf are simple and stand in no group."""
+    """Group the unknowns that are known together, by block; those alone in one leaf are simple and in no group."""
     side = known.side
     placed = np.flatnonzero(block >= 0)
     order = placed[np.lexsort((side[placed], block[placed]))]
@@ -79,13 +79,13 @@ def _groups(known: AttackerKnowledge, block: Whole, blocks: int) -> _Groups:
 
 
 class PosteriorVariances(NamedTuple):
-    """What remains unknown of everybody, shapes (unknowns,)."""
+    """Posterior variances of all unknowns, shapes (unknowns,)."""
 
     variance: Numbers
     """For the attacker who learns most; a proven lower bound in blocks too large to invert."""
     outsider: Numbers
     helper: Whole
-    """An unknown of that attacker's; -1 for an outsider."""
+    """An unknown of that attacker; -1 for an outsider."""
     exact: bool
 
 
@@ -95,10 +95,10 @@ def left_of(
     enough: Numbers | None = None,
     caps: tuple[int, ...] = WIDER,
 ) -> PosteriorVariances:
-    """Return what remains unknown after publication of all leaves.
+    """Return the posterior variances after publication of all leaves.
 
-    In large blocks it is a bound, looked at more closely (by `caps`, see `left_near`) where that is below `enough`, which is
-    what is required if not given.
+    In large blocks they are lower bounds, refined (by `caps`, see `left_near`) where they are below `enough`, which is the
+    required variance if not given.
     """
     from sfumato.kernels.noisy_sums import learned
 
@@ -115,19 +115,19 @@ def left_of(
 
 
 def in_large_block(known: AttackerKnowledge, omega: Numbers | sparse.csr_array) -> NDArray[np.bool_]:
-    """Return which unknowns that vary are in a block with too many leaves to invert, shape (unknowns,)."""
+    """Return which varying unknowns are in a block with too many leaves to invert, shape (unknowns,)."""
     block = known.block if isinstance(omega, np.ndarray) else blocks_of(known, omega)
     wide = (np.bincount(block) > _dense(omega))[block].astype(np.float64)
     return (abs(known.by_unknown.sign()).T @ wide > 0) & (known.variance > 0)
 
 
 def _dense(omega: Numbers | sparse.csr_array) -> int:
-    """Return up to how many leaves a block is inverted."""
+    """Return the largest number of leaves of a block that is inverted."""
     return DENSE if isinstance(omega, np.ndarray) else max(CORRELATED, DENSE)
 
 
 # --- posterior audit
-# What every attacker knows of every contributor after publication: the joint audit of random tabular adjustment.
+# Posterior knowledge of every attacker about every contributor: the joint audit of random tabular adjustment.
 
 
 _SLACK = 1e-9
@@ -153,16 +153,16 @@ class PairAudit:
     outsider: Numbers
     """The posterior variance for an outsider, shape (unknowns,)."""
     exact: bool
-    """Whether variances are exact; otherwise some are proven lower bounds: at least so much is left, the risk is at most that."""
+    """Whether variances are exact; otherwise some are proven lower bounds, and the risk is an upper bound."""
     measured: bool = False
-    """Whether cells were taken for measurements with a normal error, as rounded ones are: then variances are approximate."""
+    """Whether cells were treated as measurements with a normal error, as rounded ones are: variances are then approximate."""
 
     def __repr__(self) -> str:
         return f"PairAudit({len(self.required):,} unknowns, risk {self.risk:.6g}, allowed {self.threshold:g})"
 
     @cached_property
     def ratio(self) -> Numbers:
-        """Posterior over required variance: at least 1 where the promise is kept, infinite where nothing is required."""
+        """Posterior over required variance: at least 1 where the guarantee holds, infinite where nothing is required."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.required > 0, self.variance / self.required, np.inf)
 
@@ -174,7 +174,7 @@ class PairAudit:
 
     @property
     def risk(self) -> float:
-        """R: the largest relative certainty; at most the threshold where the promise is kept."""
+        """R: the largest relative certainty; at most the threshold where the guarantee holds."""
         return float(self.certainty.max(initial=0.0))
 
     @property
@@ -184,7 +184,7 @@ class PairAudit:
 
     @cached_property
     def failing(self) -> Whole:
-        """Unknowns of which somebody learns too much, the worst first."""
+        """Unknowns of which an attacker learns too much, the worst first."""
         bad = np.flatnonzero(self.ratio < 1.0 - _SLACK)
         return bad[np.argsort(self.ratio[bad], kind="stable")]
 
@@ -201,18 +201,18 @@ def audit_pairs(
     Parameters
     ----------
     table, prior
-        What is published, and what attackers know beforehand.
+        The table to publish, and the attackers' prior knowledge.
     leaf_variance
         The variance of the noise in every leaf, or the covariance matrix of the noise, leaves × leaves.
     published
-        Which cells are published. If not given, attackers are taken to see all leaves: exact where leaves are cells, safe
-        otherwise, since every cell is a sum of leaves. If given, they see these cells and nothing else: exact, by dense
-        linear algebra, for tables of moderate size.
+        Which cells are published. If not given, attackers are assumed to see all leaves: exact where leaves are cells,
+        conservative otherwise, since every cell is a sum of leaves. If given, they see these cells and nothing else: exact, by
+        dense linear algebra, for tables of moderate size.
 
     Notes
     -----
-    Where more than 600 leaves hang together through contributors in several of them, variances are proven lower bounds
-    (`PairAudit.exact` is False): attackers are taken to know more of what enters from leaves far from a contributor's own.
+    Where more than 600 leaves are linked through contributors in several of them, variances are proven lower bounds
+    (`PairAudit.exact` is False): attackers are assumed to know more about leaves far from a contributor's own.
     """
     known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
@@ -266,7 +266,7 @@ def _root(s: Numbers) -> Numbers:
 
 
 class Belief(NamedTuple):
-    """What an attacker holds of a number after publication: normal, with this mean and variance."""
+    """An attacker's posterior of a number: normal, with this mean and variance."""
 
     mean: float
     variance: float
@@ -283,17 +283,17 @@ def posterior(
     leaf: int | None = None,
     leaves: Numbers | None = None,
 ) -> Belief:
-    """Return what one attacker knows after publication of one unknown, or of the true total of a cell or leaf.
+    """Return one attacker's posterior of one unknown, or of the true total of a cell or leaf.
 
     Parameters
     ----------
     attacker
-        A contributor, by position, who knows his own and what others under the same control gave; None for an outsider.
+        A contributor, by position, who knows his own contribution and those under the same control; None for an outsider.
     unknown, cell, leaf
-        What he wants to know: one of the three. An unknown is a contributor, by position, unless contributions are unknowns.
+        The target: one of the three. An unknown is a contributor, by position, unless contributions are unknowns.
     leaves
-        The published values of the leaves, for the mean; NaN without them, or without prior means. What an attacker knows
-        is taken to be at its prior mean.
+        The published values of the leaves, for the mean; NaN without them, or without prior means. The attacker's own
+        contribution is assumed to equal its prior mean.
     """
     known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     omega = checked_noise(leaf_variance, table.cells.leaves)
@@ -347,8 +347,7 @@ def cell_variances(
 ) -> Numbers:
     """Return the posterior variance of every cell's true total for an outsider, who knows least of all users; shape (cells,).
 
-    Exact where the leaves that hang together are few; otherwise an upper bound: the error of an estimate that looks at each leaf
-    by itself.
+    Exact where few leaves are linked; otherwise an upper bound: the error of an estimate that uses each leaf by itself.
     """
     known = prior if isinstance(prior, AttackerKnowledge) else prior.of(table)
     left = _leaf_posterior(known, checked_noise(leaf_variance, table.cells.leaves))

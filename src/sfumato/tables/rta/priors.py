@@ -1,4 +1,4 @@
-"""What attackers know before a table is published, and how well each contributor must stay protected."""
+"""Attackers' prior knowledge, and how well each contributor must stay protected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Unknowns = Literal["contributor", "contribution"]
 
 
 def prior_cv() -> Any:
-    """Declare ε; it is usual that contributions are known to within half of their size."""
+    """Declare ε; usually contributions are known to within half of their size."""
     return param(
         0.5, doc="to within which share of its size attackers know a contribution beforehand (ε)", low=0, above=True
     )
@@ -37,10 +37,10 @@ def base_cv() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Who attacks, what each attacker knows beforehand, and how much of it must remain unknown.
+    """Who attacks, what each attacker knows beforehand, and how much must stay unknown.
 
     Every contributor is an attacker who knows his own contribution exactly and those of the others to within the prior
-    variances; beside them stands an outsider who knows nobody's. Make one with `from_sizes` or `given`.
+    variances; there is also an outsider who knows none exactly. Make a prior with `from_sizes` or `given`.
 
     Examples
     --------
@@ -49,13 +49,13 @@ class Prior:
     """
 
     prior_cv: float | None = None
-    """ε: to within which share of its size a contribution is known before."""
+    """ε: a contribution is known beforehand to within this share of its size."""
     base_cv: float | None = None
-    """η: to within which share of its size it may be known after, at best."""
+    """η: a contribution may be known afterwards to within this share of its size, at best."""
     sizes: Numbers | None = None
-    """Shape (contributors,); None for the sizes that the table has, or else the contributors' own values."""
+    """Shape (contributors,); None for the sizes of the table, or else the contributors' own values."""
     variance: Numbers | None = None
-    """Prior variances, shape (contributors,), where they are given; infinite for somebody of whom nothing is known."""
+    """Prior variances, shape (contributors,), if given; infinite for a contributor of whom nothing is known."""
     base: Numbers | None = None
     """Base variances w², shape (contributors,); 0 for a contribution that is not confidential."""
     means: Numbers | None = None
@@ -66,7 +66,7 @@ class Prior:
     attackers: NDArray[np.bool_] | None = None
     """Which contributors attack, shape (contributors,); None for all of them."""
     controllers: NDArray[np.int64] | None = None
-    """Under whose control each contributor is, shape (contributors,): those with the same number attack together."""
+    """Who controls each contributor, shape (contributors,): those with the same number attack together."""
 
     @classmethod
     def from_sizes(cls, prior_cv: float, base_cv: float, sizes: ArrayLike | None = None, **more: Any) -> Prior:
@@ -75,14 +75,14 @@ class Prior:
         Parameters
         ----------
         prior_cv, base_cv
-            ε and η: nobody may come to know another's contribution better than to the share η of its size, when he knew it
-            to the share ε before.
+            ε and η: nobody who knew another's contribution to within the share ε of its size may learn it better than to within
+            the share η.
         sizes
             A public measure of every contributor's size. If not given, that of the table; if the table has none, the
-            contributors' own values are taken. Published variances may then disclose them: see `Knowledge.public`.
+            contributors' own values. Published variances may then disclose them: see `AttackerKnowledge.public`.
         more
-            `threshold`, `unknowns`, `attackers`, `controllers`: see the fields. With ``unknowns="contribution"`` what a
-            contributor gave to each leaf is an unknown of its own, and nobody knows how its total divides among them.
+            `threshold`, `unknowns`, `attackers`, `controllers`: see the fields. With ``unknowns="contribution"`` each
+            contribution to a leaf is an unknown of its own, and nobody knows how a total divides among leaves.
         """
         for name, cv in (("prior_cv", prior_cv), ("base_cv", base_cv)):
             if isinstance(cv, bool) or not isinstance(cv, int | float) or not 0 <= cv < math.inf:
@@ -93,10 +93,10 @@ class Prior:
 
     @classmethod
     def given(cls, variance: ArrayLike, base: ArrayLike, means: ArrayLike | None = None, **more: Any) -> Prior:
-        """Return priors with given variances of what is known of each contributor's total, and base variances w².
+        """Return priors with given variances of each contributor's total, and base variances w².
 
-        Numbers are for all contributors alike. A contributor of known contribution has the variance 0, one of whom nothing
-        is known an infinite one; a contribution that is not confidential has the base variance 0.
+        A single number applies to all contributors. A contributor whose contribution is known has the variance 0, one of whom
+        nothing is known an infinite one; a contribution that is not confidential has the base variance 0.
         """
         v, w = _list(variance, "prior variances", infinite=True), _list(base, "base variances")
         m = None if means is None else _list(means, "means", negative=True)
@@ -116,11 +116,11 @@ class Prior:
         return _checked(replace(self, **_arrays(changes)))
 
     def of(self, table: Table) -> AttackerKnowledge:
-        """Return what the attackers of a table know: the unknowns, how they enter the leaves, and who knows which.
+        """Return the attackers' knowledge for a table: the unknowns, how they enter the leaves, and who knows which.
 
-        One unknown for each contributor, its total: `loading` then holds weight × share of the total in the leaf. Attackers
-        are taken to know the shares, which errs on the safe side: whoever does not know them learns less of the total. A
-        contributor with contributions of both signs stands for the sum of their absolute values.
+        Each contributor has one unknown, its total: `loading` then holds weight × share of the total in the leaf. Attackers are
+        assumed to know the shares, which errs on the safe side: an attacker who does not know them learns less of the total.
+        For a contributor with contributions of both signs the total is the sum of their absolute values.
         """
         given = table.contributions
         if given is None:
@@ -141,7 +141,7 @@ class Prior:
         who = np.arange(n)
         if self.unknowns == "contribution":
             loading, share, who = _apart(loading, given)
-            part = share > 0  # no share of an infinite variance is none
+            part = share > 0  # a share of 0 of an infinite variance is 0
             v, w = np.multiply(v[who], share**2, out=np.zeros(len(share)), where=part), w[who] * share**2
             owner, attacks = owner[who], attacks[who]
             means = None if means is None else means[who] * share
@@ -165,18 +165,18 @@ def _loadings(given: Contributions) -> sparse.csr_array:
     own, grossed = given.own, given.grossed
     total = given.totals
     absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()
-    # one sign throughout: the total itself; both signs: the sum of absolute values, so that no share is beyond 1
+    # one sign: the total itself; both signs: the sum of absolute values, so that no share is above 1
     unit = np.where(absolute > np.abs(total) * (1 + 1e-12), absolute, total)
     leaves = np.bincount(own.indices, minlength=len(given))
     unit_of = unit[own.indices]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # nothing contributed: any share is as good as another, and equal ones are as safe as any
+        # nothing contributed: all shares are equally good, and equal ones are as safe as any
         data = np.where(unit_of == 0, 1.0 / leaves[own.indices], grossed.data / unit_of)
     return sparse.csr_array((data, own.indices.copy(), own.indptr.copy()), shape=own.shape)
 
 
 def _apart(loading: sparse.csr_array, given: Contributions) -> tuple[sparse.csr_array, Numbers, NDArray[np.int64]]:
-    """Return loadings with one unknown per entry, the share of its contributor's total that each is, and the contributor."""
+    """Return loadings with one unknown per entry, each entry's share of its contributor's total, and the contributor."""
     own = given.own
     absolute = np.asarray(abs(own).sum(axis=0), np.float64).ravel()[own.indices]
     leaves = np.bincount(own.indices, minlength=len(given))[own.indices]
@@ -211,7 +211,7 @@ def _spread(values: Any, n: int, name: str) -> Any:
 
 
 def _arrays(more: dict[str, Any]) -> dict[str, Any]:
-    """Return further fields with lists made arrays."""
+    """Return further fields with lists converted to arrays."""
     made = dict(more)
     if made.get("attackers") is not None:
         made["attackers"] = np.asarray(made["attackers"], bool)

@@ -1,4 +1,4 @@
-"""What is published of adjusted leaves, what was verified, and the confidential record for later tables."""
+"""Publication of adjusted leaves: cells, variances, guarantees, and the confidential record for later tables."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from sfumato.tables.rta.rta import RTA
 
 # --- record
-# What was published, with its noise: what a later table of the same data must not contradict. Confidential.
+# The record of a publication with its noise, which a later table of the same data must not contradict. Confidential.
 
 _WARNING = "CONFIDENTIAL: holds true values and their noise. Keep it with the seed, apart from what is published."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Record:
-    """The leaves of a published table: true totals, what was published of them in whole units, and how noise was drawn.
+    """The leaves of a published table: true totals, published values in whole units, and the covariance of the noise.
 
-    Whoever publishes another table of the same variable and period starts from it (`RTA.protect_later`), so that noise under
-    cells already published is not drawn again. It holds what the table hides: only its owner can read the file.
+    Another table of the same variable and period starts from it (`RTA.protect_later`), so that noise under published cells is
+    not drawn again. It holds what the table hides: only its owner can read the file.
     """
 
     cells: Cells
     totals: Numbers
     """The true value of each leaf, shape (leaves,)."""
     units: Whole
-    """What each leaf became, in units of the last digit published; shape (leaves,)."""
+    """The published value of each leaf, in units of the last published digit; shape (leaves,)."""
     decimals: int
     covariance: sparse.csr_array
-    """Of the noise of the leaves, leaves × leaves; diagonal for a first publication."""
+    """Covariance of the leaves' noise, leaves × leaves; diagonal for a first publication."""
     variable: str = ""
     period: str = ""
 
@@ -62,7 +62,7 @@ class Record:
         write_text(path, self.text(), confidential=True)
 
     def text(self) -> str:
-        """Return what stands in its file: a secret."""
+        """Return the content of its file: a secret."""
         covariance = self.covariance.tocoo()
         incidence = self.cells.incidence.tocoo()
         table = {
@@ -82,14 +82,14 @@ class Record:
             return cls._from_dict(table)
         except FileNotFoundError:
             raise ParameterError(f"there is no record of a published table at {path}.") from None
-        except Exception:  # whatever is wrong with it: messages from below quote true values
+        except Exception:  # whatever is wrong: messages of inner errors quote true values
             raise ParameterError(f"{path} is not the record of a published table, or is damaged.") from None
 
     @classmethod
     def _from_dict(cls, table: dict[str, Any]) -> Record:
         if table["version"] != 1:
             raise ValueError("another version")
-        if table.get("digest", digest := _digest(table)) != digest:  # earlier ones have none
+        if table.get("digest", digest := _digest(table)) != digest:  # older records have none
             raise ValueError("a number or a label was changed")
         if not isinstance(table["dimensions"], list) or not all(isinstance(d, str) for d in table["dimensions"]):
             raise TypeError("dimensions that are no names")
@@ -117,13 +117,13 @@ class Record:
 
 
 def _digest(table: dict[str, Any]) -> str:
-    """Return a digest of all that a record says, so that a damaged one is not used for later tables."""
+    """Return a digest of the whole record, so that a damaged one is not used for later tables."""
     said = {key: value for key, value in table.items() if key != "digest"}
     return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 # --- publication
-# What is published of adjusted leaves: cells, their variances in one of four forms, and what was verified.
+# Publish adjusted leaves: cells, their variances in one of four forms, and guarantees.
 
 
 _LOOSEST = 64.0
@@ -131,30 +131,30 @@ _LOOSEST = 64.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AdjustedLeaves:
-    """Adjusted leaves, ready to be summed: confidential as long as the audit has not been looked at."""
+    """Adjusted leaves, ready to be summed: confidential until the audit has been checked."""
 
     units: Whole
     """Each leaf in units of the last digit published, shape (leaves,)."""
     decimals: int
     covariance: sparse.csr_array
-    """Of the noise in the leaves, leaves × leaves."""
+    """Covariance of the noise in the leaves, leaves × leaves."""
     audit: PairAudit
     divided: bool = False
-    """Whether leaves were drawn given the sums that some of them must have: what cancels in a sum is exact then."""
+    """Whether leaves were drawn given published sums: noise that cancels in a sum then leaves it exact."""
 
 
 def publish(rta: RTA, table: Table, known: AttackerKnowledge, adjusted: AdjustedLeaves) -> PublishedTable:
-    """Return the table of adjusted leaves; refused where its variances would disclose a contribution."""
+    """Return the table of adjusted leaves; refuse where its variances would disclose a contribution."""
     cells, step = table.cells, unit(adjusted.decimals)
     exact_sums = np.asarray(cells.incidence.astype(np.int64) @ adjusted.units, np.int64)
     values = values_of(exact_sums, adjusted.decimals)
     leaf_variance = np.maximum(adjusted.covariance.diagonal(), 0.0)
     noise = np.asarray((cells.incidence @ adjusted.covariance).multiply(cells.incidence).sum(axis=1)).ravel()
-    noise[noise <= 1e-12 * cells.sums(leaf_variance)] = 0.0  # what cancels leaves a last bit
+    noise[noise <= 1e-12 * cells.sums(leaf_variance)] = 0.0  # floating-point error of a cancellation
     off = (np.abs(table.totals / step - np.rint(table.totals / step)) > 1e-6).astype(np.float64)
     blurred = np.maximum(off, leaf_variance > 0)
     exact = (noise == 0) & adjusted.divided
-    loose = np.where(exact, cells.sums(off), cells.sums(blurred))  # how many leaves were rounded
+    loose = np.where(exact, cells.sums(off), cells.sums(blurred))  # number of rounded leaves
     slack = loose * (1.0 if adjusted.divided else 0.5) * step
     apart = np.abs(values - table.value)
     raised = (noise == 0) & (apart > slack + 1e-9 * np.maximum(np.abs(table.value), step))
@@ -199,8 +199,8 @@ def publish(rta: RTA, table: Table, known: AttackerKnowledge, adjusted: Adjusted
 def leaves_that_tell(known: AttackerKnowledge, leaf_variance: Numbers) -> Whole:
     """Return the leaves whose variance comes from confidential values, by position.
 
-    All with noise if the contributors' own values are the sizes. If sizes are public, those with a contributor who is in
-    several leaves: how he divides among them is in the variance.
+    If the contributors' own values are the sizes, all leaves with noise. If sizes are public, those with a contributor who is
+    in several leaves: the variance shows how he divides among them.
     """
     noisy = leaf_variance > 0
     if known.public:
@@ -231,7 +231,7 @@ def check_exact(table: Table, known: AttackerKnowledge, telling: Whole) -> None:
 def check_bands(
     rta: RTA, table: Table, known: AttackerKnowledge, values: Numbers, told: Numbers, leaf_variance: Numbers
 ) -> None:
-    """Refuse quality bands that say too precisely how large the noise is, where that comes from the values themselves."""
+    """Refuse quality bands that disclose the noise too precisely, where it comes from the contributors' own values."""
     least, most = digits.implied(table.cells, values, told, leaf_variance, rta.cutpoints)
     given = table.contributions
     sizes = np.sqrt(known.variance) / rta.prior_cv
@@ -252,7 +252,7 @@ def bound_factor(known: AttackerKnowledge, table: Table, leaf_variance: Numbers)
     """Return c such that no leaf has a larger variance than c times its squared total (plus 1 for whole numbers).
 
     k = vw²/((v - w²)d²) is the same for everybody if variances come from values; it is doubled until it holds for all leaves.
-    None if it would have to grow too far: somewhere contributions cancel, or somebody large gives next to nothing.
+    None if it would become too large: somewhere contributions cancel, or a large contributor gives almost nothing.
     """
     given = table.contributions
     own = np.abs(given.totals)[known.contributor] if given is not None else np.zeros(len(known))

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 
 class RTA(Protection):
-    """Random tabular adjustment: just as much normal noise as protects every contributor against every other.
+    """Random tabular adjustment: just enough normal noise to protect every contributor against every other.
 
     Noise is added to the leaves of the table, the atoms of all its cells and linked tables, so that every cell is the sum of
-    its parts to the last digit. Each leaf gets the least variance under which nobody, knowing his own contribution and those of
-    the others to within `prior_cv`, comes to know another's better than to within `base_cv` of its size (RTA paper, section 3,
-    for one cell). The result is audited: every pair of attacker and contributor, over all cells at once.
+    its parts to the last digit. Each leaf gets the smallest variance under which nobody who knows his own contribution, and
+    those of the others to within `prior_cv`, learns another's better than to within `base_cv` of its size (RTA paper, section
+    3, for one cell). The result is audited: every pair of attacker and contributor, over all cells at once.
 
-    Whoever waived protection needs none. Noise is a function of the secret seed, the leaf's records, the variable and the
-    period: keep the seed, and use it for all tables of the same data. Tables that come later start from
-    `PublishedTable.record` (`protect_later`).
+    Contributors who waived protection get none. Noise is a function of the secret seed, the leaf's records, the variable and
+    the period: keep the seed, and use it for all tables of the same data. Later tables start from `PublishedTable.record`
+    (`protect_later`).
 
     Examples
     --------
@@ -90,7 +90,7 @@ class RTA(Protection):
     period: str = param(default="", doc="the period of the data: another period has other noise")
 
     def validate(self) -> None:
-        """Check that there is something to solve."""
+        """Check the cutpoints and the period."""
         points = self.cutpoints
         if not all(isinstance(c, int | float) and 0 < c < math.inf for c in points) or list(points) != sorted(
             set(points)
@@ -102,11 +102,11 @@ class RTA(Protection):
             raise ParameterError(f"period of {self.name} must be a text, such as '2024'.")
 
     def label(self) -> str:
-        """Return a few words for a legend."""
+        """Return a short label for a legend."""
         return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
-        """Return the adjusted table with its variances, audited; refused where nothing can protect a contributor."""
+        """Return the adjusted table with its variances, audited; refuse where no noise can protect a contributor."""
         return self.protect_with(table, self.prior(table), draws)
 
     def protect_with(
@@ -114,7 +114,7 @@ class RTA(Protection):
     ) -> PublishedTable:
         """Protect a table under priors of your own (`Prior.given`), or with correlated noise (`block_noise`).
 
-        `covariance`, leaves × leaves, takes the place of the independent noise that would be worked out; it is audited alike.
+        `covariance`, leaves × leaves, replaces the computed independent noise; it is audited in the same way.
         """
         from sfumato.tables.rta.posterior_audit import audit_pairs
 
@@ -133,10 +133,10 @@ class RTA(Protection):
         return publish(self._under(prior), table, known, adjusted)
 
     def protect_later(self, table: Table, record: Record, draws: Draws, prior: Prior | None = None) -> PublishedTable:
-        """Protect a table of data of which another one is published already; `record` says what.
+        """Protect a later table of data of which a table is already published; `record` is that of the published one.
 
-        The table must hold the published cells too (ask for both in one formula). They keep their values; all others are
-        drawn given these, and the audit is that of both publications together. Refused where the first leaves no room.
+        The table must contain the published cells too (ask for both in one formula). They keep their values; all others are
+        drawn given these, and both publications are audited together. Refused where the first leaves no room.
         """
         from sfumato.tables.rta.posterior_audit import audit_pairs
 
@@ -162,7 +162,7 @@ class RTA(Protection):
         )
 
     def prior(self, table: Table) -> Prior:
-        """Return what attackers are taken to know."""
+        """Return the knowledge that attackers are assumed to have."""
         given = table.contributions
         sizes = None
         if given is not None:
@@ -176,7 +176,7 @@ class RTA(Protection):
         return Prior.from_sizes(self.prior_cv, self.base_cv, sizes, threshold=self.threshold, attackers=nobody)
 
     def _under(self, prior: Prior) -> RTA:
-        """Return the method with the numbers of a prior of its own: what is said must be what was done."""
+        """Return the method with the parameters of the prior that was used, so that labels and guarantees report these."""
         if prior.prior_cv is None or prior.base_cv is None:
             return self
         return replace(self, prior_cv=prior.prior_cv, base_cv=prior.base_cv, threshold=prior.threshold)
@@ -186,7 +186,7 @@ class RTA(Protection):
         public = known.public and self.sizes != "values" and not _are_values(known, table, prior)
         required = known.required
         if self.variances == "bands" and (not public or (known.leaves_of > 1).any()):
-            required = required / digits.KEPT**2  # what reading a band may cost is given back beforehand
+            required = required / digits.KEPT**2  # compensate in advance for what a band may disclose
         given = table.contributions
         if given is not None and given.waived is not None:
             required = np.where(given.waived[known.contributor], 0.0, required)
@@ -194,7 +194,7 @@ class RTA(Protection):
 
 
 def _needed(table: Table, known: AttackerKnowledge) -> Numbers:
-    """Return the variance of each leaf's noise, rounded up; more where contributions are whole, and attackers know it."""
+    """Return the variance of each leaf's noise, rounded up; larger where contributions are whole and attackers know it."""
     check_possible(table, known)
     ordered, place = in_order(table, known)
     variance = leaf_noise(table, ordered).variance
@@ -204,9 +204,9 @@ def _needed(table: Table, known: AttackerKnowledge) -> Numbers:
 
 
 def _are_values(known: AttackerKnowledge, table: Table, prior: Prior) -> bool:
-    """Whether prior variances are those of the contributors' own values, whatever column they were read from.
+    """Whether prior variances come from the contributors' own values, in whatever column.
 
-    That is if most sizes are in one proportion to the values, to a thousandth: no measure that is public already does that.
+    That is so if most sizes are proportional to the values, to a thousandth: no public measure is.
     """
     given = table.contributions
     if given is None:
@@ -225,7 +225,7 @@ def _are_values(known: AttackerKnowledge, table: Table, prior: Prior) -> bool:
 
 
 def _in_units(table: Table, values: Numbers, division: Division, record: Record) -> NDArray[np.int64]:
-    """Return the leaves of a later table in whole units, not below zero where that makes no sense; old leaves keep their sums."""
+    """Return the leaves of a later table in whole units, at least 0 where values are; old leaves keep their sums."""
     free, inside = np.flatnonzero(~division.inside), np.flatnonzero(division.inside)
     if table.nonnegative:
         values[free] = not_below_zero(values[free], division.variance[free])
@@ -240,12 +240,12 @@ def _in_units(table: Table, values: Numbers, division: Division, record: Record)
 
 
 def _check_held(audit: PairAudit, table: Table, known: AttackerKnowledge) -> None:
-    """Refuse noise that does not keep the promise."""
+    """Refuse noise that does not keep the guarantee."""
     if audit.holds:
         return
     leaves = known.by_unknown[:, audit.failing[:20]].indices
     named = join_names([f"'{leaf_name(table, int(leaf))}'" for leaf in dict.fromkeys(leaves.tolist())], 3)
-    found = "found that" if audit.exact else "could not rule out that"  # a bound, where many leaves hang together
+    found = "found that" if audit.exact else "could not rule out that"  # a bound, where many leaves are linked
     raise NotApplicable(
         f"the audit {found} somebody could know a contribution too well, in {named}: a relative certainty of {audit.risk:.4g} "
         f"where {audit.threshold:g} is allowed. Take a smaller base_cv, or make the table coarser there."

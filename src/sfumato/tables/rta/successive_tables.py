@@ -1,4 +1,4 @@
-"""A later table of the same data: noise given what is published already, divided among parts, and pairs who could learn."""
+"""A later table of the same data: noise given what is published, divided among parts, and pairs who could learn too much."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
 # --- division
-# How the noise of leaves that are published already is divided among their parts in a later table.
+# How the noise of published leaves is divided among their parts in a later table.
 #
 # Each old leaf A has noise δ_A. Its parts get noise that adds up to it,
 #
 #     δ = B δ_old + ξ,  B'1 = 1 in each old leaf,  ξ ~ N(0, D - DDᵀ/s),  s = Σ D over the parts of A,
 #
-# ξ being the law of independent noises with variances D given that they add up to nothing. Noise of old cells stays as it is, to
-# the digit. Both publications together show all new leaves with noise of the covariance
+# where ξ has the distribution of independent noises with variances D given that they add up to 0. Noise of old cells stays
+# unchanged, to the digit. Both publications together show all new leaves with noise of the covariance
 #
 #     Ω = B Ω_old Bᵀ + blocks of (D - DDᵀ/s).
 #
-# With B = D/s this is the law of independent noises given their sums; where s is the old variance of δ_A, the new noises are
-# independent, as if both tables had been published at once. As D grows, the parts tell less and less beyond what is published
-# already. That is not enough where the first table left an attacker g no more than he may know of h: then B is chosen such that
-# the parts tell g nothing, or little, of h (`rivals`). What he knows of h already is the regression on the old leaves, with
-# coefficients u = S⁻¹ C a_h, S = C K_g Cᵀ + Ω_old, C the sums; a part tells more by a_h - (K_g Cᵀ + B Ω_old) u, which B can make
-# zero.
+# With B = D/s this is the distribution of independent noises given their sums; where s is the old variance of δ_A, the new
+# noises are independent, as if both tables had been published at once. As D grows, the parts reveal less and less beyond what
+# is published. That is not enough where the first table already reveals to an attacker g all that he may know of h: then B is
+# chosen such that the parts reveal nothing, or little, of h to g (`Rivals`). He knows h already by the regression on the old
+# leaves, with coefficients u = S⁻¹ C a_h, S = C K_g Cᵀ + Ω_old, C the sums; a part adds a_h - (K_g Cᵀ + B Ω_old) u, which B can
+# make zero.
 
 MOST_ENTRIES = 20_000_000
 
@@ -45,7 +45,7 @@ class Division:
     """How the noise of old leaves is divided among their parts: D and B."""
 
     def __init__(self, record: Record, group: Whole, needed: Numbers, spread: Numbers) -> None:
-        """Start from the variances that independent noise would need, shape (leaves,), and what is unknown in each leaf."""
+        """Start from the variances that independent noise would need, shape (leaves,), and each leaf's prior variance."""
         count = len(record.totals)
         self.record, self.group, self.spread = record, group, spread
         self.inside = group >= 0
@@ -55,9 +55,9 @@ class Division:
         self.tilt: sparse.csr_array | None = None
 
     def _at_least_old(self, needed: Numbers) -> Numbers:
-        """Raise what is needed to the noise that is there already, which must go somewhere.
+        """Raise the needed noise to the existing noise, which must be divided completely.
 
-        Where more is needed than there is, every part takes some of it: noise of one part alone would follow from the sum.
+        Where more is needed than exists, every part takes some of it: noise of one part alone would follow from the sum.
         """
         sums = self.sums(needed)
         share = self._shares(self.spread)
@@ -65,7 +65,7 @@ class Division:
         return np.where(lack >= 0, needed + np.maximum(lack, 0.0) * share, np.maximum(needed, sums[self.group] * share))
 
     def _shares(self, weight: Numbers) -> Numbers:
-        """Return which part of its old leaf each leaf is, by weight, or evenly where nothing has any."""
+        """Return each leaf's share of its old leaf, by weight, or equal shares where all weights are 0."""
         weight = np.where(self.sums(weight)[self.group] > 0, weight, 1.0)
         return np.where(self.inside, weight / np.maximum(self.sums(weight)[self.group], 1e-300), 0.0)
 
@@ -75,14 +75,14 @@ class Division:
 
     @property
     def share(self) -> Numbers:
-        """D/s for each leaf, 0 for one that no published cell holds; shape (leaves,)."""
+        """D/s for each leaf, 0 for a leaf in no published cell; shape (leaves,)."""
         sums = self.sums(self.variance)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(sums[self.group] > 0, self.variance / sums[self.group], 1.0 / self.parts[self.group])
         return np.where(self.inside, share, 0.0)
 
     def by_old(self, values: Numbers) -> sparse.csr_array:
-        """Return values of leaves in the columns of their old ones, leaves × old leaves."""
+        """Place values of leaves in the columns of their old leaves, leaves × old leaves."""
         at = np.flatnonzero(self.inside)
         return sparse.csr_array((values[at], (at, self.group[at])), shape=(len(self.group), len(self.old)))
 
@@ -105,12 +105,12 @@ class Division:
             cross = moved @ share.T
             made = sparse.csr_array(made + cross + cross.T + moved @ self.tilt.T)
         left = made.diagonal()
-        made.setdiag(np.where(left > 1e-13 * self.variance, left, 0.0))  # what cancels leaves a last bit
+        made.setdiag(np.where(left > 1e-13 * self.variance, left, 0.0))  # floating-point error of a cancellation
         made.eliminate_zeros()
         return made
 
     def draw(self, table: Table, draws: Draws, period: str) -> Numbers:
-        """Return the noise of every leaf given what is published, shape (leaves,)."""
+        """Draw the noise of every leaf given what is published, shape (leaves,)."""
         fresh = brownian(self.variance, leaf_ids(table), leaf_draws(draws, table.variable, period))
         # noise, and rounding of its outcome
         error = self.record.units * unit(self.record.decimals) - self.record.totals
@@ -120,34 +120,34 @@ class Division:
 
 
 # --- rivals
-# Pairs of contributor and attacker who could learn too much from a later table, and noise that keeps them from it.
+# Pairs of contributor and attacker who could learn too much from a later table, and noise that prevents it.
 
 
 _MOST_OLD, _MOST_LEAVES = 2_500, 5_000
-"""Old leaves, and leaves that hang together, up to which dense linear algebra is used."""
+"""Largest numbers of old leaves, and of linked leaves, for dense linear algebra."""
 _NEAR = 0.1
-"""Pairs that the first table leaves less room than this, relative to what is required, are hidden by B too."""
+"""Pairs whose posterior variance after the first table exceeds the required one by less than this share are hidden by B too."""
 _COST = 0.03
-"""What the noise of a larger B costs, relative to what it hides."""
+"""Cost of the noise of a larger B, relative to what it hides."""
 _REACH, _LEAST, _MARGIN = 6.0, 0.25, 3e-4
-"""By how much 1/(prior variance + D) may fall in a round, the information of a pair at most, and what is left above the need."""
+"""Largest factor by which 1/(prior variance + D) falls in a round, smallest share of a pair's information, margin above the need."""
 _TRACE = 1e-6
-"""Leaves that tell a pair less than this share of what it learns are left alone."""
+"""Leaves that reveal less than this share of what a pair learns are left alone."""
 
 
 class _First(NamedTuple):
-    """What the first table alone tells an attacker of a target."""
+    """An attacker's knowledge of a target from the first table alone."""
 
     left: float
-    """The posterior variance, relative to what is required."""
+    """The posterior variance, relative to the required one."""
     q: Numbers
     """Ω_old u for the old leaves with noise."""
     t: Numbers
-    """a - K_g Cᵀ u: what B q must be for the parts to tell nothing; shape (leaves,)."""
+    """a - K_g Cᵀ u: the value of B q for which the parts reveal nothing; shape (leaves,)."""
 
 
 class Rivals:
-    """Pairs that are watched while noise is divided."""
+    """Watched pairs while noise is divided."""
 
     def __init__(self, known: AttackerKnowledge, division: Division) -> None:
         self.known, self.division = known, division
@@ -161,7 +161,7 @@ class Rivals:
         self._owner_of = np.zeros(int(known.contributor.max(initial=-1)) + 1, np.int64)
         self._owner_of[known.contributor] = known.owner
         self.least = np.inf
-        """What the first table leaves of a watched target at least, relative to what is required; infinite if not looked at."""
+        """Smallest posterior variance of a watched target after the first table, over the required one; infinite if unknown."""
 
     def add(self, targets: Whole, attackers: Whole) -> None:
         """Watch pairs of an unknown and a contributor, -1 for an outsider."""
@@ -202,10 +202,10 @@ class Rivals:
         return _First(left, np.asarray(noise @ u)[self._noisy], np.where(self.division.inside, t, 0.0))
 
     def raise_noise(self, omega: sparse.csr_array) -> bool:
-        """Raise D as far as the watched pairs need, at least cost, by one round of the convex iteration of `linked_noise`.
+        """Raise D as far as the watched pairs need, at the smallest cost, by one round of the convex iteration of `linked_noise`.
 
-        The posterior variance F of a pair rises with D_l by (x_l - x̄)², x = (K_g + Ω)⁻¹a, x̄ the mean over the parts of the old
-        leaf, by D: what all parts have in common is known. 1/F is nearly linear in 1/(prior variance + D). Returned is whether
+        The posterior variance F of a pair increases with D_l by (x_l - x̄)², x = (K_g + Ω)⁻¹a, x̄ the mean over the parts of
+        the old leaf, weighted by D: the common part is known. 1/F is nearly linear in 1/(prior variance + D). Returns whether
         anything was raised.
         """
         from sfumato.kernels.noisy_sums import pack, typed
@@ -233,7 +233,7 @@ class Rivals:
         return bool((division.variance > d).any())
 
     def _regressions(self, keys: list[tuple[int, int]], omega: sparse.csr_array) -> tuple[Numbers, sparse.csr_array]:
-        """Return what is left of each target now, and x = (K_g + Ω)⁻¹a, pairs × leaves; by leaves that hang together."""
+        """Return each target's current posterior variance, and x = (K_g + Ω)⁻¹a, pairs × leaves; by linked leaves."""
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse.csgraph import connected_components
 
@@ -273,9 +273,9 @@ class Rivals:
         return left, sparse.csr_array(entries, shape=(len(keys), s.shape[0]))
 
     def tilt(self) -> None:
-        """Choose B so that the parts tell pairs with little room nothing, or little, of each other.
+        """Choose B so that the parts reveal nothing, or little, to pairs with little room.
 
-        Least squares over those pairs: the less room, the more a pair counts, against the noise that a larger B means.
+        Least squares over those pairs: the less room, the larger a pair's weight, against the noise of a larger B.
         """
         division = self.division
         if not len(self._noisy) or not self._near:
@@ -290,7 +290,7 @@ class Rivals:
         if count**2 <= MOST_ENTRIES:
             made = (wanted + share * hold) @ np.linalg.inv(system + np.diag(hold))
             extra = sparse.csr_array(np.where(division.inside[:, None], made - share.toarray(), 0.0))
-        else:  # each part with the noise of its own old leaf alone
+        else:  # each part only with the noise of its own old leaf
             place = np.full(old, -1)
             place[self._noisy] = np.arange(len(self._noisy))
             rows = np.flatnonzero(division.inside & (place[division.group] >= 0))
@@ -301,30 +301,30 @@ class Rivals:
 
 
 def _known_too(x: Numbers, reach: Numbers, gone: Numbers, a: Numbers) -> Numbers:
-    """Return (S - gone goneᵀ)⁻¹ a from x = S⁻¹a and reach = S⁻¹ gone (Woodbury): what enters from an attacker does not vary."""
+    """Return (S - gone goneᵀ)⁻¹ a from x = S⁻¹a and reach = S⁻¹ gone (Woodbury): what an attacker knows does not vary."""
     if not reach.shape[1]:
         return x
     inner = np.eye(reach.shape[1]) - gone.T @ reach
     return np.asarray(x + reach @ (np.linalg.pinv(inner, rcond=1e-10, hermitian=True) @ (reach.T @ a)))
 
 
-# --- later
-# A later table of the same data: noise under cells already published is drawn given what they show.
+# --- later tables
+# A later table of the same data: noise under published cells is drawn given their published values.
 #
-# Leaves of the new table (which must hold the old cells too) divide the old leaves, and so does their noise (`division`). What an
-# attacker has who puts both tables side by side is audited as the new leaves with the joint covariance of their noise. Where the
-# first table left a contributor room, noise within its leaves is raised until the audit holds; where it left none, parts are
-# drawn such that they tell nothing new of him, as far as that can be (`rivals`).
+# Leaves of the new table (which must contain the old cells too) divide the old leaves and their noise (`Division`). An attacker
+# who combines both tables is audited as one who sees the new leaves with the joint covariance of their noise. Where the first
+# table left a contributor room, noise within its leaves is raised until the audit holds; where it left none, parts are drawn
+# such that they reveal nothing new of him, as far as possible (`Rivals`).
 
 
 _ROUNDS, _PATIENCE, _SLOW = 40, 8, 0.8
-"""It goes on as long as one of so many rounds lowers the excess over what is allowed by a fifth."""
+"""Iterate while one of `_PATIENCE` rounds lowers the excess over the threshold by a fifth."""
 
 
 def old_leaf(record: Record, table: Table) -> Whole:
-    """Return for each leaf of a later table the leaf of the record that it is a part of, -1 for none; shape (leaves,).
+    """Return the leaf of the record that contains each leaf of a later table, -1 for none; shape (leaves,).
 
-    Refused if the table lacks a cell that is published already, or if the data are not those of the record.
+    Refuse if the table lacks a published cell, or if the data are not those of the record.
     """
     positions = _old_cells(record.cells, table.cells)
     pattern = sparse.csc_array(table.cells.incidence[positions])
@@ -343,7 +343,7 @@ def old_leaf(record: Record, table: Table) -> Whole:
 
 
 def _old_cells(old: Cells, new: Cells) -> Whole:
-    """Return where the cells of the record are among those of the table."""
+    """Return the positions of the record's cells in the table."""
     if absent := [d for d in old.dimensions if d not in new.dimensions]:
         raise DataError(
             f"the table is not broken down by {join_names(absent)}, as the published one is. Ask for both in one formula."
@@ -368,10 +368,10 @@ def _columns(matrix: sparse.csc_array) -> list[tuple[int, ...]]:
 
 
 def divide(record: Record, table: Table, known: AttackerKnowledge, needed: Numbers) -> Division:
-    """Return how to divide the noise so that both publications together expose nobody; refused where no way was found.
+    """Divide the noise so that both publications together protect everybody; refuse where no way was found.
 
     `needed` are the variances that independent noise would need, shape (leaves,). Each round audits all pairs and raises noise
-    for those who are exposed, where that costs least. It stops where nothing more comes of it.
+    for those that fail, where that costs least. It stops when there is no more progress.
     """
     division = Division(record, old_leaf(record, table), needed, known.spread)
     rivals, best, idle = Rivals(known, division), np.inf, 0
@@ -391,7 +391,7 @@ def divide(record: Record, table: Table, known: AttackerKnowledge, needed: Numbe
 
 
 def _refusal(table: Table, known: AttackerKnowledge, audit: PairAudit, excess: float, least: float) -> str:
-    """Return which cells, why, and the smallest relaxation that works."""
+    """Return the error message: which cells, why, and the smallest relaxation that works."""
     leaves = np.zeros(table.cells.leaves, bool)
     leaves[known.by_unknown[:, audit.failing].indices] = True
     named = join_names([f"'{table.cells.name(c)}'" for c in _cells_of(table.cells, leaves)], 3)

@@ -1,6 +1,6 @@
 """The cheapest safe pattern of a small table, by cutting planes.
 
-A mixed-integer program chooses what to hide; for every demand that its choice does not meet, the dual of the attacker's
+A mixed-integer program chooses what to hide; for every requirement that its choice does not meet, the dual of the attacker's
 linear program is a cut: Fischetti and Salazar-González, Journal of the American Statistical Association 95 (2000), section 4.
 """
 
@@ -19,7 +19,7 @@ from sfumato.typing import Flags, Numbers, Whole
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """How far a secret must reach to which sides together, while some quantities stand still."""
+    """How far a secret must reach, on which sides together, while some quantities do not move."""
 
     target: int
     sides: tuple[int, ...]
@@ -28,7 +28,7 @@ class Demand:
 
 
 def demands_of(problem: SuppressionProblem) -> list[Demand]:
-    """Return what every secret must reach, as far as it can if everything is hidden that may be."""
+    """Return the requirements of every secret, limited to what is possible if everything that may be hidden is hidden."""
     nobody = np.zeros(0, np.int64)
     found = []
     for q in problem.targets:
@@ -42,7 +42,7 @@ def demands_of(problem: SuppressionProblem) -> list[Demand]:
 
 
 class Exact:
-    """Patterns of least cost that meet demands; demands may be added."""
+    """Cheapest patterns that meet the demands; demands may be added."""
 
     def __init__(self, problem: SuppressionProblem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
@@ -64,7 +64,7 @@ class Exact:
             self._cuts += cuts
 
     def _cheapest(self) -> Flags | None:
-        """Return the pattern of least cost that satisfies all cuts; ties go to the order of labels."""
+        """Return the cheapest pattern that satisfies all cuts; ties are decided by the order of labels."""
         import highspy
 
         p = self.problem
@@ -104,7 +104,7 @@ class Exact:
         return hidden
 
     def _cut(self, demand: Demand, hidden: Flags) -> Numbers | None:
-        """Return weights of quantities of which the hidden ones must add up to 1; None if a pattern meets the demand."""
+        """Return weights such that the hidden quantities' weights must add up to 1; None if the pattern meets the demand."""
         moving = hidden.copy()
         moving[demand.still] = False
         reached, weights = 0.0, np.zeros(len(self.problem))
@@ -119,7 +119,7 @@ class Exact:
         return np.minimum(weights / demand.need, 1.0)
 
     def _attack(self, target: int, side: int, moving: Flags) -> tuple[float, Numbers]:
-        """Return how far a secret moves to a side, and what one more unit of room for each quantity would add."""
+        """Return how far a secret moves to a side, and the gain per unit of room for each quantity."""
         import highspy
 
         p = self.problem

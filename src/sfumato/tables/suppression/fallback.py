@@ -1,4 +1,4 @@
-"""A safe pattern at once, for when time is short, and cells that need not be hidden after all."""
+"""A safe pattern without linear programs, for when time is short, and suppressions that are superfluous."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sfumato.tables.suppression.proof import Freedom, PatternCheck, bounded_sums
 from sfumato.typing import Flags, Numbers, Whole
 
 # --- exchange
-# A safe pattern at once, for when time is short: only sums of blocks can be worked out, within which all can be exchanged.
+# A safe pattern for when time is short: only sums of blocks can be worked out, and leaves within a block can be exchanged.
 
 
 def exchange_pattern(
     problem: SuppressionProblem, unsafe: Callable[[sparse.csr_array], Flags], insiders: Insiders | None
 ) -> PatternCheck | None:
-    """Return a safe pattern, found without any program, and its audit; None where this is not enough to find one.
+    """Return a safe pattern, found without linear programs, and its audit; None where this does not find one.
 
     The cheapest cells around whatever is not safe are hidden until every block is safe as a cell (`unsafe` says which rows of
     leaves are not) and every secret can be exchanged with the others of its blocks, also against contributors who are alone.
     """
     hidden = problem.hidden.copy()
     if len(bounded_sums(problem, ~problem.fixed)):
-        return None  # sums that attackers know something of do not let their parts move freely
+        return None  # parts of sums that attackers have bounds for do not move freely
     while True:
         blocks = Blocks.of(problem, hidden)
         up, down = blocks.reach()
@@ -51,18 +51,18 @@ def exchange_pattern(
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The leaves in blocks: those of one block stand in the same cells that are shown."""
+    """The leaves in blocks: leaves of one block are in the same published cells."""
 
     problem: SuppressionProblem
     hidden: Flags
     of_leaf: Whole
     """The block of each leaf, shape (leaves,)."""
     seen: Flags
-    """Which blocks stand in a cell that is shown, shape (blocks,). What does not moves as it likes."""
+    """Which blocks are in a published cell, shape (blocks,). The others move freely."""
 
     @classmethod
     def of(cls, problem: SuppressionProblem, hidden: Flags) -> Blocks:
-        """Return the blocks that a pattern leaves."""
+        """Return the blocks under a pattern."""
         shown = sparse.csr_array(problem.rows[~hidden].T)
         _, first, block = np.unique(set_codes(shown), axis=0, return_index=True, return_inverse=True)
         return cls(problem, hidden, block.ravel(), np.diff(shown.indptr)[first] > 0)
@@ -74,14 +74,14 @@ class Blocks:
         return sparse.csr_array((np.ones(count), (self.of_leaf, np.arange(count))), shape=(len(self.seen), count))
 
     def touched(self, which: Flags) -> Flags:
-        """Return the blocks in which some of the secrets lie, shape (blocks,)."""
+        """Return the blocks that contain parts of some of the secrets, shape (blocks,)."""
         found = np.zeros(len(self.seen), bool)
         found[self.of_leaf[self.problem.rows[self.problem.targets[which]].indices]] = True
         return found
 
     @cached_property
     def parts(self) -> Parts:
-        """The secrets, each cut into what lies in one block."""
+        """The secrets, each cut into its parts in single blocks."""
         p = self.problem
         rows = sparse.csr_array(p.rows[p.targets])
         of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -90,7 +90,7 @@ class Blocks:
         return Parts(self, key // len(self.seen), key % len(self.seen), leaf, at.ravel())
 
     def reach(self) -> tuple[Numbers, Numbers]:
-        """Return how far every secret can certainly rise and fall, shape (targets,): others of its blocks make up for it."""
+        """Return how far every secret can certainly rise and fall, shape (targets,): other leaves of its blocks compensate."""
         p, parts = self.problem, self.parts
         up, down = p.leaf_high - p.leaves, p.leaves - p.leaf_low
         rise, fall = (
@@ -102,10 +102,10 @@ class Blocks:
         return whole(p, p.targets, rise, fall)
 
     def told(self, insiders: Insiders) -> Flags:
-        """Return to which secrets somebody who is alone in leaves may come too close, shape (targets,).
+        """Return which secrets a contributor who is alone in leaves may come too close to, shape (targets,).
 
-        In every block, as much as anybody knows of it is taken not to move; and of a secret what each knows who is alone in a
-        part of it.
+        In every block, the largest amount that any contributor knows is assumed not to move; the same holds in a secret for
+        each contributor who is alone in a part of it.
         """
         p, parts, targets = self.problem, self.parts, self.problem.targets
         room, _ = room_of(p, self.hidden)
@@ -119,7 +119,7 @@ class Blocks:
         moved = np.minimum(inside, outside)
         reach, need = np.bincount(parts.of, moved, len(targets)), insiders.level_of(p, targets)
         fails = reach < whole_need(p, need)
-        # those who know leaves of the secret itself: for each of them, and each of its blocks, what no longer moves
+        # contributors who know leaves of the secret itself: for each of them and each of its blocks, what no longer moves
         own = sparse.coo_array(p.rows[targets][:, single])
         of, leaf = own.coords[0], single[own.coords[1]]
         person, at = np.unique(np.column_stack([of, alone[leaf], self.of_leaf[leaf]]), axis=0, return_inverse=True)
@@ -137,19 +137,19 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Secrets cut into blocks; arrays have shape (parts,), in the order of secrets and then of blocks."""
+    """Secrets cut by blocks; arrays have shape (parts,), ordered by secret and then by block."""
 
     blocks: Blocks
     of: Whole
     """The secret, a position in `problem.targets`."""
     block: Whole
     leaf: Whole
-    """The leaves of all secrets, and the part that each is in."""
+    """The leaves of all secrets, and the part of each."""
     part: Whole
 
     @property
     def key(self) -> Whole:
-        """A number for each part, that grows."""
+        """Sort key of each part, increasing."""
         return self.of * len(self.blocks.seen) + self.block
 
     def inside(self, room: Numbers) -> Numbers:
@@ -157,7 +157,7 @@ class Parts:
         return np.asarray(np.bincount(self.part, room[self.leaf], len(self.of)), np.float64)
 
     def outside(self, room: Numbers) -> Numbers:
-        """Return how far the other leaves of each part's block can move together, to make up for it."""
+        """Return how far the other leaves of each part's block can move together, to compensate."""
         blocks = self.blocks
         endless = np.isinf(room)
         rest = np.zeros((3, len(self.of)))
@@ -165,29 +165,29 @@ class Parts:
             in_block = np.bincount(blocks.of_leaf, amount, len(blocks.seen))
             rest[i] = in_block[self.block] - self.inside(amount)
         leaves, free, found = rest
-        found = np.where(leaves == 0, 0.0, np.maximum(found, 0.0))  # rounding leaves something of nothing
+        found = np.where(leaves == 0, 0.0, np.maximum(found, 0.0))  # floating-point error of a zero
         return np.asarray(np.where((free > 0) | ~blocks.seen[self.block], np.inf, found))
 
 
 # --- superfluous
-# Cells that need not be hidden after all.
+# Suppressions that are superfluous.
 
 
 _MOST = 64
-"""So many secrets are looked at one by one for a cell; with more in doubt the cell stays hidden."""
+"""Largest number of doubtful secrets examined one by one for a cell; with more the cell stays hidden."""
 
 
 _TRIES = 100
-"""So many of the dearest cells are tried."""
+"""Number of most costly cells that are tried."""
 _LITTLE = 1e-2
-"""A secret whose freedom shrinks by less than this share is taken to stay safe until the pattern is checked again."""
+"""A secret whose freedom shrinks by less than this share is assumed to stay safe until the pattern is checked again."""
 
 
 def show_superfluous(found: PatternCheck, clock: Clock) -> Flags:
-    """Return the pattern without cells that the proofs of `Freedom` do not need, the dearest first.
+    """Return the pattern without cells that the proofs of `Freedom` do not need, the most costly first.
 
-    Showing a cell takes the direction in which it moves out of the freedom: a projection, for all secrets at once. Secrets
-    that linear programs proved are not looked at, so the pattern must be checked again.
+    Publishing a cell removes the direction in which it moves from the freedom: a projection, for all secrets at once. Secrets
+    that linear programs proved are not examined, so the pattern must be checked again.
     """
     problem, hidden, freedom = found.problem, found.hidden.copy(), found.freedom
     targets = problem.targets
@@ -200,7 +200,7 @@ def show_superfluous(found: PatternCheck, clock: Clock) -> Flags:
     need = np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[targets]
     maybe = np.flatnonzero(hidden & ~problem.hidden)
     maybe = maybe[np.argsort(-problem.cost[maybe], kind="stable")][:_TRIES]
-    gone = np.zeros((len(maybe), moves.shape[1]))  # directions that are shown again, orthonormal, as far as there are
+    gone = np.zeros((len(maybe), moves.shape[1]))  # directions of cells published again, orthonormal
     rows = sparse.csr_array(problem.rows[:, freedom.free])
     count = 0
     for cell in maybe:
@@ -210,11 +210,11 @@ def show_superfluous(found: PatternCheck, clock: Clock) -> Flags:
             break
         inside = rows.indices[rows.indptr[cell] : rows.indptr[cell + 1]]
         way = freedom.radius[inside] @ freedom.basis[inside]
-        for _ in range(2):  # twice, since rounding may leave something
+        for _ in range(2):  # twice, because of rounding
             way -= (gone[:count] @ way) @ gone[:count]
         length = float(way @ way)
         if length <= 1e-18 * (1 + float(problem.value[cell]) ** 2):
-            hidden[cell] = False  # it follows from what is shown anyway
+            hidden[cell] = False  # it follows from published cells anyway
             continue
         share = moves @ way / length
         left = gain - share**2 * length

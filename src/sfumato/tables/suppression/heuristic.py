@@ -23,28 +23,28 @@ from sfumato.typing import Flags, Numbers, Whole
 # Assad's (Cell suppression: disclosure protection for sensitive tabular data, Networks 22, 1992).
 
 _NEAR = (300, 1500)
-"""How many quantities around a secret are looked at first, and then, before all of them are."""
+"""Numbers of quantities around a secret that are tried first, before all of them."""
 
 
 class Repair:
-    """Ways for secrets to move, where hidden quantities move for nothing and shown ones at their cost."""
+    """Moves of secrets in which hidden quantities move free of charge and published ones at their cost."""
 
     def __init__(self, problem: SuppressionProblem) -> None:
         self.problem = problem
         self._by_column = sparse.csc_array(problem.sums)
-        # what can move to one side alone, such as a shown zero, is of little use: ways are looked for without it first
+        # a quantity that can move to one side only, such as a published zero, is of little use: try first without these
         self._stuck = ((problem.value <= problem.low) | (problem.value >= problem.high)) & ~problem.hidden
         self._around: dict[tuple[int, int], Whole] = {}
 
     def way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
-        """Return a move of all quantities that takes the target by `need` (below zero: down); None where there is none.
+        """Return a move of all quantities that moves the target by `need` (negative: down); None if there is none.
 
         `still` are quantities that do not move because the attacker knows them.
         """
         return self._nearest(target, need, hidden, still, False)
 
     def free_way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
-        """Return such a move of hidden quantities alone, in which they move little; None where there is none."""
+        """Return such a move of hidden quantities alone, in which they move little; None if there is none."""
         return self._nearest(target, need, hidden, still, True)
 
     def _nearest(self, target: int, need: float, hidden: Flags, still: Whole | None, free: bool) -> Numbers | None:
@@ -64,7 +64,7 @@ class Repair:
         return None
 
     def around(self, target: int, count: int) -> Whole:
-        """Return the quantities that hang together with a target through the fewest equations, at least `count` of them."""
+        """Return the quantities that are linked to a target through the fewest equations, at least `count` of them."""
         if (target, count) not in self._around:
             sums, columns = self.problem.sums, self._by_column
             inside, done = np.zeros(len(self.problem), bool), np.zeros(sums.shape[0], bool)
@@ -92,7 +92,7 @@ class Repair:
         return solver
 
     def _solve(self, target: int, need: float, hidden: Flags, movable: Whole, short: bool) -> Numbers | None:
-        """Return the cheapest way on which only some quantities move; a `short` one if what moves costs, hidden or not."""
+        """Return the cheapest move in which only `movable` quantities move; a `short` one if every move costs, hidden or not."""
         import highspy
 
         p = self.problem
@@ -108,7 +108,7 @@ class Repair:
         if not low[place] <= np.sign(need) <= high[place]:
             return None
         low[place] = high[place] = np.sign(need)
-        # what is shown moves up by one column and down by another, each at its cost
+        # a published quantity moves up by one column and down by another, each at its cost
         start, entry, sign = _columns(self._by_column, np.concatenate([movable, movable[paid]]), count)
         costs = np.zeros(count + len(paid))
         costs[paid] = cost
@@ -141,7 +141,7 @@ _OPTIONS: dict[str, str | int | float] = {
 def _columns(
     matrix: sparse.csc_array, which: Whole, plain: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Numbers]:
-    """Return some columns of a matrix without its empty rows, as starts, rows and entries; after `plain` of them, negated."""
+    """Return columns of a matrix without its empty rows, as starts, rows and entries; those after the first `plain` negated."""
     length = (matrix.indptr[which + 1] - matrix.indptr[which]).astype(np.int64)
     ends = np.cumsum(length)
     at = np.arange(int(ends[-1])) - np.repeat(ends - length - matrix.indptr[which], length)
@@ -160,7 +160,7 @@ def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) 
     return np.asarray(entries[np.repeat(start[rows], length) + offset], np.int64)
 
 
-# --- fast
+# --- fast method
 # Secondary suppression for tables of any size: elimination first, linear programs where that is not enough.
 
 
@@ -170,7 +170,7 @@ class OutOfTime(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Clock:
-    """How long there is still to work."""
+    """The remaining time."""
 
     ends: float = np.inf
 
@@ -180,13 +180,13 @@ class Clock:
         return time.monotonic() > self.ends
 
     def look(self) -> None:
-        """Stop if the time is over."""
+        """Raise OutOfTime if the time is over."""
         if self.over:
             raise OutOfTime
 
 
 class Impossible(Exception):  # noqa: N818
-    """A secret cannot move far enough, whatever is hidden; `target` is the quantity of the `problem`."""
+    """A secret cannot move far enough, whatever is hidden; `target` is its quantity in the `problem`."""
 
     def __init__(self, problem: SuppressionProblem, target: int) -> None:
         super().__init__("a secret cannot be protected")
@@ -194,11 +194,11 @@ class Impossible(Exception):  # noqa: N818
 
 
 def first_pattern(problem: SuppressionProblem) -> Flags:
-    """Return a pattern in which no secret follows from what is shown by equations alone.
+    """Return a pattern in which no secret follows from published cells by equations alone.
 
-    Quantities are shown in the order of their cost, the dearest first, each unless a secret would then be a combination of
-    what is shown: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros and whatever
-    else cannot move to both sides come before all, since they protect little.
+    Quantities are published in the order of their cost, the most costly first, each unless a secret would then be a linear
+    combination of published ones: the method of Langsrud, Secondary cell suppression by Gaussian elimination (PSD 2024). Zeros
+    and other quantities that cannot move to both sides come first, since they protect little.
     """
     from sfumato.kernels.table_algebra import rows_to_hide
 
@@ -215,7 +215,7 @@ def first_pattern(problem: SuppressionProblem) -> Flags:
 
 
 class Mending:
-    """Hides more where intervals are too short: the cheapest first, then everything near, further each time."""
+    """Hides more where intervals are too short: the cheapest cells first, then everything near, in growing neighbourhoods."""
 
     def __init__(self, problem: SuppressionProblem) -> None:
         self.problem = problem
@@ -223,7 +223,7 @@ class Mending:
         self._wide = 16
 
     def mend(self, found: PatternCheck, clock: Clock) -> PatternCheck:
-        """Return a pattern with more hidden, and how far secrets reach at least; refused where nothing more can be hidden."""
+        """Return a pattern with more hidden, and how far secrets reach at least; refuse where nothing more can be hidden."""
         problem, before = self.problem, int(found.hidden.sum())
         targets = problem.targets[found.failing]
         wider = self.widen(found, clock)
@@ -236,7 +236,7 @@ class Mending:
         return wider
 
     def widen(self, found: PatternCheck, clock: Clock) -> PatternCheck:
-        """Return a pattern with the cheapest further cells hidden that let secrets move, and how far they then reach."""
+        """Hide the cheapest further cells that let secrets move, and return how far these then reach."""
         problem = self.problem
         hidden, up, down = found.hidden.copy(), found.up.copy(), found.down.copy()
         targets = problem.targets[found.failing]
@@ -248,12 +248,12 @@ class Mending:
 
 
 def mend(problem: SuppressionProblem, hidden: Flags, clock: Clock, sure: PatternCheck | None = None) -> PatternCheck:
-    """Return a pattern with more hidden, in which every interval is as wide as it must be, and how far they reach."""
+    """Hide more until every interval is wide enough; return the pattern and how far the intervals reach."""
     mending = Mending(problem)
     found = check(problem, hidden, sure, solve=False)
     if not len(found.failing):
         return found
-    # a way that a secret can move shows what to hide, or that nothing need be
+    # a move of a secret shows which cells to hide, or that none need be hidden
     sure = mending.widen(found, clock)
     while True:
         clock.look()
@@ -264,7 +264,7 @@ def mend(problem: SuppressionProblem, hidden: Flags, clock: Clock, sure: Pattern
 
 
 def _widen(problem: SuppressionProblem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:
-    """Hide what lets one secret move far enough to both sides; note how far all secrets move on the way."""
+    """Hide cells that let one secret move far enough to both sides; record how far all secrets move on the way."""
     targets = problem.targets
     target = int(targets[place])
     least = 1.0 if problem.integer else 1e-3 * max(abs(float(problem.value[target])), 1e-6)
@@ -289,7 +289,7 @@ def _widen(problem: SuppressionProblem, repair: Repair, place: int, up: Numbers,
 
 
 def _note(problem: SuppressionProblem, way: Numbers, up: Numbers, down: Numbers) -> None:
-    """Take down how far every secret moved, and how far it would move the other way."""
+    """Record how far every secret moved, and how far it would move the other way."""
     moved = way[problem.targets]
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(

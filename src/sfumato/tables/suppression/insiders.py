@@ -1,4 +1,4 @@
-"""Contributors as attackers, and sums that no cell shows and that anybody can work out."""
+"""Contributors as attackers, and sums that are no cell but can be worked out."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from sfumato.tables.suppression.proof import PatternCheck, Pull, bounded_sums, r
 from sfumato.typing import Flags, Numbers, Whole
 
 # --- insiders
-# Contributors as attackers: each knows the whole of a leaf in which it is alone.
+# Contributors as attackers: each knows every leaf in which it is alone.
 
 NOTHING = 1e-9
-"""A share of a secret below which others have no part in it: rounding."""
+"""The part of others in a secret below which it counts as 0: rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class InsiderSecrets:
-    """One contributor, and the secrets that it might come too close to."""
+    """One contributor, and the secrets that it may come too close to."""
 
     alone: Whole
-    """Leaves in which there is nobody else."""
+    """Leaves in which the contributor is alone."""
     targets: Whole
     """Positions in `problem.targets`."""
     share: Numbers
-    """The share of each of these secrets that others have: what there is to protect from the contributor."""
+    """The share of others in each of these secrets: the part to protect from the contributor."""
 
 
 @dataclass(frozen=True, eq=False)
 class Insiders:
-    """All contributors of a table, in the leaves of a problem."""
+    """All contributors of a table, by the leaves of a problem."""
 
     grossed: sparse.csr_array
     """Leaves × contributors."""
     level: float
     """The share of a protection level that must hold against a contributor who knows the leaves in which it is alone."""
     _ways: dict[tuple[int, int], list[tuple[float, Whole]]] = field(default_factory=dict)
-    """The ways that were found for a secret, up or down: how far they go, and what moves."""
+    """Moves found for a secret, up or down: how far they go, and which quantities move."""
 
     @cached_property
     def alone(self) -> Whole:
@@ -54,15 +54,15 @@ class Insiders:
         return found
 
     def count(self, found: PatternCheck) -> int:
-        """Return how many contributors are alone in leaves that a pattern hides."""
+        """Count the contributors who are alone in leaves that a pattern hides."""
         room, _ = room_of(found.problem, found.hidden)
         return len(np.unique(self.alone[(self.alone >= 0) & (room > 0)]))
 
     def close(self, found: PatternCheck, since: int = 0) -> list[InsiderSecrets]:
-        """Return the contributors that the freedom of a pattern does not prove to stay away from secrets.
+        """Return the contributors for whom the freedom of a pattern does not prove enough distance from secrets.
 
-        A contributor that is alone in leaves knows them: directions in which they move are no freedom to it. Only secrets from
-        position `since` on are looked at.
+        A contributor who is alone in leaves knows them: directions in which they move are no freedom against it. Only secrets
+        from position `since` on are examined.
         """
         problem, hidden, freedom = found.problem, found.hidden, found.freedom
         targets = problem.targets[since:]
@@ -78,7 +78,7 @@ class Insiders:
         tied[weak] = self._touched(problem, hidden, targets[weak], freedom.free[single])
         held = sparse.csc_array(problem.rows[targets] @ abs(self.grossed))
         total = np.asarray(held.sum(axis=1)).ravel()
-        straight = not len(bounded_sums(problem, hidden))  # what is short enough for leaves is so for everything
+        straight = not len(bounded_sums(problem, hidden))  # a move short enough for leaves is so for all quantities
         doubtful: list[tuple[Whole, Whole, Numbers, Numbers]] = []
         for one, own in zip(people, np.split(order, first[1:]), strict=True):
             others = total.copy()
@@ -105,7 +105,7 @@ class Insiders:
         return blocked_ones
 
     def _touched(self, problem: SuppressionProblem, hidden: Flags, weak: Whole, leaves: Whole) -> Flags:
-        """Return which leaves move when secrets whose freedom is small are moved by linear programs, shape (weak, leaves)."""
+        """Return which leaves move when linear programs move secrets with little freedom, shape (weak, leaves)."""
         repair = Repair(problem)
         found = np.zeros((len(weak), len(leaves)), bool)
         for i, target in enumerate(weak):
@@ -117,7 +117,7 @@ class Insiders:
         return found
 
     def widen(self, found: PatternCheck, close: list[InsiderSecrets], clock: Clock) -> tuple[Flags, int]:
-        """Return a pattern in which secrets can move although contributors know leaves, and how many pairs no pattern helps."""
+        """Return a pattern that protects secrets from contributors who know leaves, and how many pairs no pattern protects."""
         problem, hidden, helpless = found.problem, found.hidden.copy(), 0
         repair = Repair(problem)
         for insider in close:
@@ -140,14 +140,14 @@ class Insiders:
     def _known(
         self, target: int, side: int, need: float, hidden: Flags, leaves: Whole, problem: SuppressionProblem
     ) -> bool:
-        """Return whether a way was found before, for whomever, that goes far enough, is hidden and does not move leaves."""
+        """Return whether an earlier move, for any contributor, goes far enough, is hidden and does not move the leaves."""
         for far, moving in self._ways.get((target, side), ()):
             if far >= need and hidden[moving].all() and not np.isin(problem.alone[leaves], moving).any():
                 return True
         return False
 
     def demands(self, audited: PatternCheck, close: list[InsiderSecrets]) -> tuple[list[Demand], int]:
-        """Return what must hold against contributors that are close, and does not, and how many pairs no pattern helps."""
+        """Return unmet requirements against contributors who come close, and the number of pairs that no pattern protects."""
         problem, hidden = audited.problem, audited.hidden
         repair, found, helpless = Repair(problem), [], 0
         everything = ~problem.fixed
@@ -167,12 +167,12 @@ class Insiders:
         return found, helpless
 
     def level_of(self, problem: SuppressionProblem, quantities: Whole) -> Numbers:
-        """Return how far up and down secrets must move against contributors who know leaves, at most."""
+        """Return how far up and down secrets must at most move against contributors who know leaves."""
         need = self.level * np.maximum(np.maximum(problem.upper, problem.lower), problem.width / 2)[quantities]
         return np.asarray(np.maximum(need, 1e-6 * np.abs(problem.value[quantities])))
 
     def _needs(self, problem: SuppressionProblem, target: int, share: float) -> list[tuple[int, float]]:
-        """Return how far up and down a secret must be able to move, of which others have a share."""
+        """Return how far up and down a secret must be able to move, given the share of others in it."""
         found = []
         for side, level in ((1, problem.upper[target]), (-1, problem.lower[target])):
             need = max(
@@ -185,9 +185,9 @@ class Insiders:
 
 
 def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers) -> Flags:
-    """Return which secrets `at` certainly move as far as they need while a contributor's leaves stand still.
+    """Return which secrets `at` certainly move as far as needed while a contributor's leaves do not move.
 
-    To the way of a secret others are added, as much of each as leaves those leaves where they are.
+    Other moves are added to that of a secret, in amounts that keep those leaves fixed.
     """
     some = pull.others[leaves].T  # ways × leaves
     part = -pull.dots[np.ix_(at, own)] @ np.linalg.pinv(some, rcond=1e-6)
@@ -202,16 +202,16 @@ def _far_enough(pull: Pull, leaves: Whole, own: Whole, at: Whole, need: Numbers)
 
 
 def whole_need(problem: SuppressionProblem, need: Numbers) -> Numbers:
-    """Return how far secrets must move in whole numbers, where everybody knows that values are."""
+    """Return how far secrets must move in whole numbers, where values are known to be whole."""
     return np.maximum(np.ceil(need - 1e-9), 1.0) if problem.integer else need
 
 
 # --- unions
-# Sums that no cell shows and that anybody can work out: a total that is shown less its parts that are shown.
+# Sums that are no cell but can be worked out: a published total less its published parts.
 
 
 _DEEP = 300
-"""Up to so many cells of linked tables, differences of differences are looked at."""
+"""Up to this many cells of linked tables, differences of differences are examined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +235,7 @@ class Breakdowns:
             inside = np.flatnonzero(kind == k)
             rows = sparse.csr_array(cells.incidence[inside])
             if (np.asarray(rows.sum(axis=0)) > 1).any():
-                continue  # they overlap: labels that are on no tree
+                continue  # they overlap: labels that are in no tree
             common = sparse.coo_array(cells.incidence @ rows.T)
             cell, member = common.coords
             cut = np.zeros(len(cells), bool)
@@ -248,7 +248,7 @@ class Breakdowns:
         return cls(cells, tuple(members), tuple(finer), remainders(cells))
 
     def left_over(self, hidden: Flags) -> sparse.csr_array:
-        """Return the sums that are shown less their parts that are shown, as rows of leaves; each once, none of them a cell."""
+        """Return published sums less their published parts, as rows of leaves; each once, none of them a cell."""
         found = []
         rows = sparse.csr_array(self.cells.incidence)
         for members, divided in zip(self.members, self.finer, strict=True):
@@ -267,14 +267,14 @@ class Breakdowns:
 
     @property
     def deep(self) -> bool:
-        """Whether differences of differences are looked at too: in small tables that cut across each other."""
+        """Whether differences of differences are examined too: in small tables that cut across each other."""
         return len(self.cells) <= _DEEP and bool((self.cells.of_leaf < 0).any())
 
     def _in_turn(self, cells: sparse.csr_array, shown: sparse.csr_array, left: sparse.csr_array) -> sparse.csr_array:
-        """Return sums that are known, and those that follow by taking one of them, or a cell, from another, twice over.
+        """Return known sums, and those that follow by subtracting one of them, or a cell, from another, twice over.
 
-        With a total, a region and an area that has nothing in common with it, the rest of the total is known, and is in neither
-        table. The sums of cells that cover the total, less it, are what they have in common.
+        With a total, a region and an area that does not overlap it, the rest of the total is known, and is in neither table.
+        Cells that cover the total, less the total, give their overlap.
         """
         for _ in range(2):
             known = sparse.csr_array(sparse.vstack([shown, left]))
@@ -304,8 +304,8 @@ def _new(known: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
 def remainders(cells: Cells) -> tuple[Whole, Whole]:
     """Return pairs of cells, the second inside the first, whose difference is no sum of cells.
 
-    Linked tables have them that cut across each other: a region, and an area that lies in it, of a table of areas alone. What
-    is left of the region when the area is taken away is in neither table, and follows from the two.
+    They occur in linked tables that cut across each other: a region, and an area inside it from a table of areas alone. The
+    region without the area is in neither table, but follows from the two.
     """
     unseen = np.asarray(cells.incidence @ (cells.of_leaf < 0).astype(np.float64))
     if not unseen.any():
@@ -317,7 +317,7 @@ def remainders(cells: Cells) -> tuple[Whole, Whole]:
     apart[kind[whole[(kind[whole] == kind[part]) & (whole != part)]]] = False  # kinds whose cells overlap
     nested = (common.data == size[part]) & (size[part] < size[whole])
     whole, part = whole[nested], part[nested]
-    # where all cells of the part's kind make up the whole, the others of them are the difference
+    # where all cells of the part's kind make up the whole, the difference is the sum of the others
     key = whole * len(apart) + kind[part]
     _, at = np.unique(key, return_inverse=True)
     made = np.bincount(at.ravel(), size[part])[at.ravel()] == size[whole]
@@ -326,20 +326,20 @@ def remainders(cells: Cells) -> tuple[Whole, Whole]:
 
 
 def differences(cells: Cells, whole: Whole, part: Whole) -> sparse.csr_array:
-    """Return cells less cells that are inside them, as rows of leaves."""
+    """Return cells less the cells inside them, as rows of leaves."""
     rows = sparse.csr_array(cells.incidence[whole] - cells.incidence[part])
     rows.eliminate_zeros()
     return rows
 
 
 def _kinds(cells: Cells) -> Whole:
-    """Return a number for each cell, the same for those whose labels are on the same levels; shape (cells,)."""
+    """Return the kind of each cell, equal for cells whose labels are on the same levels; shape (cells,)."""
     levels = np.column_stack([_depth(cells, d) for d in range(len(cells.dimensions))])
     return np.asarray(np.unique(levels, axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def _depth(cells: Cells, dimension: int) -> Whole:
-    """Return on which level of a dimension each cell's label is: 0 for the total, 1 for the coarsest labels; shape (cells,)."""
+    """Return the level of each cell's label in a dimension: 0 for the total, 1 for the coarsest labels; shape (cells,)."""
     labels, place = np.unique(cells.labels[:, dimension].astype(str), return_inverse=True)
     place = place.ravel()
     if len(labels) == 1:

@@ -1,4 +1,4 @@
-"""From requirements to a safe pattern: the steps, the time limit, what was verified, and why there may be none."""
+"""From requirements to a safe pattern: steps, time limit, guarantees, and the reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.tables.table import Table
 from sfumato.typing import Flags, Whole
 
 # --- refusal
-# Why a table cannot be protected, and the least that would have to give.
+# Why a table cannot be protected, and the smallest change that would help.
 
 _SECONDS = 20.0
 
@@ -35,8 +35,8 @@ def refuse(
 ) -> DataError:
     """Return the error for secrets that cannot move far enough: with the fewest cells to release, or the levels that work.
 
-    `again` searches with quantities released from having to be shown, and returns what then fails; `names` are the cells that
-    must be shown of some quantities.
+    `again` searches with quantities that need no longer be published, and returns what then fails; `names` are those of the
+    cells among them that must be published.
     """
     release = _enough(failed, again) if failed.problem.fixed.any() else None
     if release is not None:
@@ -48,11 +48,11 @@ def refuse(
 
 
 def _enough(failed: Impossible, again: Callable[[Flags, Clock], Impossible | None]) -> Flags | None:
-    """Return quantities that, released from having to be shown, let all secrets be protected: none of them for nothing."""
+    """Return quantities that, if they need not be published, let all secrets be protected; none of them is superfluous."""
     clock = Clock(time.monotonic() + _SECONDS)
     release = np.zeros(0, bool)
     known: Impossible | None = failed
-    while known is not None:  # when more may be hidden, other sums of hidden cells may turn out to be secrets
+    while known is not None:  # when more may be hidden, further sums of hidden cells may become secrets
         found = _fewest(known.problem, clock)
         if found is None:
             return None
@@ -69,7 +69,7 @@ def _enough(failed: Impossible, again: Callable[[Flags, Clock], Impossible | Non
 
 
 def _too_close(problem: SuppressionProblem) -> DataError:
-    """Return the error for a secret of which attackers know too much before."""
+    """Return the error for a secret that attackers know too well beforehand."""
     targets = problem.targets
     low, high = problem.attacker(~problem.fixed).intervals(targets)
     up, down = high - problem.value[targets], problem.value[targets] - low
@@ -89,7 +89,7 @@ def _too_close(problem: SuppressionProblem) -> DataError:
 
 
 def _fewest(problem: SuppressionProblem, clock: Clock) -> Flags | None:
-    """Return the fewest quantities that would have to be released, or all if they are not found in time; None if none help."""
+    """Return the fewest quantities to release, or all if they are not found in time; None if no release helps."""
     relaxed = replace(problem, cost=np.ones(len(problem)), hidden=~problem.fixed, fixed=np.zeros(len(problem), bool))
     try:
         found = Exact(relaxed, clock).solve(demands_of(relaxed))
@@ -99,7 +99,7 @@ def _fewest(problem: SuppressionProblem, clock: Clock) -> Flags | None:
 
 
 def _below(percent: float) -> str:
-    """Return a number with three digits that is not above the given one."""
+    """Format a number with three digits, rounded down."""
     if percent <= 0:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(percent)) - 2)
@@ -107,11 +107,11 @@ def _below(percent: float) -> str:
 
 
 # --- pattern
-# From wishes to a safe pattern: the steps, the time limit, and what was verified.
+# From requirements to a safe pattern: the steps, the time limit, and guarantees.
 
 
 _TIDY = 8_000
-"""Up to so many quantities, cells that turn out to be superfluous are looked for."""
+"""Up to this many quantities, superfluous suppressions are searched for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Pattern:
 def find_pattern(
     table: Table, rule: SensitivityRule, wishes: CellRequirements, method: str, insider_level: float, ends: float
 ) -> Pattern:
-    """Return a safe pattern; refused where there is none, or none was found in time."""
+    """Return a safe pattern; refuse where there is none, or none was found in time."""
     problem, of_cell, leaf_order = make_problem(
         table, wishes.found, wishes.cost, wishes.fixed, wishes.low, wishes.high, wishes.leaf_low, wishes.leaf_high
     )
@@ -171,14 +171,14 @@ class _PatternSearch:
     clock: Clock
     insiders: Insiders | None = None
     alone: int = -1
-    """How many contributors know leaves because they are alone in them; below zero if nobody looked."""
+    """Number of contributors who know leaves because they are alone in them; negative if not examined."""
     helpless: int = 0
-    """How many pairs of such a contributor and a secret no pattern keeps apart."""
+    """Number of pairs of such a contributor and a secret that no pattern keeps apart."""
     unions: bool = True
     """Whether sums of hidden cells could be assessed."""
 
     def run(self) -> tuple[PatternCheck, bool]:
-        """Return a safe pattern with its audit, in the problem with what was added to it, and whether time was short."""
+        """Return a safe pattern with its audit, in the problem with added secrets, and whether time was short."""
         problem, tidy, settled, helpless = self.problem, len(self.problem) > _TIDY, 0, 0
         try:
             self.clock.look()
@@ -190,7 +190,7 @@ class _PatternSearch:
                     if (hidden != found.hidden).any():
                         continue
                 wider = found.hidden
-                if self.insiders is not None:  # from here on more and more is hidden: what was proved stays so
+                if self.insiders is not None:  # from here on more is hidden each time: proofs stay valid
                     close = self.insiders.close(found, settled)
                     wider, left = self.insiders.widen(found, close, self.clock)
                     settled, helpless = len(problem.targets), helpless + left
@@ -205,7 +205,7 @@ class _PatternSearch:
             return self._at_once(), True
 
     def without(self, release: Flags, clock: Clock) -> Impossible | None:
-        """Return what cannot be protected if some quantities need not be shown; None if everything can."""
+        """Return what cannot be protected if some quantities need not be published; None if everything can."""
         fixed = self.problem.fixed.copy()
         fixed[: len(release)] &= ~release
         try:
@@ -242,7 +242,7 @@ class _PatternSearch:
             return safe, False, True
 
     def more(self, cheapest: bool) -> list[Guarantee]:
-        """Return what else holds, and what could not be looked at."""
+        """Return the further guarantees, and what could not be examined."""
         found = []
         if self.unions:
             found.append((
@@ -276,7 +276,7 @@ class _PatternSearch:
         return Cells(cells.dimensions, cells.labels, sparse.csr_array(cells.incidence[:, self.leaf_order]))
 
     def _unions(self, problem: SuppressionProblem, hidden: Flags) -> SuppressionProblem | None:
-        """Return the problem with sums that no cell shows, can be worked out and break the rule; None if there are none."""
+        """Add sums that are no cell, can be worked out and break the rule to the problem; None if there are none."""
         rows = self.breakdowns.left_over(hidden[self.of_cell])
         found = self._assess(rows) if rows.shape[0] else None
         if found is None:
@@ -289,7 +289,7 @@ class _PatternSearch:
         return problem.with_unions(sparse.csr_array(rows[new]), found.upper[new], found.lower[new], found.width[new])
 
     def _assess(self, rows: sparse.csr_array) -> Sensitivity | None:
-        """Return what the rule says of sums of leaves, as if they were cells; None where nobody knows who contributes to them."""
+        """Assess sums of leaves by the rule, as if they were cells; None where their contributors are not known."""
         labels = np.empty((rows.shape[0], 1), object)
         labels[:, 0] = [f"union {i}" for i in range(rows.shape[0])]
         unions = Cells(("union",), labels, sparse.csr_array(rows[:, np.argsort(self.leaf_order)]))
@@ -300,12 +300,12 @@ class _PatternSearch:
             return None
 
     def _looked(self, found: PatternCheck, helpless: int) -> None:
-        """Note that contributors were looked at."""
+        """Record that contributors were examined."""
         if self.insiders is not None:
             self.alone, self.helpless = self.insiders.count(found), helpless
 
     def _at_once(self) -> PatternCheck:
-        """Return a safe pattern that takes little time: of blocks, or all hidden that may be, which is safe if anything is."""
+        """Return a safe pattern in little time: by blocks, or with everything hidden that may be, which is safe if anything is."""
 
         def unsafe(rows: sparse.csr_array) -> Flags:
             found = self._assess(rows)

@@ -1,4 +1,4 @@
-"""What a pattern of suppressions has to achieve: requirements and costs of every cell, as a problem."""
+"""The suppression problem: requirements and costs of every cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfumato.tables.table import Table, in_order, significant
 from sfumato.typing import Flags, Numbers, Whole
 
 # --- costs
-# What hiding a cell costs.
+# The cost of hiding a cell.
 
 COSTS = ("value", "frequency", "contributors", "unity", "log")
 
@@ -47,8 +47,8 @@ def cost_of(cost: str, table: Table) -> Numbers:
     return np.maximum(found, 1e-6 * largest if largest > 0 else 1.0)
 
 
-# --- wishes
-# What is asked of a pattern, for every cell: which are unsafe and how wide, which must be shown, costs, known bounds.
+# --- requirements
+# Requirements for every cell: unsafe and protection levels, must be published, cost, known bounds.
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +58,19 @@ class CellRequirements:
     found: Sensitivity
     cost: Numbers
     fixed: Flags
-    """Cells that must be shown."""
+    """Cells that must be published."""
     low: Numbers
-    """What an attacker knows of a cell that is not shown."""
+    """Lower bound that an attacker knows of a cell that is not published."""
     high: Numbers
     leaf_low: Numbers
-    """The same of leaves, shape (leaves,)."""
+    """The same for leaves, shape (leaves,)."""
     leaf_high: Numbers
 
     @classmethod
     def of(
         cls, table: Table, rules: SensitivityRule, cost: str, a_priori: APriori | None, percent: float | None
     ) -> CellRequirements:
-        """Return the wishes that rules and parameters express."""
+        """Return the requirements from rules and parameters."""
         found, costs = rules.assess(table), cost_of(cost, table)
         fixed = np.zeros(len(table), bool)
         share = np.inf if percent is None else percent / 100
@@ -103,7 +103,7 @@ class CellRequirements:
 
 
 def _around(value: Numbers, share: float, nonnegative: bool) -> tuple[Numbers, Numbers]:
-    """Return what is known of values: within a share of them, and not below zero where nothing is."""
+    """Return prior bounds of values: within a share of them, and at least 0 where nothing is negative."""
     with np.errstate(invalid="ignore"):
         room = np.where(np.isinf(share), np.inf, share * np.abs(value))
     low = value - room
@@ -111,7 +111,7 @@ def _around(value: Numbers, share: float, nonnegative: bool) -> tuple[Numbers, N
 
 
 def _forced(table: Table, found: Sensitivity, status: NDArray[np.object_], margin: float) -> Sensitivity:
-    """Return the findings with cells made unsafe or safe by hand."""
+    """Return the assessment with cells made unsafe or safe by hand."""
     unsafe, safe = status == "unsafe", np.isin(status, ("safe",))
     new = unsafe & ~found.unsafe
     level = np.maximum(margin * np.abs(table.value), 1.0 if table.is_count else 0.0)
@@ -131,14 +131,14 @@ def _given(a_priori: APriori, table: Table, name: str, level: Numbers, unsafe: F
 
 
 # --- problem
-# What a pattern of suppressions has to achieve: quantities, what may be hidden, and how wide each secret must stay.
+# What a pattern of suppressions must achieve: quantities, which may be hidden, and how wide each secret must stay.
 
 
 @dataclass(frozen=True, eq=False)
 class SuppressionProblem:
-    """Quantities (cells, leaves that no cell shows, unions of cells) as sums of leaves, in an order that labels alone decide.
+    """Quantities (cells, leaves that are no cell, unions of cells) as sums of leaves, in an order that depends on labels alone.
 
-    A pattern is a flag for every quantity: hidden or shown. All arrays have shape (quantities,) unless they say otherwise.
+    A pattern is a flag for every quantity: hidden or published. All arrays have shape (quantities,) unless stated otherwise.
     """
 
     rows: sparse.csr_array
@@ -152,22 +152,22 @@ class SuppressionProblem:
     lower: Numbers
     width: Numbers
     cost: Numbers
-    """What hiding a quantity costs."""
+    """Cost of hiding a quantity."""
     hidden: Flags
-    """What is hidden in any case: unsafe cells, leaves that no cell shows, unions."""
+    """Always hidden: unsafe cells, leaves that are no cell, unions."""
     fixed: Flags
-    """What must be shown."""
+    """Must be published."""
     low: Numbers
-    """What an attacker knows of a hidden quantity before he reads the table."""
+    """Lower bound that an attacker knows of a hidden quantity before publication."""
     high: Numbers
     leaf_low: Numbers
-    """The same of leaves, shape (leaves,)."""
+    """The same for leaves, shape (leaves,)."""
     leaf_high: Numbers
     sums: sparse.csr_array
     """Equations between quantities, shape (equations, quantities): 1 for a sum, -1 for its parts."""
     integer: bool
     unit: float
-    """How much of the table's own values one is."""
+    """The amount of one unit here in the table's own values."""
     name: Callable[[int], str]
     """The name of a quantity, for messages."""
 
@@ -181,14 +181,14 @@ class SuppressionProblem:
 
     @cached_property
     def alone(self) -> Whole:
-        """The quantity that is a leaf, for each leaf; shape (leaves,)."""
+        """The quantity that equals each leaf, shape (leaves,)."""
         single = np.flatnonzero(np.diff(self.rows.indptr) == 1)[::-1]
         found = np.full(self.rows.shape[1], -1, np.int64)
         found[self.rows.indices[self.rows.indptr[single]]] = single
         return found
 
     def attacker(self, hidden: Flags, known: Whole | None = None, own: Numbers | None = None) -> Attacker:
-        """Return the attacker who reads what is shown; an insider also knows some leaves, and that leaves hold his own."""
+        """Return the attacker who reads the published quantities; an insider also knows some leaves, and a part of others."""
         labels = np.arange(len(self)).astype(object)[:, None]
         low, high = np.where(hidden, self.low, self.value), np.where(hidden, self.high, self.value)
         leaf_low, leaf_high = self.leaf_low, self.leaf_high
@@ -200,7 +200,7 @@ class SuppressionProblem:
         return Attacker(Cells(("quantity",), labels, self.rows), low, high, leaf_low, leaf_high, near=self.leaves)
 
     def with_unions(self, rows: sparse.csr_array, upper: Numbers, lower: Numbers, width: Numbers) -> SuppressionProblem:
-        """Return the problem with further secrets: sums of leaves that nobody publishes, but that must stay wide as well.
+        """Return the problem with further secrets: sums of leaves that are not published but must stay uncertain as well.
 
         Levels are in the table's own values.
         """
@@ -246,8 +246,8 @@ class SuppressionProblem:
         )
 
 
-# --- making
-# A table, rules and wishes as a problem of suppression.
+# --- building the problem
+# A table, rules and requirements as a suppression problem.
 
 
 def make_problem(
@@ -303,6 +303,6 @@ def make_problem(
 
 
 def unit_of(values: Numbers) -> float:
-    """Return a unit in which small numbers are usual ones: tolerances of solvers are absolute. It is 1 if they are already."""
+    """Return a unit in which values are of moderate size, since tolerances of solvers are absolute; 1 if they are already."""
     usual = float(np.median(np.abs(values[values != 0]))) if values.any() else 1.0
     return 1.0 if usual >= 1 else float(2.0 ** (np.floor(np.log2(usual)) - 10))

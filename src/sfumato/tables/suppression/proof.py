@@ -21,31 +21,31 @@ _PRIMES = np.array([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53
 
 @dataclass(frozen=True, eq=False)
 class Pull:
-    """What ties quantities to leaves, on the best ways of the quantities; leaves move in units of their radius."""
+    """How quantities and leaves move together, along the best direction of each quantity; leaves in units of their radius."""
 
     gain: Numbers
-    """How far each way takes its quantity, shape (quantities,)."""
+    """How far each direction moves its quantity, shape (quantities,)."""
     longest: Numbers
-    """How far each way takes any leaf, shape (quantities,)."""
+    """How far each direction moves any leaf, shape (quantities,)."""
     dots: Numbers
-    """How far each way takes each of some leaves, shape (quantities, leaves)."""
+    """How far each direction moves each of some leaves, shape (quantities, leaves)."""
     others: Numbers
-    """Some other ways that nothing shown stands against, shape (free, ways)."""
+    """Some other directions that change nothing published, shape (free, ways)."""
     moved: Numbers
-    """How far these take the quantities, shape (quantities, ways)."""
+    """How far these move the quantities, shape (quantities, ways)."""
 
     @cached_property
     def others_longest(self) -> Numbers:
-        """How far each of the other ways takes any leaf, shape (ways,)."""
+        """How far each of the other directions moves any leaf, shape (ways,)."""
         return np.asarray(np.abs(self.others).max(axis=0, initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Freedom:
-    """The ways in which hidden leaves can move without anything that is shown changing.
+    """The directions in which hidden leaves can move without changing anything published.
 
-    A leaf j can move by `radius` both up and down. In units of the radius, moves of Euclidean length at most 1 stay within
-    all bounds of leaves: an ellipsoid of tables that are as good as the true one. `basis` spans it, orthonormal.
+    A leaf j can move by `radius` both up and down. In units of the radius, moves of Euclidean length at most 1 stay within all
+    bounds of leaves: an ellipsoid of tables that could be the true one as well. `basis` spans it, orthonormal.
     """
 
     problem: SuppressionProblem
@@ -58,7 +58,7 @@ class Freedom:
 
     @classmethod
     def of(cls, problem: SuppressionProblem, hidden: Flags) -> Freedom:
-        """Return the freedom that a pattern leaves."""
+        """Return the freedom under a pattern."""
         from sfumato.kernels.table_algebra import null_space
 
         room, shown = room_of(problem, hidden)
@@ -78,7 +78,7 @@ class Freedom:
         return self.radius[:, None] * self.basis
 
     def pull(self, quantities: Whole, leaves: Whole) -> Pull:
-        """Return what ties quantities to leaves."""
+        """Return how quantities and leaves move together."""
         moves, other = self.moves(quantities), self.basis.T @ directions(len(self.free))
         parts = [np.abs(self.basis @ moves[i : i + _CHUNK].T).max(axis=0) for i in range(0, len(moves), _CHUNK)]
         return Pull(
@@ -87,9 +87,9 @@ class Freedom:
         )  # fmt: skip
 
     def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) stand still.
+        """Return how far quantities can certainly rise and fall while some leaves (positions in `free`) do not move.
 
-        Asked are several quantities with the leaves that stand still for them; all answers are one after the other.
+        `asked` are several arrays of quantities with the leaves that do not move for them; the results are concatenated.
         """
         quantities = np.concatenate([np.zeros(0, np.int64), *(q for q, _ in asked)])
         moves, first = self.moves(quantities), 0
@@ -110,8 +110,8 @@ class Freedom:
     ) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall, shape (quantities,).
 
-        Each is moved in the direction that is best within the ellipsoid, as far as all bounds allow; or in those given by
-        `along`, shape (quantities, dimension). Where the ellipsoid itself reaches as far as is `enough`, that will do.
+        Each is moved in the best direction within the ellipsoid, as far as all bounds allow; or in the directions `along`,
+        shape (quantities, dimension). Where the ellipsoid itself reaches as far as `enough`, that suffices.
         """
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
         p, free = self.problem, self.free
@@ -149,7 +149,7 @@ class Freedom:
 
 
 def room_of(problem: SuppressionProblem, hidden: Flags) -> tuple[Numbers, sparse.csr_array]:
-    """Return how far each leaf can move both up and down, 0 where it is shown, and the rows of what is shown."""
+    """Return how far each leaf can move both up and down, 0 where it is published, and the rows of published quantities."""
     with np.errstate(invalid="ignore"):
         room = np.minimum(problem.leaves - problem.leaf_low, problem.leaf_high - problem.leaves)
     usual = float(np.median(np.abs(problem.leaves[problem.leaves != 0]))) if problem.leaves.any() else 1.0
@@ -161,19 +161,19 @@ def room_of(problem: SuppressionProblem, hidden: Flags) -> tuple[Numbers, sparse
 
 
 def directions(count: int) -> Numbers:
-    """Return some directions that have nothing to do with each other, shape (count, directions): fixed numbers in (-1, 1)."""
+    """Return some unrelated directions, shape (count, directions): fixed numbers in (-1, 1)."""
     return np.asarray(2 * np.modf(np.outer(np.arange(1, count + 1), np.sqrt(_PRIMES)))[0] - 1)
 
 
 def bounded_sums(problem: SuppressionProblem, hidden: Flags) -> Whole:
-    """Return the hidden sums of which attackers know more than the bounds of their leaves tell."""
+    """Return the hidden sums with tighter known bounds than those of their leaves."""
     least = problem.rows @ problem.leaf_low + 1e-9 * np.abs(problem.value)
     several = np.diff(problem.rows.indptr) > 1
     return np.flatnonzero(hidden & several & (np.isfinite(problem.high) | (problem.low > least)))
 
 
 def most_used(way: Numbers, weight: Numbers) -> Numbers:
-    """Return the largest share of its room that something uses on each way, shape (ways,); at least 0."""
+    """Return the largest share of its room that any quantity uses in each direction, shape (ways,); at least 0."""
     if not weight.any():
         return np.zeros(way.shape[1])
     if not (weight == 1).all():
@@ -183,21 +183,21 @@ def most_used(way: Numbers, weight: Numbers) -> Numbers:
 
 
 # --- sparse witness
-# The same proofs as `witness`, by sparse factorisation: for tables with many hidden leaves.
+# The same proofs as `Freedom`, by sparse factorisation: for tables with many hidden leaves.
 
 
 _SPARSE_CHUNK = 256
 _DENSE = 7_000
-"""Up to so many hidden leaves dense linear algebra is used."""
+"""Up to this many hidden leaves dense linear algebra is used."""
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class SparseFreedom:
-    """The ways in which hidden leaves can move, as solutions of the equations between hidden quantities.
+    """The directions in which hidden leaves can move, as solutions of the equations between hidden quantities.
 
-    The best way of a quantity within the ellipsoid minimises Σ (move / radius)² less twice its own move, under the equations:
-    one factorisation of that system serves all quantities.
+    The best direction of a quantity within the ellipsoid minimises Σ (move / radius)² less twice its own move, under the
+    equations: one factorisation of that system serves all quantities.
     """
 
     problem: SuppressionProblem
@@ -206,20 +206,20 @@ class SparseFreedom:
     radius: Numbers
     """Shape (free,)."""
     shown: sparse.csr_array
-    """What is shown, shape (shown, free)."""
+    """The published quantities, shape (shown, free)."""
     used: Whole
     """The quantities of the system."""
     unit: Numbers
     """Their units, shape (used,)."""
     solve: Any
-    """Takes right-hand sides, shape (used, k), to solutions in these units, the first rows of what is returned.
+    """Maps right-hand sides, shape (used, k), to solutions in these units, the first rows of the result.
 
-    From a rough solution it makes a better one.
+    It improves a rough solution.
     """
 
     @classmethod
     def of(cls, problem: SuppressionProblem, hidden: Flags) -> SparseFreedom:
-        """Return the freedom that a pattern leaves."""
+        """Return the freedom under a pattern."""
         from scipy.sparse.linalg import splu
 
         room, shown = room_of(problem, hidden)
@@ -238,7 +238,7 @@ class SparseFreedom:
         corner = sparse.csr_array((sums.shape[0], sums.shape[0]))
         above, below = sparse.hstack([sparse.csr_array(weight), sums.T]), sparse.hstack([sums, corner])
         whole = sparse.csc_array(sparse.vstack([above, below]))
-        shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may say the same
+        shift = np.concatenate([np.zeros(count), np.full(sums.shape[0], 1e-11)])  # equations may be redundant
         factors = splu(
             sparse.csc_array(whole - sparse.diags_array(shift)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.001,
             options={"SymmetricMode": True},
@@ -252,7 +252,7 @@ class SparseFreedom:
         return cls(problem, free, room[free], sparse.csr_array(shown[:, free]), used, unit, solve)
 
     def _ways(self, quantities: Whole) -> Numbers:
-        """Return the best ways of quantities, in units of the radius of each leaf; shape (free, quantities)."""
+        """Return the best directions of quantities, in units of the radius of each leaf; shape (free, quantities)."""
         place = self._place()
         at, moving = place[quantities], np.flatnonzero(place[quantities] >= 0)
         right = np.zeros((len(self.used), len(quantities)))
@@ -269,11 +269,11 @@ class SparseFreedom:
         ways = rough[leaves]
         if len(wrong := np.flatnonzero(self._changes(ways))):
             ways[:, wrong] = self.solve(right[:, wrong], rough[:, wrong])[leaves]
-            ways[:, self._changes(ways)] = 0.0  # what is shown would change: no proof
+            ways[:, self._changes(ways)] = 0.0  # published quantities would change: no proof
         return np.asarray(ways)
 
     def _changes(self, ways: Numbers) -> Flags:
-        """Return which ways change what is shown by more than rounding."""
+        """Return which directions change published quantities by more than rounding."""
         moved = self.radius[:, None] * ways
         off = np.abs(self.shown @ moved).max(axis=0, initial=0.0)
         return np.asarray(off > _ROUNDING * np.abs(moved).sum(axis=0))
@@ -288,7 +288,7 @@ class SparseFreedom:
         return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
 
     def _along(self, quantities: Whole, ways: Numbers, hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities rise and fall along ways of their own, shape (free, quantities)."""
+        """Return how far quantities rise and fall along directions of their own, shape (free, quantities)."""
         p, free = self.problem, self.free
         above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
         used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
@@ -307,7 +307,7 @@ class SparseFreedom:
         return up, down
 
     def pull(self, quantities: Whole, leaves: Whole) -> Pull:
-        """Return what ties quantities to leaves."""
+        """Return how quantities and leaves move together."""
         gain, longest = np.zeros(len(quantities)), np.zeros(len(quantities))
         dots = np.zeros((len(quantities), len(leaves)))
         rows = sparse.csr_array(self.problem.rows[quantities][:, self.free]) @ sparse.diags_array(self.radius)
@@ -324,7 +324,7 @@ class SparseFreedom:
         return Pull(gain, longest, dots, others, rows @ others)
 
     def reach_apart(self, asked: list[tuple[Whole, Whole]], hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities can certainly rise and fall while some leaves stand still; see `Freedom.reach_apart`."""
+        """Return how far quantities can certainly rise and fall while some leaves do not move; see `Freedom.reach_apart`."""
         found, first = [(np.zeros(0), np.zeros(0))], 0
         while first < len(asked):
             last, columns = first, 0
@@ -353,7 +353,7 @@ class SparseFreedom:
 
 
 def freedom_of(problem: SuppressionProblem, hidden: Flags) -> Freedom | SparseFreedom:
-    """Return the freedom that a pattern leaves, in the form that suits its size."""
+    """Return the freedom under a pattern, in the form that suits its size."""
     room, _ = room_of(problem, hidden)
     return Freedom.of(problem, hidden) if int((room > 0).sum()) <= _DENSE else SparseFreedom.of(problem, hidden)
 
@@ -363,12 +363,12 @@ def freedom_of(problem: SuppressionProblem, hidden: Flags) -> Freedom | SparseFr
 
 
 TOLERANCE = 1e-7
-"""By how much an interval may be shorter than asked for, relative to the level: what linear programs are exact to."""
+"""How much shorter than required an interval may be, relative to the level: the accuracy of linear programs."""
 
 
 @dataclass(frozen=True, eq=False)
 class PatternCheck:
-    """How far an attacker's intervals of the secrets of a problem reach under a pattern, at least; shapes (targets,)."""
+    """Lower bounds of how far an attacker's intervals of the secrets reach under a pattern; shapes (targets,)."""
 
     problem: SuppressionProblem
     hidden: Flags
@@ -380,17 +380,17 @@ class PatternCheck:
 
     @cached_property
     def failing(self) -> Whole:
-        """Positions in `problem.targets` of those that do not reach as far as they must."""
+        """Positions in `problem.targets` of secrets that do not reach far enough."""
         return np.flatnonzero(short(self.problem, self.problem.targets, self.up, self.down))
 
     @cached_property
     def freedom(self) -> Freedom | SparseFreedom:
-        """The ways in which hidden leaves can move."""
+        """The directions in which hidden leaves can move."""
         return freedom_of(self.problem, self.hidden)
 
     @property
     def margin(self) -> float:
-        """The smallest of all ratios between what is reached and what is asked for; at least 1 for a safe pattern."""
+        """The smallest ratio between the reach and the requirement; at least 1 for a safe pattern."""
         problem, t = self.problem, self.problem.targets
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = [np.where(need > 0, got / need, np.inf) for got, need in (
@@ -402,9 +402,9 @@ class PatternCheck:
 def check(
     problem: SuppressionProblem, hidden: Flags, sure: PatternCheck | None = None, solve: bool = True
 ) -> PatternCheck:
-    """Audit a pattern; `sure` is how far secrets are known to reach, since they did when less was hidden.
+    """Audit a pattern; `sure` is how far secrets certainly reach, since they did when less was hidden.
 
-    Without linear programs (`solve`), what takes them to be proved fails.
+    Without linear programs (`solve`), secrets that need them fail.
     """
     targets = problem.targets
     up, down, solved = np.zeros(len(targets)), np.zeros(len(targets)), np.zeros(len(targets), bool)
@@ -421,7 +421,7 @@ def check(
     solved[open_] = True
     if solve and len(open_):
         asked, least = targets[open_], 1e-6 * np.abs(problem.value[targets[open_]])
-        # one side may have to make up for the other, so each is asked for the whole width
+        # one side may have to compensate for the other, so each must reach the whole width
         far = [np.maximum(np.maximum(need, problem.width)[asked], least) for need in (problem.lower, problem.upper)]
         far = [np.maximum(np.ceil(f - 1e-9), 1.0) if problem.integer else f for f in far]
         low, high = problem.attacker(hidden).bounds_of(sparse.csr_array(problem.rows[asked]), (-far[0], far[1]))
@@ -439,16 +439,16 @@ def enough(problem: SuppressionProblem) -> Numbers:
 
 
 def short(problem: SuppressionProblem, quantities: Whole, up: Numbers, down: Numbers) -> Flags:
-    """Return which quantities do not reach as far as they must."""
+    """Return which quantities do not reach far enough."""
     missing = np.zeros(len(quantities), bool)
     for got, need in ((up, problem.upper), (down, problem.lower), (up + down, problem.width)):
         missing |= got < need[quantities] * (1 - TOLERANCE)
-    # a quantity that is known exactly is known, whatever the rule asks for
+    # an exactly known quantity is disclosed, whatever the rule requires
     return missing | (up + down <= TOLERANCE * np.abs(problem.value[quantities]))
 
 
 def whole(problem: SuppressionProblem, quantities: Whole, up: Numbers, down: Numbers) -> tuple[Numbers, Numbers]:
-    """Return distances to the last whole number within, where everybody knows that values are whole numbers."""
+    """Return distances to the last whole number within, where values are known to be whole."""
     if not problem.integer:
         return up, down
     return np.floor(up + 1e-6), np.floor(down + 1e-6)

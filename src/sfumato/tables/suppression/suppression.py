@@ -1,4 +1,4 @@
-"""Cell suppression that is safe: every interval that an attacker can work out is audited."""
+"""Cell suppression with every attacker's interval audited."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from sfumato.tables.table import Table
 
 
 class Suppression(Protection):
-    """Unsafe cells are not published, and neither are as many others as it takes to keep them from being worked out.
+    """Suppression of unsafe cells, and of enough other cells that nobody can work them out.
 
-    A pattern is safe if the interval that an attacker finds for every unsafe cell, from everything that is published in all
-    linked tables, from what he knew before, and by arithmetic, reaches as far above and below its value as the rule demands.
-    The same holds for sums of hidden cells that anybody can work out (a total less its parts that are shown), if they would
-    break the rule as cells. A contributor who is alone in a leaf, and so knows it, stays a share of these levels away from
-    secrets of others (`insider_level`). Every interval is audited; the guarantees of what is published say what was verified,
-    and how. Nothing is random: the same data give the same pattern, whatever the order of the records.
+    A pattern is safe if the attacker's interval of every unsafe cell reaches as far above and below its value as the rule
+    requires. The attacker uses everything published in all linked tables, and his prior bounds. The same holds for sums of
+    hidden cells that anybody can work out (a total less its published parts), if they would break the rule as cells. A
+    contributor who is alone in a leaf, and so knows it, stays a share of these levels away from secrets of others
+    (`insider_level`). Every interval is audited; the guarantees of the published table say what was verified, and how. Nothing
+    is random: the same data give the same pattern, whatever the order of the records.
 
     "fast" hides cells by Gaussian elimination (Langsrud 2024), widens intervals that are too short by linear programs
-    (Fischetti and Salazar-González 2000) and shows again what was superfluous; "exact" minimises the cost by a mixed-integer
-    program, for small tables.
+    (Fischetti and Salazar-González 2000) and publishes superfluous suppressions again; "exact" minimises the cost by a
+    mixed-integer program, for small tables.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Suppression(Protection):
     )
 
     def validate(self) -> None:
-        """Make one rule of several, or of a text; check the wishes."""
+        """Make one rule of several, or of a text; check the requirements."""
         object.__setattr__(self, "rules", rules_of(self.rules))
         if self.a_priori is not None and not isinstance(self.a_priori, APriori):
             raise ParameterError("a_priori of suppression must be an APriori, or left out.")
@@ -84,10 +84,10 @@ class Suppression(Protection):
         return f"suppression, {self.rules.label()}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
-        """Return the table without the cells that must be hidden; refused where they cannot be."""
+        """Return the table without the cells that must be hidden; refuse where they cannot be."""
         ends = time.monotonic() + self.time_limit
         wishes = CellRequirements.of(table, self.rules, self.cost, self.a_priori, self.bounds)
-        # matrices are small: threads gain nothing, and where others use the cores they wait for each other
+        # matrices are small: threads gain nothing, and compete with other processes for the cores
         with one_thread():
             found = find_pattern(table, self.rules, wishes, self.method, self.insider_level, ends)
         return self._published(table, wishes, found)
