@@ -211,7 +211,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(DataError, match=r"x\.parquet cannot be written: No space left"):
+    with pytest.raises(DataError, match=r"x\.parquet cannot be written: the disk is full"):
         write_file(sample(), path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]

@@ -368,14 +368,13 @@ class Clock:
 def test_a_solver_that_does_not_end_does_not_stretch_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[float] = []
 
-    def never_ends(problem: Any, limit: float, *_: Any) -> child.Answer:
+    def never_ends(problem: Any, limit: float, *_: Any) -> child.SolverResult:
         ends.append(clock.now + limit)
         clock.now += limit  # until it is killed
-        return child.Answer(child.UNKNOWN, None)
+        return child.SolverResult(child.UNKNOWN, None)
 
     clock = Clock()
-    for module in ("controlled_rounding", "problem", "slabs"):
-        monkeypatch.setattr(f"sfumato.tables.rounding.{module}.time", clock)
+    monkeypatch.setattr(child, "time", clock)
     monkeypatch.setattr(child, "solve", never_ends)
     with pytest.raises(DataError, match=r"within the time limit .* What works is steps=1"):
         ControlledRounding(2, time_limit=3).apply(counted(INFEASIBLE), Draws(1))

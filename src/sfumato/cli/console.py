@@ -133,6 +133,7 @@ def stoppable() -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
     finally:
         leaving()
+        _asked.clear()
         sys.unraisablehook = told
 
 

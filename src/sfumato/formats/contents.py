@@ -7,11 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from sfumato.errors import DataError, ParameterError, join_names, repeated, unknown_name
 from sfumato.schema.attribute import RECORD_ID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # --- contents
 # What a data file holds: a table, and the words that describe its columns and codes.
