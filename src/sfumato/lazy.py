@@ -22,8 +22,10 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     def get(name: str) -> Any:
         if name in homes:
             return getattr(importlib.import_module(homes[name]), name)
-        if not name.startswith("_") and (
-            (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
+        if (
+            name.isidentifier()
+            and not name.startswith("_")
+            and ((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file())
         ):
             return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module '{package}' has no attribute '{name}'")
