@@ -153,16 +153,15 @@ def test_a_pipe_that_breaks_elsewhere_is_an_error_and_not_silence(
 
 _LONG = """
 import os, signal, sys, threading
-import duckdb, typer
-from sfumato.cli.console import Commands
-from sfumato.cli.console import stoppable
-from sfumato.data.duckdb_engine import DuckDBEngine
+import typer
+from sfumato.cli.console import Commands, stoppable
+from sfumato.data.duckdb_engine import DuckDBEngine, connect
 
 app = typer.Typer(cls=Commands, pretty_exceptions_enable=False)
 
 @app.command("long")
 def long() -> None:
-    relation = duckdb.connect(config={"threads": 1}).sql("SELECT sum(hash(range)) AS s FROM range(100000000000)")
+    relation = connect().sql("SELECT sum(hash(range)) AS s FROM range(100000000000)")
     print("ready", flush=True)
     threading.Timer(0.3, os.kill, (os.getpid(), int(sys.argv[1]))).start()
     DuckDBEngine(relation).{does}

@@ -152,6 +152,10 @@ def _handler(error: Callable[[], BaseException]) -> Callable[[int, Any], None]:
                 _raise_again(_AT_ONCE)
                 return
         _raise_again(_AGAIN)
+        if (
+            engine := sys.modules.get("sfumato.data.duckdb_engine")
+        ) is not None:  # nothing to stop where it was not loaded
+            engine.interrupt_queries()
         raise error()
 
     return stop

@@ -259,6 +259,21 @@ _CLOSED = {
 }
 
 
+_connections: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
+def interruptible_connection(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Return a connection, or a cursor of one, whose queries `interrupt_queries` stops."""
+    _connections.add(connection)
+    return connection
+
+
+def interrupt_queries() -> None:
+    """Stop the queries of all connections: a signal reaches the thread that waits for one, not those that work on it."""
+    for connection in list(_connections):
+        connection.interrupt()
+
+
 def connect(*files: str | Path, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection of its own, which reads and writes these files and the private ones of sfumato, and nothing else.
 
@@ -270,7 +285,7 @@ def connect(*files: str | Path, memory_limit: str | None = None) -> duckdb.DuckD
     settings: dict[str, Any] = {**_CLOSED, "temp_directory": str(own / "spill")}
     if memory_limit is not None:
         settings["memory_limit"] = memory_limit
-    connection = duckdb.connect(config=settings)
+    connection = interruptible_connection(duckdb.connect(config=settings))
     weakref.finalize(connection, remove_private, own, os.getpid())  # relations hold the connection that they are on
     for setting, named in (("allowed_paths", files), ("allowed_directories", [own.parent])):
         # a name is checked as it is written in the query, and again as the file that was found

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.data.duckdb_engine import connect, parquet, plain_words, written
+from sfumato.data.duckdb_engine import connect, interruptible_connection, parquet, plain_words, written
 from sfumato.data.engine import Engine, RowFunction
 from sfumato.data.spark_engine import plain_spark_words, run_work
 from sfumato.data.spark_work import PARTIAL_SUM, Batches, named_table, partial_sum, whole_sum
@@ -152,7 +152,7 @@ class DuckDBWarehouse(Warehouse):
             self.columns = tuple(self._connection.sql("SELECT * FROM records LIMIT 0").columns)
 
     def _run(self, sql: str, most: int) -> pa.Table:
-        with plain_words(), self._connection.cursor() as cursor:
+        with plain_words(), interruptible_connection(self._connection.cursor()) as cursor:
             return cursor.sql(f"SELECT * FROM ({sql}) LIMIT {most}").to_arrow_table()  # noqa: S608 - ours, see Warehouse
 
     def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:
@@ -161,7 +161,7 @@ class DuckDBWarehouse(Warehouse):
         Pieces are worked on by two threads and added in their order: the same question gives the same sum, bit by bit.
         """
         listed = ", ".join(columns)
-        with plain_words(), one_thread(), self._connection.cursor() as cursor:
+        with plain_words(), one_thread(), interruptible_connection(self._connection.cursor()) as cursor:
             reader = cursor.sql(f"SELECT {listed} FROM records WHERE {where}").to_arrow_reader(_ROWS)  # noqa: S608
             empty = reader.schema.empty_table()
             pieces = chain([arrays_of(empty)], (arrays_of(batch) for batch in reader))
