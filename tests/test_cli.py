@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import pytest
+import typer
 from commands import N, document, files, folder, frames, run, shell
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import sfumato
 from sfumato.cli import app
+from sfumato.cli.audit import AuditOptions
 from sfumato.cli.console import clean, plain_table
+from sfumato.cli.map import MapOptions
+from sfumato.cli.options import Only, SnooperOptions, SourceOptions, expand_options
+from sfumato.cli.search import SearchOptions
+from sfumato.cli.table_map import TableMapOptions
+from sfumato.cli.table_source import TableOptions
+from sfumato.contract.snooper import Snooper
+from sfumato.maps.recipe_search import search
+from sfumato.maps.rumap import ru_map
 from sfumato.schema import Schema
+from sfumato.tables.protection_map import table_map
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.table import Table
+from sfumato.tables.table_audit import audit
 
 __all__ = ["files", "folder", "frames"]  # fixtures
 
@@ -59,6 +79,51 @@ def test_the_names_of_masks_and_measures_are_completed() -> None:
     assert mask_names("kim") == ["kim_noise", "kim_transformation"]
     assert measure_names("attr") == ["attribute_risk"]
     assert paper_names("m") == ["matrix_masking", "mas"]
+
+
+def test_a_command_takes_a_group_of_options_as_one_value() -> None:
+    seen = []
+
+    @expand_options
+    def command(first: Annotated[str, typer.Argument()], group: Outer, last: bool = False) -> None:
+        seen.append((first, group, last))
+
+    app = typer.Typer()
+    app.command()(command)
+    assert list(inspect.signature(command).parameters) == ["first", "size", "read", "schema", "last"]
+    assert CliRunner().invoke(app, ["a", "--size", "3", "--read", "x=1", "--last"]).exit_code == 0
+    source = SourceOptions(schema=None, read=["x=1"], engine="memory")
+    assert seen == [("a", Outer(size=3, source=source), True)]
+    assert CliRunner().invoke(app, ["a", "--size", "3", "--engine", "duckdb"]).exit_code == 2  # left out by `Only`
+    assert CliRunner().invoke(app, ["a"]).exit_code == 2  # --size has no default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    size: Annotated[int, typer.Option()]
+    source: Annotated[SourceOptions, Only("read", "schema")]
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "names"),
+    [
+        (MapOptions, ru_map, {"replications"}),
+        (TableMapOptions, table_map, {"replications"}),
+        (SearchOptions, search, {"sequences", "effort", "confirm"}),
+        (AuditOptions, audit, {"tolerance", "insiders"}),
+        (AuditOptions, PublishedTable.from_frame, {"within", "absent"}),
+        (TableOptions, Table.of, {"empty"}),
+        (SnooperOptions, Snooper, {"match_probability", "coverage", "errors"}),
+    ],
+)
+def test_an_option_has_the_default_of_the_function_that_it_is_for(
+    options: type[Any], function: Callable[..., Any], names: set[str]
+) -> None:
+    """None is that of an option which is not given: then the function's own default holds."""
+    own = {f.name: f.default for f in fields(options) if f.default is not None and f.default is not MISSING}
+    theirs = {p.name: p.default for p in inspect.signature(function).parameters.values() if p.default is not p.empty}
+    assert names <= {*own} & {*theirs}
+    assert {n: own[n] for n in {*own} & {*theirs}} == {n: theirs[n] for n in {*own} & {*theirs}}
 
 
 def test_importing_the_command_line_stays_light() -> None:

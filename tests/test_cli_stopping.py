@@ -26,6 +26,7 @@ def handlers() -> object:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+    stopping._asked.clear()  # else commands of later tests would end as if they had been stopped
 
 
 def loses_the_first(number: signal.Signals) -> None:

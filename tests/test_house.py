@@ -91,6 +91,28 @@ def test_a_class_name_exists_once() -> None:
     assert {name for name, n in found.items() if n > 1} == set()
 
 
+def is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(re.search(r"\bn?jit\b", ast.unparse(decorator)) for decorator in function.decorator_list)
+
+
+def lines_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = function.body[0] if ast.get_docstring(function) is not None else None
+    said = 0 if first is None else (first.end_lineno or first.lineno) - first.lineno + 1
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - said
+
+
+def test_a_function_without_its_docstring_has_at_most_sixty_lines() -> None:
+    """Kernels apart, which numba compiles as a whole; `_ppf` is one that is run as it is, too."""
+    long = {
+        f"{module_name(path)} {n.name}"
+        for path in MODULES
+        for n in ast.walk(tree(path))
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and not is_compiled(n)
+        if lines_without_docstring(n) > MOST_LINES
+    }
+    assert long == {"sfumato.kernels.keyed_numbers _ppf"}
+
+
 def test_no_imports_go_round_in_a_circle() -> None:
     graph, order, state = edges(), [], dict.fromkeys(NAMES, "new")
 

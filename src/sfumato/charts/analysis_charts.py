@@ -43,58 +43,35 @@ def cutpoints_chart(
     wide = int(WIDTH - left - room - 40)
     inside = {name: [float(e) for e in edges[name] if axis.shows(float(e))] for name in names}
     top = _histogram(histogram, inside.get(chosen, []), axis, wide)
+    notes = {n: said[n] + (f"; {k:,} beyond" if (k := len(edges[n]) - len(inside[n])) else "") for n in names}
+    bottom = _edges(inside, notes, axis, title, chosen, wide)
+    both: alt.VConcatChart = alt.vconcat(top, bottom, spacing=10)
+    return themed(both)
+
+
+def _edges(
+    inside: Mapping[str, list[float]], notes: Mapping[str, str], axis: Axis, title: str, chosen: str, wide: int
+) -> alt.LayerChart:
+    """Draw a row of edges for each strategy, with a note at its end."""
+    names = list(notes)
     rows = [{"strategy": n, "x": e} for n in names for e in inside[n] if len(inside[n]) <= _MANY]
     bands = [{"strategy": n, "from": min(inside[n]), "to": max(inside[n])} for n in names if len(inside[n]) > _MANY]
+    lines = [{"strategy": n, "x": axis.low, "x2": axis.high} for n in names]
     y = alt.Y(
         "strategy:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=alt.Axis(ticks=False, domain=False)
     )
     x = theme.x_axis("x", axis, title, wide, format=",~r")
-    layers = [
-        theme.draw(
-            "rule",
-            [{"strategy": n, "x": low, "x2": high} for n in names],
-            {"color": SOFT, "opacity": 0.5},
-            x=x,
-            x2="x2:Q",
-            y=y,
-        )
-    ]
-    tick = {"thickness": 1.2, "height": 15}
     colour = alt.condition(f"datum.strategy == '{chosen}'", alt.value(SERIES[1]), alt.value(SERIES[0]))
+    layers = [theme.draw("rule", lines, {"color": SOFT, "opacity": 0.5}, x=x, x2="x2:Q", y=y)]
     if bands:
-        layers.append(
-            theme.draw(
-                "bar",
-                bands,
-                {"height": 13, "opacity": 0.45},
-                x=theme.x_axis("from", axis, title, wide),
-                x2="to:Q",
-                y=y,
-                color=colour,
-            )
-        )
+        from_ = theme.x_axis("from", axis, title, wide)
+        layers.append(theme.draw("bar", bands, {"height": 13, "opacity": 0.45}, x=from_, x2="to:Q", y=y, color=colour))
     if rows:
-        layers.append(theme.draw("tick", rows, tick, x=x, y=y, color=colour))
-    notes = [
-        {
-            "strategy": n,
-            "text": said[n] + (f"; {beyond:,} beyond" if (beyond := len(edges[n]) - len(inside[n])) else ""),
-        }
-        for n in names
-    ]
-    layers.append(
-        theme.draw(
-            "text",
-            notes,
-            {"align": "left", "dx": 8, "fontSize": SIZE, "color": INK},
-            y=y,
-            text=alt.Text("text:N"),
-            **theme.at(wide),
-        )
-    )
-    bottom = theme.layered(*layers, width=wide, height=_ROW * len(names))
-    both: alt.VConcatChart = alt.vconcat(top, bottom, spacing=10)
-    return themed(both)
+        layers.append(theme.draw("tick", rows, {"thickness": 1.2, "height": 15}, x=x, y=y, color=colour))
+    ends = [{"strategy": n, "text": note} for n, note in notes.items()]
+    style = {"align": "left", "dx": 8, "fontSize": SIZE, "color": INK}
+    layers.append(theme.draw("text", ends, style, y=y, text=alt.Text("text:N"), **theme.at(wide)))
+    return theme.layered(*layers, width=wide, height=_ROW * len(names))
 
 
 def _histogram(frame: pd.DataFrame, edges: list[float], axis: Axis, wide: int) -> alt.LayerChart:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.listing import show
-from sfumato.cli.options import METHOD, OUTPUT, Json
-from sfumato.cli.parse import settings
+from sfumato.cli.options import Json, expand_options, method_option, output_option
+from sfumato.cli.parse import names, settings
 from sfumato.cli.vault import Folder, open_vault
 
 if TYPE_CHECKING:
@@ -26,59 +27,50 @@ def analysis_names(incomplete: str) -> list[str]:
     return [name for name in registered("analysis") if name.startswith(incomplete)]
 
 
-def ask(
-    vault: Folder,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a frozen data set.")],
+@dataclass(frozen=True, kw_only=True)
+class AskOptions:
+    """The options of `sfumato ask`."""
+
+    vault: Folder
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a frozen data set.")]
     universe: Annotated[
         str,
         typer.Option(
             help="Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given."
         ),
-    ] = "",
+    ] = ""
     crosstab: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VARIABLES", help="A table of counts by variables, with commas between.", rich_help_panel=METHOD
-        ),
-    ] = None,
+        str | None, method_option(metavar="VARIABLES", help="A table of counts by variables, with commas between.")
+    ] = None
     ols: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMULA", help="A linear regression: 'log(income) ~ age + C(race)'.", rich_help_panel=METHOD
-        ),
-    ] = None,
-    logit: Annotated[
-        str | None, typer.Option(metavar="FORMULA", help="A logistic regression.", rich_help_panel=METHOD)
-    ] = None,
+        str | None, method_option(metavar="FORMULA", help="A linear regression: 'log(income) ~ age + C(race)'.")
+    ] = None
+    logit: Annotated[str | None, method_option(metavar="FORMULA", help="A logistic regression.")] = None
     analysis: Annotated[
         str | None,
-        typer.Option(
+        method_option(
             help="Any other analysis, by name: quantiles, correlation, ... `--list` shows all.",
             autocompletion=analysis_names,
-            rich_help_panel=METHOD,
         ),
-    ] = None,
+    ] = None
     set_: Annotated[
         list[str] | None,
-        typer.Option(
+        method_option(
             "--set",
             metavar="NAME=VALUE",
             help="A parameter of the analysis: of=income, weighted=true. May be repeated.",
-            rich_help_panel=METHOD,
         ),
-    ] = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="Show every analysis with its parameters, and stop.", rich_help_panel=METHOD)
-    ] = False,
-    chart: Annotated[
-        Path | None,
-        typer.Option(help="Draw the answer (.svg or .png); residuals have a chart.", rich_help_panel=OUTPUT),
-    ] = None,
+    ] = None
+    list_: Annotated[bool, method_option("--list", help="Show every analysis with its parameters, and stop.")] = False
+    chart: Annotated[Path | None, output_option(help="Draw the answer (.svg or .png); residuals have a chart.")] = None
     user: Annotated[
         str | None, typer.Option(help="Who asks, for the accounts and the log; your name on this machine if not given.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+    ] = None
+    as_json: Json = False
+
+
+@expand_options
+def ask(options: AskOptions) -> None:
     """Ask a frozen data set a question; get an answer, or a refusal with the rule and the way forward (exit code 3).
 
     Without an analysis: what may be asked, variables and their levels.
@@ -87,20 +79,20 @@ def ask(
     from sfumato.contract.parameters import registered
     from sfumato.mas.answer import Refusal
 
-    screen = Screen(as_json)
-    if list_:
+    screen, chart = Screen(options.as_json), options.chart
+    if options.list_:
         show(screen, registered("analysis"), "analyses")
         return
-    chosen = _analysis(crosstab, ols, logit, analysis, set_)
+    chosen = _analysis(options)
     if chart is not None and (chosen is None or not chosen.drawn):
         raise Misuse("--chart is for an answer that can be drawn: give --analysis residuals.")
     check_chart(chart, False)
-    opened = open_vault(vault)
-    found = opened.dataset(dataset)
+    opened = open_vault(options.vault)
+    found = opened.dataset(options.dataset)
     if chosen is None:
         _describe(screen, found)
         return
-    answer = opened.ask(found, universe, chosen, user=user or getpass.getuser())
+    answer = opened.ask(found, options.universe, chosen, user=options.user or getpass.getuser())
     screen.say(str(answer))
     screen.answer(answer.to_json())
     if isinstance(answer, Refusal):
@@ -110,26 +102,29 @@ def ask(
         screen.say(f"Wrote {chart}.")
 
 
-def _analysis(
-    crosstab: str | None, ols: str | None, logit: str | None, analysis: str | None, set_: list[str] | None
-) -> Analysis | None:
+def _analysis(options: AskOptions) -> Analysis | None:
     """Return the one analysis that is asked for, or None."""
     from sfumato.contract.parameters import find
 
-    shortcuts = (("cross_tab", "by", crosstab), ("ols", "formula", ols), ("logistic", "formula", logit))
+    shortcuts = (
+        ("cross_tab", "by", options.crosstab), ("ols", "formula", options.ols), ("logistic", "formula", options.logit)
+    )  # fmt: skip
     given = [(name, {field: value}) for name, field, value in shortcuts if value is not None]
-    asked: list[tuple[str, dict[str, Any]]] = [*given, *([(analysis, {})] if analysis is not None else [])]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        *given,
+        *([(options.analysis, {})] if options.analysis is not None else []),
+    ]
     if len(asked) > 1:
         raise Misuse("give one of --crosstab, --ols, --logit and --analysis.")
     if not asked:
-        if set_:
+        if options.set_:
             raise Misuse("--set is for an analysis: give --crosstab, --ols, --logit or --analysis.")
         return None
     name, fields = asked[0]
     if "by" in fields:
-        fields = {"by": tuple(part.strip() for part in str(fields["by"]).split(",") if part.strip())}
+        fields = {"by": names(fields["by"])}
     cls = find("analysis", name)
-    return cls.from_dict({**fields, **settings(cls, set_ or ())})  # type: ignore[return-value]
+    return cls.from_dict({**fields, **settings(cls, options.set_ or ())})  # type: ignore[return-value]
 
 
 def _describe(screen: Screen, dataset: Dataset) -> None:

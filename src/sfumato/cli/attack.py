@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen, percent
-from sfumato.cli.files import check_chart, check_report, load, save_chart
-from sfumato.cli.options import OUTPUT, Json, Read, Replace, SchemaFile
+from sfumato.cli.files import check_chart, check_report, save_chart
+from sfumato.cli.options import Only, OutputOptions, SourceOptions, expand_options, output_option
 from sfumato.cli.parse import pair, values_of
 from sfumato.contract.score import number
 from sfumato.errors import ParameterError, unknown_name
@@ -69,20 +70,22 @@ def show_map(screen: Screen, m: PolicyMap, choice: PolicyChoice | None) -> None:
 # `sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings.
 
 
-def attack(
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """The options of `sfumato attack`."""
+
     policy: Annotated[
         str, typer.Argument(help="census2009, hardened, strict, or a policy of your own in TOML.", show_default=True)
-    ] = "hardened",
+    ] = "hardened"
     file: Annotated[
         Path | None, typer.Option("--data", help="Data to attack. A generated survey of 20,000 persons if not given.")
-    ] = None,
-    schema: SchemaFile = None,
-    read: Read = None,
+    ] = None
+    source: Annotated[SourceOptions, Only("schema", "read")]
     recipe: Annotated[
         list[str] | None,
         typer.Option(help="A recipe by name; all if not given, with --map some cheap ones. May be repeated."),
-    ] = None,
-    targets: Annotated[int, typer.Option(help="Targets of each recipe.", min=10, max=100_000)] = 400,
+    ] = None
+    targets: Annotated[int, typer.Option(help="Targets of each recipe.", min=10, max=100_000)] = 400
     rules_off: Annotated[
         bool | None,
         typer.Option(
@@ -90,7 +93,7 @@ def attack(
             help="Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,11 +103,11 @@ def attack(
             "twice to sweep two.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     max_risk: Annotated[
         float | None,
         typer.Option(metavar="R", help="With --map, choose the most useful settings with a risk of at most R.", min=0),
-    ] = None,
+    ] = None
     vault: Annotated[
         str | None,
         typer.Option(
@@ -112,17 +115,25 @@ def attack(
             help="A data set of a vault: the report says what was asked of it so far.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write a report (.html or .pdf, and .json beside it): confidential.", rich_help_panel=OUTPUT),
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="With --map, draw the map (.svg or .png).", rich_help_panel=OUTPUT)
-    ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        Path | None, output_option(help="Write a report (.html or .pdf, and .json beside it): confidential.")
+    ] = None
+    chart: Annotated[Path | None, output_option(help="With --map, draw the map (.svg or .png).")] = None
+    output: OutputOptions
+
+    def check(self) -> None:
+        """Refuse what does not belong together, or cannot be written, before any work is done."""
+        if not self.over and (self.max_risk is not None or self.chart is not None):
+            raise Misuse("--max-risk and --chart are for the map: name what to sweep, such as --map counts.sd=2,5,10.")
+        if self.vault is not None and self.out is None:
+            raise Misuse("--vault is for the report: say where to write it with --out report.html.")
+        check_report(self.out, self.output.replace)
+        check_chart(self.chart, self.output.replace)
+
+
+@expand_options
+def attack(options: AttackOptions) -> None:
     """Attack a policy of the analysis system by every known recipe, and see what it costs honest users.
 
     Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is set against
@@ -132,42 +143,44 @@ def attack(
     from sfumato.mas.attacks import bench as benches
     from sfumato.mas.policy import Policy
 
-    screen, chosen = Screen(as_json), Policy.named(policy)
-    if not over and (max_risk is not None or chart is not None):
-        raise Misuse("--max-risk and --chart are for the map: name what to sweep, such as --map counts.sd=2,5,10.")
-    if vault is not None and out is None:
-        raise Misuse("--vault is for the report: say where to write it with --out report.html.")
-    check_report(out, replace)
-    check_chart(chart, replace)
-    swept = settings_swept(over or (), chosen)
-    recipes = [benches.recipe_named(name)() for name in recipe] if recipe else None
-    stands = None if vault is None else _standing(vault)
-    data = None if file is None else load(screen, file, schema, read)
+    screen, policy = options.output.screen(), Policy.named(options.policy)
+    options.check()
+    swept = settings_swept(options.over or (), policy)
+    recipes = [benches.recipe_named(name)() for name in options.recipe] if options.recipe else None
+    stands = None if options.vault is None else _standing(options.vault)
+    data = None if options.file is None else options.source.load(screen, options.file)
     with private() as folder:
-        bench, users = _laid_out(data, Path(folder), targets)
+        bench, users = _laid_out(data, Path(folder), options.targets)
         if swept:
-            _map(screen, chosen, swept, bench, users, recipes, bool(rules_off), max_risk, stands, out, chart)
+            _map(screen, policy, swept, bench, users, recipes, stands, options)
             return
-        document: dict[str, Any] = {"policy": chosen.label, "attacks": {}}
-        attacks: dict[str, list[Outcome]] = {}
         every = recipes or [kind() for kind in benches.all_recipes().values()]
-        for one in (chosen,) if rules_off is False else (chosen, benches.rules_off(chosen)):
-            with screen.progress() as tell:
-                found = bench.all(one, every, tell)
-            if idle := [r.name for r in every if r.name not in {o.recipe for o in found}]:
-                screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
-            if not found:
-                continue
-            screen.say(f"Attacks on {one.title}", strong=True)
-            screen.table(benches.HEADS, benches.table(found), (1, 2, 4, 5, 6))
-            screen.say()
-            attacks[one.title] = found
-            document["attacks"][one.title] = [_facts(o) for o in found]
-        served = users.served(chosen)
-        document["workload"] = _honest(screen, chosen.title, served)
-    if out is not None:
-        _report(screen, out, chosen, attacks, served, stands)
-    screen.answer({**document, "report": out})
+        policies = (policy,) if options.rules_off is False else (policy, benches.rules_off(policy))
+        attacks = {p.title: found for p in policies if (found := _attack(screen, p, bench, every))}
+        served = users.served(policy)
+        document = {
+            "policy": policy.label,
+            "attacks": {title: [_facts(o) for o in found] for title, found in attacks.items()},
+            "workload": _honest(screen, policy.title, served),
+        }
+    if options.out is not None:
+        _report(screen, options.out, policy, attacks, served, stands)
+    screen.answer({**document, "report": options.out})
+
+
+def _attack(screen: Screen, policy: Policy, bench: Bench, recipes: Sequence[PolicyAttack]) -> list[Outcome]:
+    """Run the recipes against a policy, and print what came of them."""
+    from sfumato.mas.attacks.bench import HEADS, table
+
+    with screen.progress() as tell:
+        found = bench.all(policy, recipes, tell)
+    if idle := [r.name for r in recipes if r.name not in {o.recipe for o in found}]:
+        screen.note(f"these data give some recipes nobody or nothing to attack: {', '.join(idle)}.")
+    if found:
+        screen.say(f"Attacks on {policy.title}", strong=True)
+        screen.table(HEADS, table(found), (1, 2, 4, 5, 6))
+        screen.say()
+    return found
 
 
 def _laid_out(data: Microdata | None, folder: Path, targets: int) -> tuple[Bench, HonestUsers]:
@@ -189,14 +202,14 @@ def _laid_out(data: Microdata | None, folder: Path, targets: int) -> tuple[Bench
 
 def _map(
     screen: Screen, policy: Policy, swept: Mapping[str, Sequence[float]], bench: Bench, users: HonestUsers,
-    recipes: list[PolicyAttack] | None, rules_off: bool, max_risk: float | None, stands: UsageReport | None, out: Path | None,
-    chart: Path | None,
+    recipes: list[PolicyAttack] | None, stands: UsageReport | None, options: AttackOptions,
 ) -> None:  # fmt: skip
     from sfumato.mas.policy_trials import policy_map
 
+    max_risk, out, chart = options.max_risk, options.out, options.chart
     with screen.progress() as tell:
         m = policy_map(
-            policy, swept, bench=bench, users=users, recipes=recipes, rules_off=rules_off,
+            policy, swept, bench=bench, users=users, recipes=recipes, rules_off=bool(options.rules_off),
             progress=lambda done, total: tell("Attacking and asking at every setting", done, total),
         )  # fmt: skip
         if max_risk is not None:

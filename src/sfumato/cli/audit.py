@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -11,9 +13,9 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import load_cells, load_table, refuse_absent, refuse_existing
-from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace, per_size_option
-from sfumato.cli.parse import named_hierarchies, number, total_labels, with_hierarchies
-from sfumato.cli.table_source import HierarchyFiles, TableSchema, names, records
+from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, per_size_option, reading_option
+from sfumato.cli.parse import named_hierarchies, names, number, total_labels, with_hierarchies
+from sfumato.cli.table_source import HierarchyFiles, TableSchema, records
 from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
 
 if TYPE_CHECKING:
@@ -23,6 +25,116 @@ if TYPE_CHECKING:
     from sfumato.tables.published import PublishedTable
     from sfumato.tables.rta.priors import Prior
     from sfumato.tables.table import Table
+
+ORIGINAL = "If you hold the records"
+original_option = partial(typer.Option, rich_help_panel=ORIGINAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """The options of `sfumato audit`."""
+
+    file: Annotated[
+        Path, typer.Argument(metavar="PUBLISHED", help="The published table: a row for each cell.", show_default=False)
+    ]
+    dimensions: Annotated[
+        str | None,
+        reading_option(
+            metavar="COLUMNS",
+            help="The columns of labels, with commas between. All but value, status, variance and quality if not given.",
+        ),
+    ] = None
+    value: Annotated[str, reading_option(metavar="COLUMN", help="The column of figures.")] = "value"
+    status: Annotated[
+        str | None,
+        reading_option(
+            metavar="COLUMN", help="A column of flags that say which figures are not shown. 'status' if there is one."
+        ),
+    ] = None
+    hierarchy: HierarchyFiles = None
+    total: Annotated[
+        list[str] | None,
+        reading_option(
+            metavar="LABEL|COLUMN=LABEL",
+            help="The label of a total, where it is not one of the usual names. May be repeated.",
+        ),
+    ] = None
+    mark: Annotated[
+        list[str] | None,
+        reading_option(
+            help="A mark that stands for a figure that is not shown, besides the usual x, c, : and .. May be repeated."
+        ),
+    ] = None
+    absent: Annotated[
+        Literal["empty", "suppressed"], reading_option(help="What it means that a combination of labels has no row.")
+    ] = "empty"
+    read: Read = None
+    within: Annotated[
+        float,
+        typer.Option(help="How far a shown figure may be from the true one: the base, if figures were rounded.", min=0),
+    ] = 0.0
+    whole: Annotated[bool, typer.Option("--whole", help="Only whole numbers are possible: counts.")] = False
+    negative: Annotated[bool, typer.Option("--negative", help="Figures may be below 0.")] = False
+    tolerance: Annotated[
+        float, typer.Option(help="How long an interval must be, as a share of the value, if no rule says so.", min=0)
+    ] = 0.1
+    known: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABELS=VALUE|FILE",
+            help="What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
+            ".csv with the labels and a column value, or low and high. May be repeated.",
+        ),
+    ] = None
+    original: Annotated[
+        Path | None,
+        original_option(
+            metavar="RECORDS",
+            help="The confidential records that the table was made from: for rules and contributors.",
+            show_default=False,
+        ),
+    ] = None
+    read_original: Annotated[
+        list[str] | None,
+        original_option(
+            metavar="NAME=VALUE", help="How to read the records, as --read says how to read the table. May be repeated."
+        ),
+    ] = None
+    variable: Annotated[
+        str | None, original_option(help="Which column of the records was summed; without it they are counted.")
+    ] = None
+    contributor: Annotated[
+        str | None, original_option(metavar="COLUMN", help="Who contributed a record; the schema's if not given.")
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        original_option(
+            help="Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated."
+        ),
+    ] = None
+    insiders: Annotated[
+        Literal["none", "equations", "bounds"],
+        original_option(
+            help="Contributors who know their own: not looked at, what follows exactly, or also nearly (slow)."
+        ),
+    ] = "equations"
+    prior_cv: Annotated[
+        float | None,
+        original_option(help="To within which share of its size contributors know each other's figure beforehand."),
+    ] = None
+    base_cv: Annotated[
+        float | None, original_option(help="To within which share they may know it afterwards, at best.")
+    ] = None
+    size: Annotated[
+        str | None, original_option(metavar="COLUMN", help="A public measure of the contributors' size.")
+    ] = None
+    per_size: Annotated[str | None, per_size_option(ORIGINAL)] = None
+    schema: TableSchema = None
+    out: Annotated[
+        Path | None, output_option(help="Write every cell with its interval and verdict (.csv): confidential.")
+    ] = None
+    output: OutputOptions
+
 
 # --- audit reading
 # What `sfumato audit` reads: the published table, the records that it was made from, and what a reader knows besides.
@@ -40,22 +152,16 @@ class PublishedColumns(NamedTuple):
     variance: str | None
 
 
-def read_columns(
-    file: Path,
-    dimensions: str | None,
-    value: str,
-    status: str | None,
-    hierarchy: list[str] | None,
-    read: list[str] | None,
-) -> PublishedColumns:
+def _read_columns(options: AuditOptions) -> PublishedColumns:
     """Read a published table, and find out which columns are labels."""
-    asked = names(dimensions)
+    file, value, status, hierarchy = options.file, options.value, options.status, options.hierarchy
+    asked = names(options.dimensions)
     if (read_back := _standard(file)) is not None:
-        if asked is not None or value != "value" or status is not None:
+        if options.dimensions is not None or value != "value" or status is not None:
             raise Misuse(f"{file.name} says itself what its columns are: leave out --dimensions, --value and --status.")
         own_nested = {**read_back.nested, **named_hierarchies(hierarchy, read_back.nested)}
         return PublishedColumns(read_back.frame, own_nested, "status", read_back.variance)
-    frame = load_table(file, read, value, asked)
+    frame = load_table(file, options.read, value, asked)
     columns = list(frame.column_names)
     if value not in columns:
         raise Misuse(
@@ -63,7 +169,7 @@ def read_columns(
         )
     ours = value == "value"
     own = set(_OURS) if ours else {value}
-    chosen = asked or [c for c in columns if c not in own | {value, status}]
+    chosen = list(asked) or [c for c in columns if c not in own | {value, status}]
     flags = status or ("status" if ours and "status" in columns else None)
     noise = "variance" if ours and "variance" in columns and "variance" not in chosen else None
     nested: dict[str, Any] = {**dict.fromkeys(chosen), **named_hierarchies(hierarchy, chosen)}
@@ -81,44 +187,29 @@ def _standard(file: Path) -> ReadBack | None:
     return read_sdmx_csv(file) if name.endswith(".csv") else read_json_stat(file)
 
 
-def published_table(
-    columns: PublishedColumns,
-    value: str,
-    total: list[str] | None,
-    marks: list[str] | None,
-    absent: Literal["empty", "suppressed"],
-    within: float,
-    negative: bool,
-    original: Table | None,
-) -> PublishedTable:
-    """Return the published table."""
+def _published_table(screen: Screen, options: AuditOptions) -> PublishedTable:
+    """Return the published table, with the one that it was made from where the records are there."""
     from sfumato.tables.published import PublishedTable
 
+    columns = _read_columns(options)
+    before = None if options.original is None else _original_table(screen, options, options.original, columns)
     return PublishedTable.from_frame(
-        columns.frame, columns.nested, value, status=columns.status, variance=columns.variance, total=total_labels(total),
-        marks=marks or (), within=within, absent=absent, nonnegative=False if negative else None, original=original,
+        columns.frame, columns.nested, options.value, status=columns.status, variance=columns.variance,
+        total=total_labels(options.total), marks=options.mark or (), within=options.within, absent=options.absent,
+        nonnegative=False if options.negative else None, original=before,
     )  # fmt: skip
 
 
-def original_table(
-    screen: Screen,
-    path: Path,
-    columns: PublishedColumns,
-    variable: str | None,
-    contributor: str | None,
-    size: str | None,
-    per_size: str | None,
-    schema: Path | None,
-    read: list[str] | None,
-) -> Table:
+def _original_table(screen: Screen, options: AuditOptions, path: Path, columns: PublishedColumns) -> Table:
     """Return the table that the published one was made from, with the same cells."""
     from sfumato.tables.table import Table
 
     formula = " * ".join(f"`{n}`" for n in columns.nested)
-    data, marks = records(screen, path, schema, read)
+    data, marks = records(screen, path, options.schema, options.read_original)
     return Table.of(
-        with_hierarchies(data, columns.nested), formula, variable, contributor=contributor, size=size,
-        per_size=None if per_size is None else number(per_size), request=marks.request, record_key=marks.record_key,
+        with_hierarchies(data, columns.nested), formula, options.variable, contributor=options.contributor, size=options.size,
+        per_size=None if options.per_size is None else number(options.per_size), request=marks.request,
+        record_key=marks.record_key,
     )  # fmt: skip
 
 
@@ -189,164 +280,27 @@ def _unknown(cell: tuple[str, ...], cells: Cells) -> str:
 # `sfumato audit`: what a reader can work out from a published table.
 
 
-ORIGINAL = "If you hold the records"
-
-
-def audit(
-    file: Annotated[
-        Path, typer.Argument(metavar="PUBLISHED", help="The published table: a row for each cell.", show_default=False)
-    ],
-    dimensions: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="The columns of labels, with commas between. All but value, status, variance and quality if not given.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    value: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column of figures.", rich_help_panel=READING)
-    ] = "value",
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A column of flags that say which figures are not shown. 'status' if there is one.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    hierarchy: HierarchyFiles = None,
-    total: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABEL|COLUMN=LABEL",
-            help="The label of a total, where it is not one of the usual names. May be repeated.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    mark: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A mark that stands for a figure that is not shown, besides the usual x, c, : and .. May be repeated.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    absent: Annotated[
-        Literal["empty", "suppressed"],
-        typer.Option(help="What it means that a combination of labels has no row.", rich_help_panel=READING),
-    ] = "empty",
-    read: Read = None,
-    within: Annotated[
-        float,
-        typer.Option(help="How far a shown figure may be from the true one: the base, if figures were rounded.", min=0),
-    ] = 0.0,
-    whole: Annotated[bool, typer.Option("--whole", help="Only whole numbers are possible: counts.")] = False,
-    negative: Annotated[bool, typer.Option("--negative", help="Figures may be below 0.")] = False,
-    tolerance: Annotated[
-        float,
-        typer.Option(help="How long an interval must be, as a share of the value, if no rule says so.", min=0),
-    ] = 0.1,
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABELS=VALUE|FILE",
-            help="What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
-            ".csv with the labels and a column value, or low and high. May be repeated.",
-        ),
-    ] = None,
-    original: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RECORDS",
-            help="The confidential records that the table was made from: for rules and contributors.",
-            show_default=False,
-            rich_help_panel=ORIGINAL,
-        ),
-    ] = None,
-    read_original: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="How to read the records, as --read says how to read the table. May be repeated.",
-            rich_help_panel=ORIGINAL,
-        ),
-    ] = None,
-    variable: Annotated[
-        str | None,
-        typer.Option(
-            help="Which column of the records was summed; without it they are counted.", rich_help_panel=ORIGINAL
-        ),
-    ] = None,
-    contributor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Who contributed a record; the schema's if not given.", rich_help_panel=ORIGINAL
-        ),
-    ] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated.",
-            rich_help_panel=ORIGINAL,
-        ),
-    ] = None,
-    insiders: Annotated[
-        Literal["none", "equations", "bounds"],
-        typer.Option(
-            help="Contributors who know their own: not looked at, what follows exactly, or also nearly (slow).",
-            rich_help_panel=ORIGINAL,
-        ),
-    ] = "equations",
-    prior_cv: Annotated[
-        float | None,
-        typer.Option(
-            help="To within which share of its size contributors know each other's figure beforehand.",
-            rich_help_panel=ORIGINAL,
-        ),
-    ] = None,
-    base_cv: Annotated[
-        float | None,
-        typer.Option(help="To within which share they may know it afterwards, at best.", rich_help_panel=ORIGINAL),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="A public measure of the contributors' size.", rich_help_panel=ORIGINAL),
-    ] = None,
-    per_size: Annotated[str | None, per_size_option(ORIGINAL)] = None,
-    schema: TableSchema = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write every cell with its interval and verdict (.csv): confidential.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+@expand_options
+def audit(options: AuditOptions) -> None:
     """Tell what a reader can work out from a published table: which cells are disclosed, and by which equations.
 
     The table may come from anywhere: a row for each cell, the totals among them, marks where figures are not shown. If a
     sensitive cell is disclosed, exactly or approximately, the exit code is 3.
     """
-    screen = Screen(as_json)
-    if out is not None:
-        refuse_existing(out, replace, "the cells")
-    rules = _rules(rule, original)
-    prior = _prior(prior_cv, base_cv, original)
-    columns = read_columns(file, dimensions, value, status, hierarchy, read)
-    before = (
-        None
-        if original is None
-        else original_table(screen, original, columns, variable, contributor, size, per_size, schema, read_original)
-    )
-    published = published_table(columns, value, total, mark, absent, within, negative, before)
-    also = known_cells(known or (), published.cells)
     from sfumato.tables.table_audit import audit as look
 
+    screen, out = options.output.screen(), options.out
+    if out is not None:
+        refuse_existing(out, options.output.replace, "the cells")
+    rules = _rules(options.rule, options.original)
+    prior = _prior(options.prior_cv, options.base_cv, options.original)
+    published = _published_table(screen, options)
+    known = known_cells(options.known or (), published.cells)
     with screen.progress() as tell:
         tell("Working out what can be worked out", 0, 0)
         found = look(
-            published, prior, also, rules=rules, tolerance=tolerance, insiders=insiders, integer=True if whole else None,
+            published, prior, known, rules=rules, tolerance=options.tolerance, insiders=options.insiders,
+            integer=True if options.whole else None,
         )  # fmt: skip
         if out is not None:
             _write(found, out)

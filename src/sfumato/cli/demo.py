@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from sfumato.cli.console import Screen, percent
-from sfumato.cli.options import OUTPUT, Json, Replace
+from sfumato.cli.options import OutputOptions, expand_options, output_option
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Recipe
 from sfumato.contract.release import Release
@@ -182,8 +182,9 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
 # `sfumato demo`: the whole way, on generated data.
 
 
+@expand_options
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the release.", rich_help_panel=OUTPUT)] = Path("out"),
+    out: Annotated[Path, output_option(help="Folder for the release.")] = Path("out"),
     records: Annotated[int, typer.Option(help="How many teachers to generate.", min=100, max=10_000_000)] = 30_000,
     replications: Annotated[
         int, typer.Option(help="How often the file is masked at each level of noise.", min=10, max=100_000)
@@ -191,17 +192,17 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="A number of your own for the random numbers. A fixed one if not given.")
     ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
+    *,
+    output: OutputOptions,
 ) -> None:
     """See it work: mask a generated teacher survey as far as needed, and no further.
 
     Writes the masked data, the recipe and a report to one folder, and the seed to another beside it.
     """
 
-    screen = Screen(as_json)
+    screen = output.screen()
     with screen.progress() as tell:
-        result = run_demo(out, records, replications, seed, replace, tell)
+        result = run_demo(out, records, replications, seed, output.replace, tell)
     _show(screen, result)
     screen.answer(result.to_dict())
 

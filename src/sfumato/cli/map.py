@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Screen, percent
-from sfumato.cli.files import check_chart, check_report, load, save_chart
+from sfumato.cli.files import check_chart, check_report, save_chart
 from sfumato.cli.options import (
-    OUTPUT,
-    Json,
-    Keys,
-    Knows,
-    MaskName,
-    MatchProbability,
-    Precision,
-    Published,
-    Read,
-    RecipeFile,
-    Replace,
-    SchemaFile,
-    Set,
-    Strategy,
+    ConfidentialFile,
+    MapChart,
+    MapSeed,
+    Only,
+    OutputOptions,
+    RecipeOptions,
+    SnooperOptions,
+    SourceOptions,
     Weighted,
+    expand_options,
     measure_names,
-    snooper_of,
+    output_option,
 )
-from sfumato.cli.parse import grid, recipe_of, risk_measure, thresholds, utility_of
+from sfumato.cli.parse import grid, risk_measure, thresholds, utility_of
 
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
@@ -37,8 +33,11 @@ if TYPE_CHECKING:
     from sfumato.maps.rumap import RUMap
 
 
-def map_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)],
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """The options of `sfumato map`."""
+
+    file: ConfidentialFile
     over: Annotated[
         list[str],
         typer.Option(
@@ -47,7 +46,7 @@ def map_(
             "noise.lambda2=0.05,0.1,0.2 these three. Give it twice to sweep two parameters.",
             show_default=False,
         ),
-    ],
+    ]
     risk: Annotated[
         list[str],
         typer.Option(
@@ -55,7 +54,7 @@ def map_(
             "top one percent; or a measure by name: 'k_anonymity; k=5'. May be repeated.",
             show_default=False,
         ),
-    ],
+    ]
     utility: Annotated[
         list[str],
         typer.Option(
@@ -64,47 +63,39 @@ def map_(
             "May be repeated.",
             show_default=False,
         ),
-    ],
-    weighted: Weighted = False,
-    recipe: RecipeFile = None,
-    mask: MaskName = None,
-    set_: Set = None,
+    ]
+    weighted: Weighted = False
+    recipe: RecipeOptions
     measure: Annotated[
         str, typer.Option(help="Which risk measure; `sfumato risk --list` shows all.", autocompletion=measure_names)
-    ] = "attribute_risk",
+    ] = "attribute_risk"
     max_risk: Annotated[
         list[str] | None,
         typer.Option(
             metavar="R",
             help="Choose the most useful point with a risk of at most R; COLUMN=R for one of several columns.",
         ),
-    ] = None,
+    ] = None
     max_error: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ERROR",
             help="The same in the column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).",
         ),
-    ] = None,
+    ] = None
     replications: Annotated[
         int, typer.Option(help="How often the file is masked at each point; 0 for formulas alone.", min=0)
-    ] = 200,
-    strategy: Strategy = None,
-    match_probability: MatchProbability = 1.0,
-    knows: Knows = None,
-    published: Published = False,
-    keys: Keys = None,
-    precision: Precision = None,
-    schema: SchemaFile = None,
-    read: Read = None,
-    seed: Annotated[
-        int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a report (HTML).", rich_help_panel=OUTPUT)] = None,
-    chart: Annotated[Path | None, typer.Option(help="Draw the map (.svg or .png).", rich_help_panel=OUTPUT)] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+    ] = 200
+    snooper: Annotated[SnooperOptions, Only("strategy", "match_probability", "knows", "published", "keys", "precision")]
+    source: Annotated[SourceOptions, Only("schema", "read")]
+    seed: MapSeed = None
+    out: Annotated[Path | None, output_option(help="Write a report (HTML).")] = None
+    chart: MapChart = None
+    output: OutputOptions
+
+
+@expand_options
+def map_(options: MapOptions) -> None:
     """Trace disclosure risk against data utility over the parameters of a mask, and choose.
 
     With --max-risk or --max-error, the most useful point whose risk stays below is found, between the points too, and
@@ -112,62 +103,51 @@ def map_(
     """
     from sfumato.maps.rumap import ru_map
 
-    screen = Screen(as_json)
-    check_report(out, replace, json=False)
-    check_chart(chart, replace)
-    method = recipe_of(recipe, mask, set_)
-    swept = grid(over, method)
-    risks = [risk_measure(text, measure) for text in risk]
-    limits = thresholds(max_risk, max_error, risks)
-    snooper = snooper_of(strategy, match_probability, knows, published, keys, precision)
-    data = load(screen, file, schema, read)
-    utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
+    screen = options.output.screen()
+    check_report(options.out, options.output.replace, json=False)
+    check_chart(options.chart, options.output.replace)
+    recipe = options.recipe.load()
+    swept = grid(options.over, recipe)
+    risks = [risk_measure(text, options.measure) for text in options.risk]
+    limits = thresholds(options.max_risk, options.max_error, risks)
+    snooper = options.snooper.build()
+    data = options.source.load(screen, options.file)
+    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility]
     choice: Choice | None = None
     with screen.progress() as tell:
         m = ru_map(
-            data, method, swept, risks, utilities, snooper=snooper, replications=replications, draws=seed,
+            data, recipe, swept, risks, utilities, snooper=snooper, replications=options.replications, draws=options.seed,
             progress=lambda done, total: tell("Masking at every point", done, total),
         )  # fmt: skip
         if limits:
             tell("Looking for the best point that is safe", 0, 0)
             choice = m.choose(limits)
-        _draw(m, choice, limits, data, file, out, chart, tell)
+        _draw(m, choice, limits, data, options, tell)
     _show(screen, m, choice)
     for label, reason in m.refused.items():
         screen.note(f"{label}: {reason}")
-    screen.answer(
-        {
-            "file": file,
-            **m.to_dict(),
-            "choice": None if choice is None else choice.to_dict(),
-            "report": out,
-            "chart": chart,
-        }
-    )
+    screen.answer({
+        "file": options.file, **m.to_dict(), "choice": None if choice is None else choice.to_dict(), "report": options.out,
+        "chart": options.chart,
+    })  # fmt: skip
     if choice is not None and not choice.feasible:
         raise typer.Exit(INFEASIBLE)
 
 
 def _draw(
-    m: RUMap,
-    choice: Choice | None,
-    limits: dict[str, float],
-    data: Microdata,
-    file: Path,
-    out: Path | None,
-    chart: Path | None,
-    tell: Any,
+    m: RUMap, choice: Choice | None, limits: dict[str, float], data: Microdata, options: MapOptions, tell: Any
 ) -> None:
     """Write the report and the chart."""
-    if chart is not None:
+    if options.chart is not None:
         tell("Drawing", 0, 0)
-        save_chart(m.chart(limits or None, choice), chart)
-    if out is not None:
+        save_chart(m.chart(limits or None, choice), options.chart)
+    if options.out is not None:
         from sfumato.reports.report import Report
         from sfumato.reports.sections import data_section
 
         tell("Writing the report", 0, 0)
-        Report(f"R-U map of {file.name}", [data_section(data), m.report(limits or None, choice)]).write(out)
+        title = f"R-U map of {options.file.name}"
+        Report(title, [data_section(data), m.report(limits or None, choice)]).write(options.out)
 
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.cli.console import Misuse, Screen
-from sfumato.cli.files import load
 from sfumato.cli.listing import show_masks
-from sfumato.cli.options import METHOD, OUTPUT, Engine, Json, MaskName, Read, RecipeFile, Replace, SchemaFile, Set
-from sfumato.cli.parse import recipe_of
+from sfumato.cli.options import (
+    OutputOptions,
+    RecipeOptions,
+    SourceOptions,
+    expand_options,
+    method_option,
+    output_option,
+)
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 
 if TYPE_CHECKING:
@@ -24,72 +30,61 @@ if TYPE_CHECKING:
 _FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "zsav", "por", "xpt", "xlsx")
 
 
-def mask(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)
-    ] = None,
-    recipe: RecipeFile = None,
-    mask: MaskName = None,
-    set_: Set = None,
+@dataclass(frozen=True, kw_only=True)
+class MaskOptions:
+    """The options of `sfumato mask`."""
+
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)] = (
+        None
+    )
+    recipe: RecipeOptions
     list_: Annotated[
-        bool,
-        typer.Option(
-            "--list",
-            help="Show every mask, or with --mask NAME that one's parameters, and stop.",
-            rich_help_panel=METHOD,
-        ),
-    ] = False,
-    schema: SchemaFile = None,
-    read: Read = None,
-    engine: Engine = "memory",
-    out: Annotated[Path | None, typer.Option(help="Folder for what may be published.", rich_help_panel=OUTPUT)] = None,
+        bool, method_option("--list", help="Show every mask, or with --mask NAME that one's parameters, and stop.")
+    ] = False
+    source: SourceOptions
+    out: Annotated[Path | None, output_option(help="Folder for what may be published.")] = None
     seed_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to keep the secret seed, outside the folder. Whoever has it can subtract the noise.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+        output_option(help="Where to keep the secret seed, outside the folder. Whoever has it can subtract the noise."),
+    ] = None
     seed_from: Annotated[
-        Path | None,
-        typer.Option(help="Use the seed in this file, to make an earlier release again.", rich_help_panel=OUTPUT),
-    ] = None,
+        Path | None, output_option(help="Use the seed in this file, to make an earlier release again.")
+    ] = None
     form: Annotated[
         list[str] | None,
-        typer.Option(
-            help="csv, parquet, sav, dta, xlsx, ...; may be repeated. csv and parquet if not given.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        output_option(help="csv, parquet, sav, dta, xlsx, ...; may be repeated. csv and parquet if not given."),
+    ] = None
+    output: OutputOptions
+
+
+@expand_options
+def mask(options: MaskOptions) -> None:
     """Mask a file, and write what may be published to a folder.
 
     The folder gets the masked data, schema.toml and recipe.toml. Identifiers are always removed first.
     """
-    screen = Screen(as_json)
-    if list_:
-        show_masks(screen, mask)
+    screen, file, out, replace = options.output.screen(), options.file, options.out, options.output.replace
+    if options.list_:
+        show_masks(screen, options.recipe.mask)
         return
     if file is None:
         raise Misuse("the name of the file to mask is missing. To see the masks: sfumato mask --list")
     if out is None:
         raise Misuse("--out is missing: the folder that gets what may be published.")
-    forms = [f.lower().lstrip(".") for f in form or ("csv", "parquet")]
+    forms = [f.lower().lstrip(".") for f in options.form or ("csv", "parquet")]
     if unknown := [f for f in forms if f not in _FORMS]:
         raise ParameterError(unknown_name("form", unknown[0], _FORMS, "the list of forms that can be written"))
-    chosen = recipe_of(recipe, mask, set_)
-    draws, secret = _seed(seed_file, seed_from, replace)
+    recipe = options.recipe.load()
+    draws, secret = _seed(options.seed_file, options.seed_from, replace)
     _check_out(out, file, secret, replace)
-    data = load(screen, file, schema, read, engine)
+    data = options.source.load(screen, file)
     with screen.progress() as tell:
         tell(f"Masking {file.name}", 0, 0)
-        release = chosen.apply(data, draws)
-        if seed_from is not None:
-            draws.check_purpose(seed_from, release.purpose(draws))
+        release = recipe.apply(data, draws)
+        if options.seed_from is not None:
+            draws.check_purpose(options.seed_from, release.purpose(draws))
         _write(release, out, draws, secret, forms, replace)
-    _show(screen, release, out, secret, _next(release, file, out, schema, read))
+    _show(screen, release, out, secret, _next(release, file, out, options.source))
 
 
 def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tuple[Draws, Path]:
@@ -135,12 +130,12 @@ def _write(release: Release, out: Path, draws: Draws, secret: Path, forms: list[
         raise type(error)(re.sub(hidden, lambda _: str(out), str(error))) from None
 
 
-def _next(release: Release, file: Path, out: Path, schema: Path | None, read: list[str] | None) -> str:
+def _next(release: Release, file: Path, out: Path, source: SourceOptions) -> str:
     """Return what to do next: `risk` can compare the files only if both list the same records in the same order."""
     masked = next(path for path in sorted(out.iterdir()) if path.name.startswith("masked"))
     options = [
-        *(["--schema", str(schema)] if schema else []),
-        *(part for text in read or () for part in ("--read", text)),
+        *(["--schema", str(source.schema)] if source.schema else []),
+        *(part for text in source.read or () for part in ("--read", text)),
     ]
     files = [str(file), str(masked)]
     if release.matched[0] is None:

@@ -66,6 +66,11 @@ def convert(parameter: Parameter | None, text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
+def names(text: str | None) -> tuple[str, ...]:
+    """Return names with commas between, one by one."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
 def number(text: str) -> Any:
     """Return the number that a text is, or the text itself."""
     try:

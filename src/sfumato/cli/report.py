@@ -9,29 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import INFEASIBLE, Misuse, Screen
-from sfumato.cli.files import check_report, load_like, load_population, load_release
-from sfumato.cli.options import (
-    OUTPUT,
-    Coverage,
-    Errors,
-    HoldoutFile,
-    Json,
-    Keys,
-    Knows,
-    MatchProbability,
-    Population,
-    PopulationCount,
-    Precision,
-    Published,
-    Read,
-    ReadMasked,
-    Replace,
-    SchemaFile,
-    Strategy,
-    Weighted,
-    snooper_of,
-)
+from sfumato.cli.console import INFEASIBLE, Misuse
+from sfumato.cli.files import check_report
+from sfumato.cli.options import OutputOptions, ReleaseOptions, SnooperOptions, Weighted, expand_options, output_option
 from sfumato.cli.parse import risk_measure, toml_file, utility_of
 from sfumato.errors import ParameterError, RecipeError, join_names
 
@@ -41,21 +21,23 @@ if TYPE_CHECKING:
     from sfumato.reports.checks import Check
 
 
-def report(
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """The options of `sfumato report`."""
+
     original: Annotated[
         Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
-    ],
+    ]
     masked: Annotated[
         Path, typer.Argument(metavar="MASKED", help="The file that would be released.", show_default=False)
-    ],
+    ]
     out: Annotated[
         Path,
-        typer.Option(
+        output_option(
             help="Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.",
             show_default=False,
-            rich_help_panel=OUTPUT,
         ),
-    ],
+    ]
     align: Annotated[
         str | None,
         typer.Option(
@@ -63,7 +45,7 @@ def report(
             help="Which masked record is whose: rows, if both files list the same records in the same order, "
             "or a column of both files that is unique. Measures that compare record by record need it.",
         ),
-    ] = None,
+    ] = None
     risk: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,11 +53,11 @@ def report(
             "May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     max_risk: Annotated[
         list[str] | None,
         typer.Option(metavar="R", help="The largest risk allowed: of all risks, or NAME=R of one. May be repeated."),
-    ] = None,
+    ] = None
     utility: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,47 +65,36 @@ def report(
             "'salary ~ age'. May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     min_utility: Annotated[
         list[str] | None,
         typer.Option(
             metavar="U", help="The smallest utility allowed: of all utilities, or NAME=U of one. May be repeated."
         ),
-    ] = None,
+    ] = None
     by: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Also look at the subgroups by this column. May be repeated."),
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="The title of the report.", show_default=False)] = None,
-    asked: Annotated[str, typer.Option(help="What the board is asked, in your own words.")] = "",
+    ] = None
+    title: Annotated[str | None, typer.Option(help="The title of the report.", show_default=False)] = None
+    asked: Annotated[str, typer.Option(help="What the board is asked, in your own words.")] = ""
     publishable: Annotated[
         bool, typer.Option("--publishable", help="Make the version for the public instead of the board's.")
-    ] = False,
+    ] = False
     recipe: Annotated[
         Path | None, typer.Option(help="The recipe (TOML) that the file was masked with.", show_default=False)
-    ] = None,
+    ] = None
     search: Annotated[
-        Path | None,
-        typer.Option(help="What `sfumato search --json` printed, kept in a file.", show_default=False),
-    ] = None,
-    weighted: Weighted = False,
-    keys: Keys = None,
-    precision: Precision = None,
-    population: Population = None,
-    population_count: PopulationCount = None,
-    coverage: Coverage = 1.0,
-    errors: Errors = 0.0,
-    strategy: Strategy = None,
-    match_probability: MatchProbability = 1.0,
-    knows: Knows = None,
-    published: Published = False,
-    holdout: HoldoutFile = None,
-    schema: SchemaFile = None,
-    read: Read = None,
-    read_masked: ReadMasked = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        Path | None, typer.Option(help="What `sfumato search --json` printed, kept in a file.", show_default=False)
+    ] = None
+    weighted: Weighted = False
+    snooper: SnooperOptions
+    source: ReleaseOptions
+    output: OutputOptions
+
+
+@expand_options
+def report(options: ReportOptions) -> None:
     """Write a report of a release for a disclosure review board: every measure against its limit, pass or fail.
 
     The report tells what was asked, the data, the snooper, how the release was made, the worst subgroups, and what was not
@@ -133,32 +104,29 @@ def report(
     from sfumato.reports.board_sections import verdict
     from sfumato.reports.sections import SearchFindings
 
-    screen = Screen(as_json)
-    check_report(out, replace)
+    screen, out, original = options.output.screen(), options.out, options.original
+    check_report(out, options.output.replace)
     beside = out.with_suffix(".json")
-    risks = [risk_measure(text, "attribute_risk") for text in risk or ()]
-    limits = _limits("--max-risk", max_risk, risks)
-    if not (risks or utility or search):
+    risks = [risk_measure(text, "attribute_risk") for text in options.risk or ()]
+    limits = _limits("--max-risk", options.max_risk, risks)
+    if not (risks or options.utility or options.search):
         raise Misuse("name at least one measure, with --risk or --utility.")
-    known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
-    found = None if search is None else SearchFindings.read(search)
-    release = load_release(screen, original, masked, schema, (read, read_masked), align)
-    if population is not None:
-        known = known.learn(population=load_population(screen, release.original, population, population_count))
-    elif population_count is not None:
-        raise Misuse("--population-count names a column of the population's table: give that with --population.")
-    release = _completed(release, recipe, holdout)
-    for column in by or ():
+    snooper = options.snooper.build()
+    found = None if options.search is None else SearchFindings.read(options.search)
+    release = options.source.load(screen, original, options.masked, options.align)
+    snooper = options.snooper.with_population(screen, snooper, release.original)
+    release = options.source.with_holdout(_with_recipe(release, options.recipe))
+    for column in options.by or ():
         release.original.kind(column)  # refuses an unknown name before anything takes long
-    utilities = [utility_of(text, release.original.schema.names(), weighted) for text in utility or ()]
-    checks = [*limits, *_limits("--min-utility", min_utility, utilities)]
+    utilities = [utility_of(text, release.original.schema.names(), options.weighted) for text in options.utility or ()]
+    checks = [*limits, *_limits("--min-utility", options.min_utility, utilities)]
     with screen.progress() as tell:
         made = board_report(
-            found, release, title=title or f"A release of {(masked if publishable else original).name}",
-            asked=asked, checks=checks, by=by or (),
-            snooper=known, publishable=publishable, progress=tell,
+            found, release, title=options.title or f"A release of {(options.masked if options.publishable else original).name}",
+            asked=options.asked, checks=checks, by=options.by or (),
+            snooper=snooper, publishable=options.publishable, progress=tell,
         )  # fmt: skip
-        if recipe is not None:
+        if options.recipe is not None:
             made = dataclasses.replace(made, notes=(_GIVEN,))
         tell("Writing the report", 0, 0)
         made.write(out, json=True)
@@ -174,23 +142,20 @@ def report(
 _GIVEN = "The recipe was given beside the file. That the file was made with it was not checked."
 
 
-def _completed(release: Release, recipe: Path | None, holdout: Path | None) -> Release:
-    """Return the release with what is known besides the two files."""
+def _with_recipe(release: Release, recipe: Path | None) -> Release:
+    """Return the release with the recipe that was given beside the two files."""
     from sfumato.contract.mask import Recipe
-    from sfumato.contract.release import Holdout
 
-    if recipe is not None:
-        try:
-            release = dataclasses.replace(release, recipe=toml_file("recipe", recipe, Recipe.read))
-        except RecipeError as error:
-            raise RecipeError(
-                f"{error} (The recipe beside a release leaves out what must not be published: give the one that you masked with.)"
-                if " needs " in str(error)
-                else str(error)
-            ) from None
-    if holdout is not None:
-        release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
-    return release
+    if recipe is None:
+        return release
+    try:
+        return dataclasses.replace(release, recipe=toml_file("recipe", recipe, Recipe.read))
+    except RecipeError as error:
+        raise RecipeError(
+            f"{error} (The recipe beside a release leaves out what must not be published: give the one that you masked with.)"
+            if " needs " in str(error)
+            else str(error)
+        ) from None
 
 
 def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> list[Check]:

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sfumato.cli.console import Misuse, Screen, on_command_line, percent, shown
-from sfumato.cli.files import check_chart, load, load_like, load_population, load_release, save_chart
+from sfumato.cli.files import check_chart, load, save_chart
 from sfumato.cli.listing import risk_measures, show_measures
 from sfumato.cli.options import (
-    OUTPUT,
-    Coverage,
     Engine,
-    Errors,
-    HoldoutFile,
-    Json,
-    Keys,
-    Knows,
-    MatchProbability,
-    Population,
-    PopulationCount,
-    Precision,
-    Published,
-    Read,
-    ReadMasked,
-    Replace,
-    SchemaFile,
-    Strategy,
+    ListMeasures,
+    OutputOptions,
+    ReleaseOptions,
+    SnooperOptions,
+    expand_options,
     measure_names,
-    snooper_of,
+    output_option,
 )
 from sfumato.cli.parse import settings
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
@@ -94,11 +83,7 @@ def _error(score: Score) -> float:
 
 
 def _show(
-    screen: Screen,
-    release: Release,
-    snooper: Snooper,
-    scores: list[tuple[str, Score, float]],
-    refused: dict[str, str],
+    screen: Screen, release: Release, snooper: Snooper, scores: list[tuple[str, Score, float]], refused: dict[str, str]
 ) -> None:
     screen.say(_verdict(*scores[0]), strong=True)
     screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
@@ -246,7 +231,10 @@ def _short(words: str, keys: Sequence[str]) -> str:
 # `sfumato risk`: what a snooper could learn from a file.
 
 
-def risk(
+@dataclass(frozen=True, kw_only=True)
+class RiskOptions:
+    """The options of `sfumato risk`."""
+
     file: Annotated[
         Path | None,
         typer.Argument(
@@ -254,10 +242,10 @@ def risk(
             help="The file that would be released; the original, if a second is given.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     masked: Annotated[
         Path | None, typer.Argument(metavar="[MASKED]", help="What was made of it.", show_default=False)
-    ] = None,
+    ] = None
     align: Annotated[
         str | None,
         typer.Option(
@@ -265,149 +253,120 @@ def risk(
             help="Which masked record is whose: rows, if both files list the same records in the same order, "
             "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
         ),
-    ] = None,
+    ] = None
     k: Annotated[
-        int | None,
-        typer.Option(help="Records that fewer than this many match are counted; 3 if not given.", min=2),
-    ] = None,
+        int | None, typer.Option(help="Records that fewer than this many match are counted; 3 if not given.", min=2)
+    ] = None
     missing: Annotated[
         Literal["wildcard", "value", "ignored"] | None,
         typer.Option(
             help="What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
             "is left out."
         ),
-    ] = None,
+    ] = None
     fraction: Annotated[
         float | None,
         typer.Option(help="Share of the population that is in the file; from the survey weights if not given.", max=1),
-    ] = None,
+    ] = None
     measure: Annotated[
         str | None,
         typer.Option(help="One measure instead of the page; --list shows all.", autocompletion=measure_names),
-    ] = None,
+    ] = None
     column: Annotated[
         list[str] | None,
         typer.Option(
             help="What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named). "
             "May be repeated."
         ),
-    ] = None,
+    ] = None
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the measure, such as k=5. May be repeated."),
-    ] = None,
-    list_: Annotated[
-        bool,
-        typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
-    ] = False,
-    keys: Keys = None,
-    precision: Precision = None,
-    population: Population = None,
-    population_count: PopulationCount = None,
-    coverage: Coverage = 1.0,
-    errors: Errors = 0.0,
-    strategy: Strategy = None,
-    match_probability: MatchProbability = 1.0,
-    knows: Knows = None,
-    published: Published = False,
-    holdout: HoldoutFile = None,
-    schema: SchemaFile = None,
-    read: Read = None,
-    read_masked: ReadMasked = None,
-    engine: Engine = "memory",
+    ] = None
+    list_: ListMeasures = False
+    snooper: SnooperOptions
+    source: ReleaseOptions
+    engine: Engine = "memory"
     by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Also tell the risk of each subgroup by this column.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="Draw the risk profile (.svg or .png).", rich_help_panel=OUTPUT)
-    ] = None,
+        str | None, output_option(metavar="COLUMN", help="Also tell the risk of each subgroup by this column.")
+    ] = None
+    chart: Annotated[Path | None, output_option(help="Draw the risk profile (.svg or .png).")] = None
     riskiest: Annotated[
         int,
-        typer.Option(
-            help="List so many of the riskiest records by row number: for the custodian's eyes only.",
-            min=0,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = 0,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        output_option(help="List so many of the riskiest records by row number: for the custodian's eyes only.", min=0),
+    ] = 0
+    output: OutputOptions
+
+    def chosen(self) -> tuple[type[Measure] | None, dict[str, Any]]:
+        """Return the one measure that is asked for, and its parameters; None for the page of all measures."""
+        cls = _class(self.measure) if self.measure else _class("attribute_risk") if self.column else None
+        if cls is None:
+            if self.set_:
+                raise Misuse("--set is for the parameters of one measure: name it with --measure.")
+            return None, {}
+        own = {"k": self.k, "missing": self.missing, "fraction": self.fraction}
+        facts = _with_options(cls, settings(cls, self.set_ or ()), own)
+        for_page = (("--by", self.by), ("--chart", self.chart), ("--riskiest", self.riskiest))
+        if extra := [name for name, value in for_page if value]:
+            raise Misuse(f"{extra[0]} is for the page of all measures: leave --measure and --column out.")
+        if "column" in cls.parameters():
+            cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
+        return cls, facts
+
+
+@expand_options
+def risk(options: RiskOptions) -> None:
     """Tell how much a snooper could learn from a file: the verdict first, then every measure that applies.
 
     With one file, the file is looked at as it is. With two, the second was made of the first by masking.
     """
-    screen = Screen(as_json)
-    if list_:
-        show_measures(screen, None if measure is None else _class(measure).name)
-        return
-    if file is None:
-        raise Misuse("a file is needed: the one that would be released, or the original and then the masked one.")
-    check_chart(chart, replace)
-    cls = _class(measure) if measure else _class("attribute_risk") if column else None
-    facts = {} if cls is None else settings(cls, set_ or ())
-    if cls is None and set_:
-        raise Misuse("--set is for the parameters of one measure: name it with --measure.")
-    if cls is not None:
-        facts = _with_options(cls, facts, {"k": k, "missing": missing, "fraction": fraction})
-        if given := [n for n, option in (("--by", by), ("--chart", chart), ("--riskiest", riskiest)) if option]:
-            raise Misuse(f"{given[0]} is for the page of all measures: leave --measure and --column out.")
-    if cls is not None and "column" in cls.parameters():
-        cls.from_dict({"column": "-", **facts})  # refuses a wrong parameter before the files are read
-    known = snooper_of(strategy, match_probability, knows, published, keys, precision, coverage=coverage, errors=errors)
-    release = _release(screen, file, masked, align, schema, (read, read_masked), engine)
-    if population is not None:
-        known = known.learn(population=load_population(screen, release.original, population, population_count))
-    elif population_count is not None:
-        raise Misuse("--population-count names a column of the population's table: give that with --population.")
-    if holdout is not None:
-        from sfumato.contract.release import Holdout
-
-        release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
-    if cls is not None and cls.name in ("attribute_risk", "coded_value_risk") and "column" not in facts:
-        show_columns(screen, release, cls, facts, column or [], known)
-        return
-    if cls is not None:
-        show_scores(screen, release, known, _measures(cls, facts, column, release))
-        return
     from sfumato.risk.profile import risk_profile
 
-    if by is not None:
-        release.masked.kind(by)  # refuses an unknown name before anything takes long
-    if riskiest:
+    screen = options.output.screen()
+    if options.list_:
+        show_measures(screen, None if options.measure is None else _class(options.measure).name)
+        return
+    if options.file is None:
+        raise Misuse("a file is needed: the one that would be released, or the original and then the masked one.")
+    check_chart(options.chart, options.output.replace)
+    cls, facts = options.chosen()
+    snooper = options.snooper.build()
+    release = _release(screen, options.file, options)
+    snooper = options.snooper.with_population(screen, snooper, release.original)
+    release = options.source.with_holdout(release)
+    if cls is not None and cls.name in ("attribute_risk", "coded_value_risk") and "column" not in facts:
+        show_columns(screen, release, cls, facts, options.column or [], snooper)
+        return
+    if cls is not None:
+        show_scores(screen, release, snooper, _measures(cls, facts, options.column, release))
+        return
+    if options.by is not None:
+        release.masked.kind(options.by)  # refuses an unknown name before anything takes long
+    if options.riskiest:
         release.check_aligned("the list of the riskiest records")
     with screen.progress() as tell:
         profile = risk_profile(
-            release, known, k=k or 3, missing=missing or "wildcard", fraction=fraction, progress=tell
-        )
-        if chart is not None:
+            release, snooper, k=options.k or 3, missing=options.missing or "wildcard", fraction=options.fraction,
+            progress=tell,
+        )  # fmt: skip
+        if options.chart is not None:
             tell("Drawing", 0, 0)
-            save_chart(profile.chart(), chart)
-    show_page(screen, profile, riskiest, by)
+            save_chart(profile.chart(), options.chart)
+    show_page(screen, profile, options.riskiest, options.by)
 
 
-def _release(
-    screen: Screen,
-    file: Path,
-    masked: Path | None,
-    align: str | None,
-    schema: Path | None,
-    read: tuple[list[str] | None, list[str] | None],
-    engine: str,
-) -> Release:
+def _release(screen: Screen, file: Path, options: RiskOptions) -> Release:
     from sfumato.contract.release import Release
 
-    if masked is not None and engine != "memory":
+    if options.masked is not None and options.engine != "memory":
         raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")
-    if masked is not None:
-        return load_release(screen, file, masked, schema, read, align)
-    if align is not None:
+    if options.masked is not None:
+        return options.source.load(screen, file, options.masked, options.align)
+    if options.align is not None:
         raise Misuse(
             "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )
-    return Release.as_it_is(load(screen, file, schema, read[0], engine))
+    return Release.as_it_is(load(screen, file, options.source.schema, options.source.read, options.engine))
 
 
 def _class(name: str) -> type[Measure]:

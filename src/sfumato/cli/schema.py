@@ -7,40 +7,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import Screen
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
-from sfumato.cli.options import OUTPUT, READING, Json, Read, Replace
+from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
 
 if TYPE_CHECKING:
     from sfumato.schema.schema import Schema
 
 
+@expand_options
 def schema(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A data file: CSV, Parquet, Arrow, Stata, SPSS, SAS or Excel.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the schema to this TOML file.", rich_help_panel=OUTPUT)
-    ] = None,
+    out: Annotated[Path | None, output_option(help="Write the schema to this TOML file.")] = None,
     codebook: Annotated[
         Path | None,
-        typer.Option(
-            help="A DDI-Codebook (.xml): its labels, categories and missing codes are taken, and only roles are guessed.",
-            rich_help_panel=READING,
+        reading_option(
+            help="A DDI-Codebook (.xml): its labels, categories and missing codes are taken, and only roles are guessed."
         ),
     ] = None,
     read: Read = None,
-    replace: Replace = False,
-    as_json: Json = False,
+    *,
+    output: OutputOptions,
 ) -> None:
     """Guess what the columns mean: the first step with a file of yours.
 
     Every guess comes with its reason. Write them to a file with --out, correct that file in an editor, and give it to the
     other commands with --schema.
     """
-    screen = Screen(as_json)
+    screen = output.screen()
     if out is not None:
-        refuse_existing(out, replace, "the schema")
+        refuse_existing(out, output.replace, "the schema")
     data = load_guessed(file, read)
     if codebook is not None:
         data = data.with_schema(_described(codebook, data.schema))

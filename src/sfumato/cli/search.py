@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
-from sfumato.cli.files import check_chart, check_report, load, refuse_existing, save_chart
-from sfumato.cli.options import OUTPUT, SNOOPER, Json, Keys, Precision, Read, Replace, SchemaFile, Weighted, snooper_of
+from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
+from sfumato.cli.options import (
+    ConfidentialFile,
+    Only,
+    OutputOptions,
+    SnooperOptions,
+    SourceOptions,
+    Weighted,
+    expand_options,
+    output_option,
+    snooper_option,
+)
 from sfumato.cli.parse import axes, recipes_of, risk_measure, snoopers_of, thresholds, utility_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sfumato.contract.measure import Measure
+    from sfumato.contract.snooper import Snooper
     from sfumato.maps.search_result import SearchResult
 
 _ROWS = 12
 """Points of the frontier that are shown."""
 
 
-def search_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)],
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The options of `sfumato search`."""
+
+    file: ConfidentialFile
     risk: Annotated[
         list[str],
         typer.Option(
@@ -30,7 +46,7 @@ def search_(
             "'cap; column=salary'. May be repeated.",
             show_default=False,
         ),
-    ],
+    ]
     utility: Annotated[
         list[str],
         typer.Option(
@@ -38,18 +54,17 @@ def search_(
             "column (its mean), 'salary ~ age'. May be repeated.",
             show_default=False,
         ),
-    ],
+    ]
     max_risk: Annotated[
-        list[str] | None,
-        typer.Option(metavar="R", help="The largest risk allowed; NAME=R for one of several risks."),
-    ] = None,
+        list[str] | None, typer.Option(metavar="R", help="The largest risk allowed; NAME=R for one of several risks.")
+    ] = None
     max_error: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ERROR",
             help="The same in a column's own unit: a snooper is to be off by at least this (R = 1/ERROR²).",
         ),
-    ] = None,
+    ] = None
     masks: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,11 +72,11 @@ def search_(
             help="A mask to try, with parameters if need be: mdav, 'rank_swap; columns=salary,income'. May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     recipes: Annotated[
         list[Path] | None,
         typer.Option("--recipe", help="A recipe file (TOML) to try. May be repeated.", show_default=False),
-    ] = None,
+    ] = None
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,68 +85,86 @@ def search_(
             "May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     sequences: Annotated[
         int,
         typer.Option(help="Also try sequences of the recipes, in every order, up to so many in a row.", min=1, max=4),
-    ] = 1,
+    ] = 1
     maximise: Annotated[
         str | None,
         typer.Option(
             metavar="UTILITY",
             help="Which of several utilities to maximise. Without it, the smallest share of the unmasked file's.",
         ),
-    ] = None,
-    effort: Annotated[Literal["quick", "usual", "thorough"], typer.Option(help="How hard to look.")] = "usual",
+    ] = None
+    effort: Annotated[Literal["quick", "usual", "thorough"], typer.Option(help="How hard to look.")] = "usual"
     confirm: Annotated[
         int, typer.Option(help="How often the winner is masked again with fresh random numbers.", min=3)
-    ] = 20,
-    weighted: Weighted = False,
+    ] = 20
+    weighted: Weighted = False
     snooper: Annotated[
         list[str] | None,
-        typer.Option(
+        snooper_option(
             "--snooper",
             metavar="NAME; WHAT HE KNOWS",
             help="One of several snoopers, by name: 'neighbour; keys=age,sex; precision=age:5'. The risk must hold against each. "
             "May be repeated.",
             show_default=False,
-            rich_help_panel=SNOOPER,
         ),
-    ] = None,
-    keys: Keys = None,
-    precision: Precision = None,
-    schema: SchemaFile = None,
-    read: Read = None,
+    ] = None
+    single: Annotated[SnooperOptions, Only("keys", "precision")]
+    source: Annotated[SourceOptions, Only("schema", "read")]
     seed: Annotated[
         int | None,
         typer.Option(help="A number for the random numbers, to get the same answer again. Not for a release."),
-    ] = None,
+    ] = None
     resume: Annotated[
         Path | None,
         typer.Option(help="Keep what was seen in this file, and go on from it if it is there. Needs --seed."),
-    ] = None,
+    ] = None
     save_recipe: Annotated[
-        Path | None,
-        typer.Option(
-            "--save-recipe", help="Write the chosen recipe (TOML), for `sfumato mask`.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+        Path | None, output_option("--save-recipe", help="Write the chosen recipe (TOML), for `sfumato mask`.")
+    ] = None
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a report for the review board (.html or .pdf), with a .json beside it.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+        Path | None, output_option(help="Write a report for the review board (.html or .pdf), with a .json beside it.")
+    ] = None
     page: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write an interactive page (.html): move the threshold, switch snoopers.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    chart: Annotated[Path | None, typer.Option(help="Draw all recipes (.svg or .png).", rich_help_panel=OUTPUT)] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        Path | None, output_option(help="Write an interactive page (.html): move the threshold, switch snoopers.")
+    ] = None
+    chart: Annotated[Path | None, output_option(help="Draw all recipes (.svg or .png).")] = None
+    output: OutputOptions
+
+    def check_files(self) -> None:
+        """Refuse, before any work is done, what cannot be written."""
+        replace, resume = self.output.replace, self.resume
+        for path, what in ((self.page, "the page"), (self.save_recipe, "the recipe"), (self.chart, "the chart")):
+            if path is not None:
+                refuse_existing(path, replace, what)
+        check_report(self.out, replace)
+        check_chart(self.chart, replace)
+        if self.out is not None and resume is not None and resume.resolve() == self.out.with_suffix(".json").resolve():
+            raise Misuse(f"the report writes its numbers to {resume.name}, too; name another file for --resume.")
+
+    def limits(self, risks: list[Measure]) -> dict[str, float]:
+        """Return how large each risk may be."""
+        if self.max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
+            raise Misuse(f"--max-error is about the error in a column's value; {other[0]} is none. Use --max-risk.")
+        limits = thresholds(self.max_risk, self.max_error, risks, zero=True)
+        if not limits:
+            raise Misuse(
+                "say how much risk is allowed: --max-risk 0.05, or --max-error 5 for an error in a column's own unit."
+            )
+        return limits
+
+    def snoopers(self) -> Snooper | dict[str, Snooper]:
+        """Return the snooper, or several by name."""
+        if self.snooper and (self.single.keys or self.single.precision):
+            raise Misuse("give several snoopers with --snooper, or one with --keys and --precision, not both.")
+        return snoopers_of(self.snooper) if self.snooper else self.single.build()
+
+
+@expand_options
+def search_(options: SearchOptions) -> None:
     """Find the most useful recipe among many whose risk stays below a threshold.
 
     Every recipe is tried over ranges of its parameters: first on a part of the file, the better ones on all of it. A choice is
@@ -140,67 +173,48 @@ def search_(
     """
     from sfumato.maps.recipe_search import search
 
-    screen = Screen(as_json)
-    for path, what in ((page, "the page"), (save_recipe, "the recipe"), (chart, "the chart")):
-        if path is not None:
-            refuse_existing(path, replace, what)
-    check_report(out, replace)
-    check_chart(chart, replace)
-    if out is not None and resume is not None and resume.resolve() == out.with_suffix(".json").resolve():
-        raise Misuse(f"the report writes its numbers to {resume.name}, too; name another file for --resume.")
-    families = recipes_of(masks, recipes)
-    risks = [risk_measure(text, "attribute_risk") for text in risk]
-    if max_error and (other := [r.label() for r in risks if r.name != "attribute_risk"]):
-        raise Misuse(f"--max-error is about the error in a column's value; {other[0]} is none. Use --max-risk.")
-    limits = thresholds(max_risk, max_error, risks, zero=True)
-    if not limits:
-        raise Misuse(
-            "say how much risk is allowed: --max-risk 0.05, or --max-error 5 for an error in a column's own unit."
-        )
-    if snooper and (keys or precision):
-        raise Misuse("give several snoopers with --snooper, or one with --keys and --precision, not both.")
-    who = snoopers_of(snooper) if snooper else snooper_of(None, 1.0, None, False, keys, precision)
-    data = load(screen, file, schema, read)
-    utilities = [utility_of(text, data.schema.names(), weighted) for text in utility]
+    screen = options.output.screen()
+    options.check_files()
+    families = recipes_of(options.masks, options.recipes)
+    risks = [risk_measure(text, "attribute_risk") for text in options.risk]
+    limits = options.limits(risks)
+    snooper = options.snoopers()
+    data = options.source.load(screen, options.file)
+    utilities = [utility_of(text, data.schema.names(), options.weighted) for text in options.utility]
     with screen.progress() as tell:
         found = search(
-            data, families, risks, utilities, limits, over=axes(over or (), families), sequences=sequences, snooper=who,
-            maximise=maximise, effort=effort, confirm=confirm, draws=seed, resume=resume,
+            data, families, risks, utilities, limits, over=axes(options.over or (), families), sequences=options.sequences,
+            snooper=snooper, maximise=options.maximise, effort=options.effort, confirm=options.confirm, draws=options.seed,
+            resume=options.resume,
             progress=lambda stage, done, total, best: tell(stage + (f" (best so far: {best})" if best else ""), done, total),
         )  # fmt: skip
-        _write(found, file, save_recipe, out, page, chart, tell)
+        _write(found, options, tell)
     _show(screen, found)
-    saved = save_recipe if found.choice.feasible else None
-    screen.answer({"file": file, **found.to_dict(), "report": out, "page": page, "chart": chart, "recipe": saved})
+    screen.answer({
+        "file": options.file, **found.to_dict(), "report": options.out, "page": options.page, "chart": options.chart,
+        "recipe": options.save_recipe if found.choice.feasible else None,
+    })  # fmt: skip
     if not found.choice.feasible:
         raise typer.Exit(INFEASIBLE)
 
 
-def _write(
-    found: SearchResult,
-    file: Path,
-    recipe: Path | None,
-    out: Path | None,
-    page: Path | None,
-    chart: Path | None,
-    tell: Any,
-) -> None:
+def _write(found: SearchResult, options: SearchOptions, tell: Any) -> None:
     """Write what was asked for."""
     from sfumato.files import write_text
 
-    if recipe is not None and found.choice.recipe is not None:
-        found.choice.recipe.write(recipe)
-    if chart is not None:
+    if options.save_recipe is not None and found.choice.recipe is not None:
+        found.choice.recipe.write(options.save_recipe)
+    if options.chart is not None:
         tell("Drawing", 0, 0)
-        save_chart(found.chart(), chart)
-    if page is not None:
+        save_chart(found.chart(), options.chart)
+    if options.page is not None:
         tell("Writing the page", 0, 0)
-        write_text(page, found.page(f"Recipes for {file.name}"), confidential=True)
-    if out is not None:
+        write_text(options.page, found.page(f"Recipes for {options.file.name}"), confidential=True)
+    if options.out is not None:
         from sfumato.reports.board import board_report
 
         tell("Writing the report", 0, 0)
-        board_report(found, title=f"A release of {file.name}").write(out, json=True)
+        board_report(found, title=f"A release of {options.file.name}").write(options.out, json=True)
 
 
 def _show(screen: Screen, found: SearchResult) -> None:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
-from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
+from sfumato.cli.options import OutputOptions, expand_options, method_option, output_option
 from sfumato.cli.parse import protection_of, with_wishes
-from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names, taking
+from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,6 +21,89 @@ if TYPE_CHECKING:
     from sfumato.tables.published import Protection, PublishedTable
     from sfumato.tables.rta.publication import Record
     from sfumato.tables.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtectionOptions:
+    """The options of `sfumato table` besides what the table is."""
+
+    method: Annotated[
+        str | None,
+        method_option(
+            "--method",
+            help="How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
+            autocompletion=protection_names,
+            show_default=False,
+        ),
+    ] = None
+    rule: Rule = None
+    a_priori: APrioriFile = None
+    set_: Annotated[
+        list[str] | None,
+        method_option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt. May be repeated.",
+        ),
+    ] = None
+    list_: Annotated[
+        bool,
+        method_option(
+            "--list",
+            help="Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
+        ),
+    ] = False
+    out: Annotated[Path | None, output_option(help="Where what may be published goes (.csv, .xlsx, .json, ...).")] = (
+        None
+    )
+    form: Annotated[
+        str | None, output_option(help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
+    ] = None
+    seed_file: Annotated[
+        Path | None,
+        output_option(help="Where to keep the secret seed of a random method. Whoever has it can undo the protection."),
+    ] = None
+    seed_from: Annotated[
+        Path | None,
+        output_option(
+            help="Use the seed in this file: for the same table again, and for other tables of the same data."
+        ),
+    ] = None
+    record_file: Annotated[
+        Path | None,
+        output_option(help="Where to keep the record of a random adjustment for later tables: it holds true values."),
+    ] = None
+    record_from: Annotated[
+        Path | None,
+        output_option(
+            help="The record of a table of these data that is published already: this one will agree with it."
+        ),
+    ] = None
+    report: Annotated[
+        Path | None, output_option(help="Write a report for the review board (.html or .pdf): confidential.")
+    ] = None
+    publishable: Annotated[
+        bool, output_option("--publishable", help="Make the report and the chart for the public.")
+    ] = False
+    chart: Annotated[
+        Path | None, output_option(help="Draw what happened to each cell (.svg or .png): confidential.")
+    ] = None
+    output: OutputOptions
+
+    def describe_a_table(self) -> bool:
+        """Whether an option says how to protect a table, or where it goes: a batch file says that itself."""
+        own = (
+            self.method,
+            self.rule,
+            self.set_,
+            self.a_priori,
+            self.out,
+            self.record_file,
+            self.record_from,
+            self.report,
+        )
+        return any(option is not None for option in own)
+
 
 # --- table batch
 # `sfumato table BATCH.arb`: a batch file of τ-ARGUS, run with the methods here.
@@ -33,13 +114,11 @@ def is_batch(files: list[Path] | None) -> bool:
     return bool(files) and any(f.suffix.lower() == ".arb" for f in files or ())
 
 
-def run_batch(
-    screen: Screen, files: list[Path], others: bool, seed_file: Path | None, seed_from: Path | None, replace: bool
-) -> None:
-    """Run a batch file, and tell what became of its tables; `others` says whether other options were given."""
+def run_batch(screen: Screen, files: list[Path], source: Source, options: ProtectionOptions) -> None:
+    """Run a batch file, and tell what became of its tables."""
     from sfumato.tables.argus.batch import read_argus_batch, run_argus_batch
 
-    if len(files) > 1 or others:
+    if len(files) > 1 or source != Source(files) or options.describe_a_table():
         raise Misuse(
             "a batch file says itself what its tables are, how they are protected and where they go: give nothing with it but "
             "--seed-file or --seed-from, --replace and --json."
@@ -49,12 +128,12 @@ def run_batch(
     inputs = {p.resolve() for job in jobs for p in (job.data, job.metadata, files[0]) if p is not None}
     targets = [out for job in jobs for out in job.out]
     for out in targets:
-        refuse_existing(out, replace, "the table")
+        refuse_existing(out, options.output.replace, "the table")
         if out.resolve() in inputs:
             raise DataError(
                 f"the batch file writes to {out}, which it reads. Choose another file for what may be published."
             )
-    draws, secrets = _seed(jobs, seed_file, seed_from, [*inputs, *(out.resolve() for out in targets)], replace)
+    draws, secrets = _seed(jobs, options, [*inputs, *(out.resolve() for out in targets)])
     with screen.progress() as tell:
         tell(f"Running {files[0].name}", 0, 0)
         results = run_argus_batch(files[0], draws, secrets=secrets)
@@ -74,12 +153,11 @@ def run_batch(
     })  # fmt: skip
 
 
-def _seed(
-    jobs: list[ArgusJob], seed_file: Path | None, seed_from: Path | None, taken: list[Path], replace: bool
-) -> tuple[Draws, dict[Path, str]]:
+def _seed(jobs: list[ArgusJob], options: ProtectionOptions, taken: list[Path]) -> tuple[Draws, dict[Path, str]]:
     """Return the randomness, and the seed that is to be kept before any table appears."""
     from sfumato.contract.draws import Draws
 
+    seed_file, seed_from = options.seed_file, options.seed_from
     if seed_file is not None and seed_from is not None:
         raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
     if seed_from is not None:
@@ -94,7 +172,7 @@ def _seed(
         return draws, {}
     if seed_file.resolve() in taken:
         raise DataError(f"{seed_file} is a file that the batch reads or writes: keep the seed in another one.")
-    refuse_existing(seed_file, replace, "the seed")
+    refuse_existing(seed_file, options.output.replace, "the seed")
     return draws, {seed_file: draws.seed_text()}
 
 
@@ -114,24 +192,16 @@ class Secrets:
     earlier: Record | None
 
     @classmethod
-    def of(
-        cls,
-        chosen: Protection,
-        out: Path,
-        seed_file: Path | None,
-        seed_from: Path | None,
-        record_file: Path | None,
-        record_from: Path | None,
-        replace: bool,
-        others: Sequence[Path] = (),
-    ) -> Secrets:
+    def of(cls, chosen: Protection, out: Path, options: ProtectionOptions, inputs: Sequence[Path]) -> Secrets:
         """Read what is kept already, and refuse what cannot be kept, before any work is done.
 
-        `others` are the other files of the command, which no secret may take the place of.
+        No secret may take the place of the `inputs`, or of another file of the command.
         """
         from sfumato.tables.rta.publication import Record
         from sfumato.tables.rta.rta import RTA
 
+        seed_file, record_file, record_from = options.seed_file, options.record_file, options.record_from
+        others = (*inputs, options.report, options.chart, options.seed_from, record_from)
         if (record_file is not None or record_from is not None) and not isinstance(chosen, RTA):
             raise Misuse(
                 f"only random adjustment (--method rta) has a record for later tables; {chosen.name} needs none. "
@@ -140,7 +210,7 @@ class Secrets:
         for what, path in (("seed", seed_file), ("record", record_file)):
             if path is not None and path.resolve() == out.resolve():
                 raise DataError(f"the {what} must be kept apart from what is published: choose another file for it.")
-            if path is not None and path.resolve() in {p.resolve() for p in others}:
+            if path is not None and path.resolve() in {p.resolve() for p in others if p is not None}:
                 raise DataError(
                     f"--{what}-file names a file that the command reads or writes; choose another one for the {what}."
                 )
@@ -148,14 +218,14 @@ class Secrets:
                 raise DataError(f"{path} is a folder; give the name of a file for the {what}.")
         if record_file is not None and seed_file is not None and record_file.resolve() == seed_file.resolve():
             raise Misuse("--seed-file and --record-file name the same file.")
-        draws, seed = _table_secrets_seed(chosen, seed_file, seed_from, replace)
-        if record_file is not None and record_file.exists() and not replace:
+        draws, seed = _table_secrets_seed(chosen, seed_file, options.seed_from, options.output.replace)
+        if record_file is not None and record_file.exists() and not options.output.replace:
             raise DataError(
                 f"{record_file} is there already: the record of an earlier table, which later ones need. Choose another name, or "
                 "add --replace."
             )
         earlier = None if record_from is None else Record.read(record_from)
-        return cls(draws, seed, seed_from is None and seed is not None, record_file, earlier)
+        return cls(draws, seed, options.seed_from is None and seed is not None, record_file, earlier)
 
     def protect(self, chosen: Protection, table: Table) -> PublishedTable:
         """Protect a table, in agreement with the earlier one where there is one."""
@@ -223,139 +293,54 @@ def _table_secrets_seed(
 # `sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published.
 
 
-@taking(Source)
-def table(
-    source: Source,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            help="How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
-            autocompletion=protection_names,
-            show_default=False,
-            rich_help_panel=METHOD,
-        ),
-    ] = None,
-    rule: Rule = None,
-    a_priori: APrioriFile = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt. May be repeated.",
-            rich_help_panel=METHOD,
-        ),
-    ] = None,
-    list_: Annotated[
-        bool,
-        typer.Option(
-            "--list",
-            help="Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
-            rich_help_panel=METHOD,
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where what may be published goes (.csv, .xlsx, .json, ...).", rich_help_panel=OUTPUT),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    seed_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where to keep the secret seed of a random method. Whoever has it can undo the protection.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    seed_from: Annotated[
-        Path | None,
-        typer.Option(
-            help="Use the seed in this file: for the same table again, and for other tables of the same data.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    record_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where to keep the record of a random adjustment for later tables: it holds true values.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    record_from: Annotated[
-        Path | None,
-        typer.Option(
-            help="The record of a table of these data that is published already: this one will agree with it.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write a report for the review board (.html or .pdf): confidential.", rich_help_panel=OUTPUT),
-    ] = None,
-    publishable: Annotated[
-        bool,
-        typer.Option("--publishable", help="Make the report and the chart for the public.", rich_help_panel=OUTPUT),
-    ] = False,
-    chart: Annotated[
-        Path | None,
-        typer.Option(help="Draw what happened to each cell (.svg or .png): confidential.", rich_help_panel=OUTPUT),
-    ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+@expand_options
+def table(source: Source, options: ProtectionOptions) -> None:
     """Make a table, or linked tables, from records or from cells; protect it; write what may be published.
 
     Records become a table by --formula; a table that exists already is read with --dimensions, or as a .tab file of τ-ARGUS;
     a batch file of it (.arb) is run. What cannot be protected as asked is refused, with the reason. The original values stay
     where they are.
     """
-    screen = Screen(as_json)
-    if list_:
-        show_tables(screen, method, None if not rule else rule[0])
+    screen, out, a_priori = options.output.screen(), options.out, options.a_priori
+    if options.list_:
+        show_tables(screen, options.method, None if not options.rule else options.rule[0])
         return
     files = source.files or []
     if is_batch(files):
-        others = (method, rule, set_, a_priori, out, record_file, record_from, report)
-        more = source != Source(files) or any(o is not None for o in others)
-        run_batch(screen, files, more, seed_file, seed_from, replace)
+        run_batch(screen, files, source, options)
         return
     source.check()
-    if method is None:
+    if options.method is None:
         raise Misuse("--method is missing: how to protect the table, such as --method suppression. --list shows all.")
     if out is None:
         raise Misuse("--out is missing: the file that gets what may be published.")
-    chosen = protection_of(method, set_ or (), rule, marked=a_priori is not None or source.argus)
-    _check_files([*files, source.schema, a_priori], out, form, report, chart, replace)
-    taken = [p for p in (*files, source.schema, a_priori, report, chart, seed_from, record_from) if p is not None]
-    secrets = Secrets.of(chosen, out, seed_file, seed_from, record_file, record_from, replace, taken)
+    marked = a_priori is not None or source.argus
+    chosen = protection_of(options.method, options.set_ or (), options.rule, marked=marked)
+    inputs = [p for p in (*files, source.schema, a_priori) if p is not None]
+    _check_files(inputs, out, options)
+    secrets = Secrets.of(chosen, out, options, inputs)
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
         chosen = with_wishes(screen, chosen, source.wanted(made, given, a_priori), asked=a_priori is not None)
         tell("Protecting the table", 0, 0)
         published = secrets.protect(chosen, made)
-        published.write(out, form, secrets=secrets.texts(published))
-        _extras(published, report, chart, publishable, tell)
-    _show(screen, made, published, chosen, out, secrets, report, chart)
+        published.write(out, options.form, secrets=secrets.texts(published))
+        _extras(published, options, tell)
+    _show(screen, made, published, chosen, out, secrets, options)
 
 
-def _check_files(
-    inputs: list[Path | None], out: Path, form: str | None, report: Path | None, chart: Path | None, replace: bool
-) -> None:
+def _check_files(inputs: list[Path], out: Path, options: ProtectionOptions) -> None:
     """Refuse, before any work is done, what cannot be written."""
     from sfumato.tables.exports import form_of
 
+    report, chart, replace = options.report, options.chart, options.output.replace
     refuse_existing(out, replace, "the table")
-    taken = {p.resolve() for p in inputs if p is not None}
+    taken = {p.resolve() for p in inputs}
     for option, path in (("--out", out), ("--report", report), ("--chart", chart)):
         if path is not None and path.resolve() in taken:
             raise DataError(f"{option} names the original; choose another file for what may be published.")
-    form_of(out, form)
+    form_of(out, options.form)
     check_report(report, replace)
     check_chart(chart, replace)
     named = [p.resolve() for p in (out, report, chart) if p is not None]
@@ -363,8 +348,9 @@ def _check_files(
         raise Misuse("--out, --report and --chart name the same file twice.")
 
 
-def _extras(published: PublishedTable, report: Path | None, chart: Path | None, publishable: bool, tell: Any) -> None:
+def _extras(published: PublishedTable, options: ProtectionOptions, tell: Any) -> None:
     """Write the report and the chart."""
+    report, chart, publishable = options.report, options.chart, options.publishable
     if chart is not None:
         from sfumato.tables.section import heatmap
 
@@ -380,7 +366,7 @@ def _extras(published: PublishedTable, report: Path | None, chart: Path | None, 
 
 def _show(
     screen: Screen, made: Table, published: PublishedTable, chosen: Protection, out: Path, secrets: Secrets,
-    report: Path | None, chart: Path | None,
+    options: ProtectionOptions,
 ) -> None:  # fmt: skip
     from sfumato.tables.cells import Status
 
@@ -399,13 +385,13 @@ def _show(
         " How many cells were unsafe stands above, and is not for the public." if published.suppressed.any() else ""
     )
     screen.say(f"Wrote {out}.{confidential}")
-    if report is not None or chart is not None:
-        screen.say(f"Wrote {', '.join(str(p) for p in (report, chart) if p is not None)}.")
+    if more := [str(p) for p in (options.report, options.chart) if p is not None]:
+        screen.say(f"Wrote {', '.join(more)}.")
     for line in secrets.words(published):
         screen.say(line)
     screen.answer({
         "cells": len(made), "contributors": None if made.contributions is None else len(made.contributions),
         "protection": chosen.name, "counts": counts, "out": out, "seed_file": secrets.seed, "record_file": secrets.record_file,
-        "report": report, "chart": chart,
+        "report": options.report, "chart": options.chart,
         "guarantees": [{"says": g.says, "verified": g.verified} for g in published.guarantees],
     })  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,9 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import check_chart, check_report, refuse_existing, save_chart
-from sfumato.cli.options import METHOD, OUTPUT, Json, Replace
+from sfumato.cli.options import MapChart, MapSeed, OutputOptions, expand_options, method_option, output_option
 from sfumato.cli.parse import number, protections_of, settings, swept_over, thresholds, with_wishes
-from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names, taking
+from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
@@ -19,32 +20,31 @@ if TYPE_CHECKING:
     from sfumato.tables.protection_map import TableChoice, TableMap
 
 
-@taking(Source)
-def table_map(
-    source: Source,
+@dataclass(frozen=True, kw_only=True)
+class TableMapOptions:
+    """The options of `sfumato table-map` besides what the table is."""
+
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        method_option(
             "--method",
             help="A method to try, with parameters after semicolons: rta, 'cell_key; top=2'. May be repeated; "
             "`sfumato table --list` shows all.",
             autocompletion=protection_names,
             show_default=False,
-            rich_help_panel=METHOD,
         ),
-    ] = None,
-    rule: Rule = None,
-    a_priori: APrioriFile = None,
+    ] = None
+    rule: Rule = None
+    a_priori: APrioriFile = None
     over: Annotated[
         list[str] | None,
-        typer.Option(
+        method_option(
             metavar="PARAMETER=VALUES",
             help="What to sweep: rta.base_cv=0.05:0.4:5 is five values by equal factors, controlled_rounding.base=3,5,10 these "
             "three. The usual ranges if not given. May be repeated.",
             show_default=False,
-            rich_help_panel=METHOD,
         ),
-    ] = None,
+    ] = None
     risk: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,33 +52,38 @@ def table_map(
             "not given. May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     utility: Annotated[
         list[str] | None,
         typer.Option(
             help="A utility measure of tables; table_accuracy if not given. May be repeated.", show_default=False
         ),
-    ] = None,
+    ] = None
     max_risk: Annotated[
         list[str] | None,
         typer.Option(
             metavar="R", help="Choose the most useful point with a risk of at most R; NAME=R for one of several."
         ),
-    ] = None,
-    replications: Annotated[int, typer.Option(help="How often each random method is tried at each point.", min=2)] = 20,
-    seed: Annotated[
-        int | None, typer.Option(help="A number for the random numbers, to get the same map again. Not for a release.")
-    ] = None,
+    ] = None
+    replications: Annotated[int, typer.Option(help="How often each random method is tried at each point.", min=2)] = 20
+    seed: MapSeed = None
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a report (.html or .pdf), or every point as .csv: confidential.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    chart: Annotated[Path | None, typer.Option(help="Draw the map (.svg or .png).", rich_help_panel=OUTPUT)] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        Path | None, output_option(help="Write a report (.html or .pdf), or every point as .csv: confidential.")
+    ] = None
+    chart: MapChart = None
+    output: OutputOptions
+
+    def check_files(self) -> None:
+        """Refuse, before any work is done, what cannot be written."""
+        if self.out is not None and self.out.suffix.lower() == ".csv":
+            refuse_existing(self.out, self.output.replace, "the points")
+        else:
+            check_report(self.out, self.output.replace, json=False)
+        check_chart(self.chart, self.output.replace)
+
+
+@expand_options
+def table_map(source: Source, options: TableMapOptions) -> None:
     """Protect one table in several ways, and trace what an attacker learns against what a reader keeps.
 
     The table is that of `sfumato table`. With --max-risk, the most useful point whose risk stays below is chosen, and confirmed
@@ -86,50 +91,38 @@ def table_map(
     """
     from sfumato.tables.protection_map import table_map as trace
 
-    screen = Screen(as_json)
+    screen = options.output.screen()
     source.check()
-    _check_out(out, replace)
-    check_chart(chart, replace)
-    tried = protections_of(method or (), rule, marked=a_priori is not None or source.argus)
-    swept = swept_over(over or (), tried)
-    risks, utilities = (
-        [_measure(t, side) for t in given or ()] for given, side in ((risk, "risk"), (utility, "utility"))
-    )
-    _check_limits(max_risk)
+    options.check_files()
+    tried = protections_of(options.method or (), options.rule, marked=options.a_priori is not None or source.argus)
+    swept = swept_over(options.over or (), tried)
+    risks = [_measure(text, "risk") for text in options.risk or ()]
+    utilities = [_measure(text, "utility") for text in options.utility or ()]
+    _check_limits(options.max_risk)
     with screen.progress() as tell:
         tell("Reading the table", 0, 0)
         made, given = source.table(screen)
-        wanted = source.wanted(made, given, a_priori)
-        if (
-            wanted is not None
-            and a_priori is not None
-            and not any("a_priori" in p.parameters() for p in tried.values())
-        ):
+        wanted = source.wanted(made, given, options.a_priori)
+        takers = [name for name, protection in tried.items() if "a_priori" in protection.parameters()]
+        if wanted is not None and options.a_priori is not None and not takers:
             raise Misuse("--a-priori is for suppression, which is not among the methods.")
-        tried = {
-            n: with_wishes(screen, p, wanted if "a_priori" in p.parameters() else None, False) for n, p in tried.items()
-        }
+        tried = {n: with_wishes(screen, p, wanted if n in takers else None, False) for n, p in tried.items()}
         m = trace(
-            made, tried, swept, risks or None, utilities or None, replications=replications, draws=seed,
+            made, tried, swept, risks or None, utilities or None, replications=options.replications, draws=options.seed,
             progress=lambda done, all_: tell("Protecting at every point", done, all_),
         )  # fmt: skip
         own = [m.measures[i] for i in m.of_side(m.measures[0].side)]
-        limits = thresholds(max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
+        limits = thresholds(options.max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
         choice = m.choose(limits) if limits else None
-        _draw(m, choice, limits, source.files or [], out, chart, tell)
+        _draw(m, choice, limits, source, options, tell)
     _show(screen, m, choice)
     for label, reason in m.refused.items():
         screen.note(f"{label}: {reason}")
-    screen.answer({**m.to_dict(), "choice": None if choice is None else choice.to_dict(), "out": out, "chart": chart})
+    screen.answer({
+        **m.to_dict(), "choice": None if choice is None else choice.to_dict(), "out": options.out, "chart": options.chart,
+    })  # fmt: skip
     if choice is not None and not choice.feasible:
         raise typer.Exit(INFEASIBLE)
-
-
-def _check_out(out: Path | None, replace: bool) -> None:
-    if out is not None and out.suffix.lower() == ".csv":
-        refuse_existing(out, replace, "the points")
-    else:
-        check_report(out, replace, json=False)
 
 
 def _check_limits(max_risk: list[str] | None) -> None:
@@ -155,10 +148,15 @@ def _measure(text: str, side: str) -> TableMeasure:
 
 
 def _draw(
-    m: TableMap, choice: TableChoice | None, limits: dict[str, float], files: list[Path], out: Path | None, chart: Path | None,
+    m: TableMap,
+    choice: TableChoice | None,
+    limits: dict[str, float],
+    source: Source,
+    options: TableMapOptions,
     tell: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Write the report or the points, and the chart."""
+    out, chart, files = options.out, options.chart, source.files or []
     first = limits.get(m.measures[0].label())
     if chart is not None:
         tell("Drawing", 0, 0)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sfumato.cli.console import Misuse
 from sfumato.cli.files import load, load_cells
-from sfumato.cli.options import METHOD, READING, Read, per_size_option
-from sfumato.cli.parse import named_hierarchies, number, pair, total_labels, with_hierarchies
+from sfumato.cli.options import Read, method_option, per_size_option, reading_option
+from sfumato.cli.parse import named_hierarchies, names, number, pair, total_labels, with_hierarchies
 from sfumato.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 # Options that say what a table is: those of `table` and `table-map`, and some of `audit`.
 
 RECORDS, CELLS = "The table, from records", "The table, from cells that exist already"
+records_option, cells_option = (functools.partial(typer.Option, rich_help_panel=panel) for panel in (RECORDS, CELLS))
 
 
 def protection_names(incomplete: str) -> list[str]:
@@ -38,37 +38,33 @@ def protection_names(incomplete: str) -> list[str]:
 
 HierarchyFiles = Annotated[
     list[str] | None,
-    typer.Option(
+    reading_option(
         "--hierarchy",
         metavar="COLUMN=FILE",
         help="For labels with subtotals, how they nest: an .hrc file, or a .csv with the labels above each value. "
         "May be repeated.",
-        rich_help_panel=READING,
     ),
 ]
 TableSchema = Annotated[
     Path | None,
-    typer.Option(
+    reading_option(
         "--schema",
         help="What the columns mean, as `sfumato schema` writes it, or an .rda file of τ-ARGUS. Guessed if not given.",
-        rich_help_panel=READING,
     ),
 ]
 Rule = Annotated[
     list[str] | None,
-    typer.Option(
+    method_option(
         help="Which cells are unsafe: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated: one is enough to be unsafe.",
         show_default=False,
-        rich_help_panel=METHOD,
     ),
 ]
 APrioriFile = Annotated[
     Path | None,
-    typer.Option(
+    method_option(
         "--a-priori",
         help="What is wanted of single cells, for suppression: an .hst file of τ-ARGUS, or a table with columns status, cost, "
         "lower, upper, lower_level, upper_level.",
-        rich_help_panel=METHOD,
     ),
 ]
 
@@ -88,153 +84,96 @@ class TableOptions:
     ] = None
     formula: Annotated[
         str | None,
-        typer.Option(
+        records_option(
             help="Which cells: 'region * sector' with all margins, 'region * sector + group * sector' for linked tables.",
             show_default=False,
-            rich_help_panel=RECORDS,
         ),
     ] = None
     variable: Annotated[
-        str | None,
-        typer.Option(
-            help="The column to sum; without it records are counted.", show_default=False, rich_help_panel=RECORDS
-        ),
+        str | None, records_option(help="The column to sum; without it records are counted.", show_default=False)
     ] = None
     contributor: Annotated[
         str | None,
-        typer.Option(
+        records_option(
             metavar="COLUMN",
             help="Who contributed a record. The schema's contributor, else every record for itself, if not given.",
-            rich_help_panel=RECORDS,
         ),
     ] = None
     size: Annotated[
         str | None,
-        typer.Option(
+        records_option(
             metavar="COLUMN",
             help="A public measure of the contributors' size, for random adjustment; added up over a contributor's records.",
-            rich_help_panel=RECORDS,
         ),
     ] = None
     per_size: Annotated[str | None, per_size_option(RECORDS)] = None
     waiver: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Says yes where a contributor waived protection.", rich_help_panel=RECORDS),
+        str | None, records_option(metavar="COLUMN", help="Says yes where a contributor waived protection.")
     ] = None
     request: Annotated[
         str | None,
-        typer.Option(
+        records_option(
             metavar="COLUMN",
             help="The contributor's request for protection (1 or 2; 0 for none), for the rule 'request'.",
-            rich_help_panel=RECORDS,
         ),
     ] = None
     record_key: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Keys of the records in [0, 1), for cell keys.", rich_help_panel=RECORDS),
+        str | None, records_option(metavar="COLUMN", help="Keys of the records in [0, 1), for cell keys.")
     ] = None
     empty: Annotated[
-        bool,
-        typer.Option(
-            "--empty", help="Combinations that could occur and do not are cells too.", rich_help_panel=RECORDS
-        ),
+        bool, records_option("--empty", help="Combinations that could occur and do not are cells too.")
     ] = False
     leave_out: Annotated[
-        bool,
-        typer.Option(
-            "--leave-out-missing", help="Leave out records without a value of the variable.", rich_help_panel=RECORDS
-        ),
+        bool, records_option("--leave-out-missing", help="Leave out records without a value of the variable.")
     ] = False
     recode: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=FILE",
-            help="Recode a column by a .grc file of τ-ARGUS. May be repeated.",
-            rich_help_panel=RECORDS,
-        ),
+        records_option(metavar="COLUMN=FILE", help="Recode a column by a .grc file of τ-ARGUS. May be repeated."),
     ] = None
     dimensions: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="The columns of labels, with commas between.", rich_help_panel=CELLS),
+        str | None, cells_option(metavar="COLUMNS", help="The columns of labels, with commas between.")
     ] = None
     value: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column of figures; without it --count is what is published.",
-            rich_help_panel=CELLS,
-        ),
+        cells_option(metavar="COLUMN", help="The column of figures; without it --count is what is published."),
     ] = None
     top: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="The largest contributions to each cell, with commas between.",
-            rich_help_panel=CELLS,
-        ),
+        str | None, cells_option(metavar="COLUMNS", help="The largest contributions to each cell, with commas between.")
     ] = None
     contributors: Annotated[
         str | None,
-        typer.Option(
+        cells_option(
             metavar="COLUMN",
             help="How many contributors each cell has, where that is not the number of records (--count).",
-            rich_help_panel=CELLS,
         ),
     ] = None
     total: Annotated[
         list[str] | None,
-        typer.Option(
+        cells_option(
             metavar="LABEL|COLUMN=LABEL",
             help="The label of a total, where it is not one of the usual names. May be repeated.",
-            rich_help_panel=CELLS,
         ),
     ] = None
     margins: Annotated[
         Literal["check", "compute", "given"] | None,
-        typer.Option(
+        cells_option(
             help="check: those given must add up, others are computed; compute: replace them by sums; given: have no others. "
             "check if not given.",
             show_default=False,
-            rich_help_panel=CELLS,
         ),
     ] = None
-    negative: Annotated[bool, typer.Option("--negative", help="Figures may be below 0.", rich_help_panel=CELLS)] = False
+    negative: Annotated[bool, cells_option("--negative", help="Figures may be below 0.")] = False
     count: Annotated[
         str | None,
-        typer.Option(
+        reading_option(
             metavar="COLUMN",
             help="How many records each cell has; in a file of records, for counts: for how many a row stands.",
-            rich_help_panel=READING,
         ),
     ] = None
     hierarchy: HierarchyFiles = None
-    decimals: Annotated[
-        int | None, typer.Option(help="Digits after the point that are published.", rich_help_panel=READING)
-    ] = None
+    decimals: Annotated[int | None, reading_option(help="Digits after the point that are published.")] = None
     schema: TableSchema = None
     read: Read = None
-
-
-def taking(kind: type[TableOptions]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for a command whose first parameter is the table: on the command line it is given as its options."""
-    hints = get_type_hints(kind, include_extras=True)
-    options = [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
-        for f in fields(kind)
-    ]
-
-    def expanded(command: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
-
-        @functools.wraps(command)
-        def called(**given: Any) -> None:
-            command(kind(**{option.name: given.pop(option.name) for option in options}), **given)
-
-        together = [*options, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
-        called.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
-        return called
-
-    return expanded
 
 
 # --- table source
@@ -320,20 +259,20 @@ class Source(TableOptions):
         from sfumato.tables.argus.data_files import read_argus_table
 
         made, wanted = read_argus_table(
-            _first(self.files), self.schema, value=self.value, dimensions=names(self.dimensions), margins=self.margins or "check",
-            decimals=self.decimals, nonnegative=not self.negative,
+            _first(self.files), self.schema, value=self.value, margins=self.margins or "check", decimals=self.decimals,
+            dimensions=None if self.dimensions is None else names(self.dimensions), nonnegative=not self.negative,
         )  # fmt: skip
         return made, wanted
 
     def _of_cells(self) -> Table:
         from sfumato.tables.table import Table
 
-        columns = names(self.dimensions) or []
+        columns = names(self.dimensions)
         nested: dict[str, Any] = {**dict.fromkeys(columns), **named_hierarchies(self.hierarchy, columns)}
         frames = [load_cells(file, self.read, columns) for file in self.files or ()]
         return Table.from_cells(
             frames if len(frames) > 1 else frames[0], nested, self.value, count=self.count, contributors=self.contributors,
-            top=names(self.top) or (), total=total_labels(self.total), margins=self.margins or "check",
+            top=names(self.top), total=total_labels(self.total), margins=self.margins or "check",
             decimals=self.decimals, nonnegative=not self.negative,
         )  # fmt: skip
 
@@ -405,11 +344,6 @@ def records(screen: Screen, path: Path, schema: Path | None, read: list[str] | N
     described = read_argus_metadata(schema)
     request, key = (next((v.name for v in described.of_role(r)), None) for r in ("request", "record key"))
     return read_argus_microdata(path, described), Marks(request=request, record_key=key)
-
-
-def names(text: str | None) -> list[str] | None:
-    """Return names with commas between as a list."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _first(files: Sequence[Path] | None) -> Path:

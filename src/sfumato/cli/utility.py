@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sfumato.cli.console import Misuse, Screen, percent, shown
-from sfumato.cli.files import check_chart, load_like, load_release, save_chart
+from sfumato.cli.files import check_chart, save_chart
 from sfumato.cli.listing import show_measures, utility_measures
-from sfumato.cli.options import OUTPUT, HoldoutFile, Json, Read, ReadMasked, Replace, SchemaFile, Weighted
+from sfumato.cli.options import ListMeasures, OutputOptions, ReleaseOptions, Weighted, expand_options, output_option
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
 from sfumato.errors import ParameterError, SfumatoError
 
@@ -148,14 +149,15 @@ def utility_names(incomplete: str) -> list[str]:
     return [name for name in utility_measures() if name.startswith(incomplete)]
 
 
-def utility(
+@dataclass(frozen=True, kw_only=True)
+class UtilityOptions:
+    """The options of `sfumato utility`."""
+
     original: Annotated[
         Path | None,
         typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False),
-    ] = None,
-    masked: Annotated[
-        Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)
-    ] = None,
+    ] = None
+    masked: Annotated[Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)] = None
     estimators: Annotated[
         list[str] | None,
         typer.Option(
@@ -165,7 +167,7 @@ def utility(
             "'salary ~ age + C(region); age'. May be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     measures: Annotated[
         list[str] | None,
         typer.Option(
@@ -175,75 +177,63 @@ def utility(
             autocompletion=utility_names,
             show_default=False,
         ),
-    ] = None,
-    list_: Annotated[
-        bool,
-        typer.Option("--list", help="Show every measure in a line, or with --measure that one's parameters, and stop."),
-    ] = False,
+    ] = None
+    list_: ListMeasures = False
     target: Annotated[
         Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
-    ] = "file",
-    weighted: Weighted = False,
+    ] = "file"
+    weighted: Weighted = False
     align: Annotated[
         str | None,
         typer.Option(
             metavar="rows|COLUMN",
             help="Which masked record is whose. Measures that compare record by record need it; the others do not.",
         ),
-    ] = None,
-    holdout: HoldoutFile = None,
-    schema: SchemaFile = None,
-    read: Read = None,
-    read_masked: ReadMasked = None,
+    ] = None
+    source: ReleaseOptions
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Also tell each measure and estimate for every subgroup by this column.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="Draw the page of before and after (.svg or .png).", rich_help_panel=OUTPUT)
-    ] = None,
-    replace: Replace = False,
-    as_json: Json = False,
-) -> None:
+        output_option(metavar="COLUMN", help="Also tell each measure and estimate for every subgroup by this column."),
+    ] = None
+    chart: Annotated[Path | None, output_option(help="Draw the page of before and after (.svg or .png).")] = None
+    output: OutputOptions
+
+
+@expand_options
+def utility(options: UtilityOptions) -> None:
     """Tell what masking changed: statistics, distributions, tables and correlations, before and after.
 
     With --measure or --estimator: how much of the whole is kept, or how far an analyst's estimates from the masked file are
     from those of the original.
     """
-    screen = Screen(as_json)
-    if list_:
-        show_measures(screen, _only(measures), "utility", "granularity")
+    screen, by, weighted = options.output.screen(), options.by, options.weighted
+    if options.list_:
+        show_measures(screen, _only(options.measures), "utility", "granularity")
         return
-    if original is None or masked is None:
+    if options.original is None or options.masked is None:
         raise Misuse("two files are needed: the original, then the masked one.")
-    if target != "file":
+    if options.target != "file":
         raise ParameterError(
             "one masked file only tells how far its estimates are from the original file's (--target file). How far they "
             "are from the population's takes many maskings of many samples: sfumato map."
         )
-    check_chart(chart, replace)
-    if by is not None and not (measures or estimators):
+    check_chart(options.chart, options.output.replace)
+    if by is not None and not (options.measures or options.estimators):
         raise Misuse("--by tells a measure or an estimate for each subgroup: name one with --measure or --estimator.")
-    named = [utility_measure(text, weighted) for text in measures or ()]
-    _check_aligned(named, align)
-    release = load_release(screen, original, masked, schema, (read, read_masked), align)
+    named = [utility_measure(text, weighted) for text in options.measures or ()]
+    _check_aligned(named, options.align)
+    release = options.source.load(screen, options.original, options.masked, options.align)
     if by is not None:
         release.original.kind(by)  # refuses an unknown name before anything takes long
-    if holdout is not None:
-        from sfumato.contract.release import Holdout
-
-        release = release.with_holdout(Holdout.of(load_like(release.original, holdout)))
-    if chart is not None or not (named or estimators):
-        answer = _before_and_after(screen, release, weighted, chart, shown=not (named or estimators))
-        if not (named or estimators):
+    release = options.source.with_holdout(release)
+    page = not (named or options.estimators)
+    if options.chart is not None or page:
+        answer = _before_and_after(screen, release, weighted, options.chart, shown=page)
+        if page:
             screen.answer(answer)
             return
     measured = show_measured(screen, release, named, by)
-    asked = [estimator(text, release.original.schema.names(), weighted) for text in estimators or ()]
+    asked = [estimator(text, release.original.schema.names(), weighted) for text in options.estimators or ()]
     screen.answer(
         {
             "target": "file",

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,13 @@ import typer
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import load, load_guessed, refuse_absent
-from sfumato.cli.options import OUTPUT, READING, Engine, Json, Read
+from sfumato.cli.options import Engine, Json, Read, expand_options, output_option, reading_option
+from sfumato.cli.parse import names
 
 if TYPE_CHECKING:
+    from sfumato.data.microdata import Microdata
     from sfumato.mas.ledger import Entry
+    from sfumato.mas.preparation import LevelRecode
     from sfumato.mas.usage import UsageReport
     from sfumato.mas.vault import Vault
 
@@ -150,56 +154,68 @@ def open_vault(folder: Path) -> Vault:
     return Vault.open(folder)
 
 
-def add(
-    vault: Folder,
-    name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential records: CSV, Parquet, Stata, ...")],
+@dataclass(frozen=True, kw_only=True)
+class VaultAddOptions:
+    """The options of `sfumato vault add`."""
+
+    vault: Folder
+    name: Name
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential records: CSV, Parquet, Stata, ...")]
     schema: Annotated[
         Path | None,
-        typer.Option(
-            help="What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml).",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    title: Annotated[str, typer.Option(help="A title that users see.")] = "",
+        reading_option(help="What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."),
+    ] = None
+    title: Annotated[str, typer.Option(help="A title that users see.")] = ""
     identity: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that tells records apart in every version.")
-    ] = None,
+    ] = None
     known: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMNS",
             help="Variables that others may know of a person, with commas between; the schema's keys if not given.",
         ),
-    ] = None,
-    recodes: Annotated[Path | None, typer.Option(help=r"Groups of levels: \[\[recode]] tables in TOML.")] = None,
-    policy: Annotated[
-        str, typer.Option(help="For a new vault: census2009, hardened, strict, or a TOML file.")
-    ] = "hardened",
-    read: Read = None,
-    engine: Engine = "memory",
-    as_json: Json = False,
-) -> None:
+    ] = None
+    recodes: Annotated[Path | None, typer.Option(help=r"Groups of levels: \[\[recode]] tables in TOML.")] = None
+    policy: Annotated[str, typer.Option(help="For a new vault: census2009, hardened, strict, or a TOML file.")] = (
+        "hardened"
+    )
+    read: Read = None
+    engine: Engine = "memory"
+    as_json: Json = False
+
+    def load(self, screen: Screen) -> tuple[Microdata, str, tuple[LevelRecode, ...]]:
+        """Read the records, with the title that a codebook gives them ("" without one), and the groups of levels."""
+        from sfumato.mas.preparation import LevelRecode
+        from sfumato.mas.registration import described_by
+
+        schema, known, title = self.schema, None, ""
+        if schema is not None:
+            refuse_absent(schema)
+        recodes = LevelRecode.read(self.recodes) if self.recodes is not None else ()
+        if schema is not None and schema.suffix.lower() == ".xml":
+            known, title = described_by(schema, lambda: load_guessed(self.file, self.read).schema.names())
+            schema = None
+        return load(screen, self.file, schema, self.read, self.engine, known), title, recodes
+
+
+@expand_options
+def add(options: VaultAddOptions) -> None:
     """Bring a data set into a vault, and see what has to be decided before it is frozen.
 
     The vault is made if it is not there. It keeps a copy of the records that only its owner can read, until they are frozen.
     """
-    from sfumato.mas.preparation import LevelRecode
-    from sfumato.mas.registration import described_by
     from sfumato.mas.vault import Vault
 
-    screen = Screen(as_json)
-    if schema is not None:
-        refuse_absent(schema)
-    groups = LevelRecode.read(recodes) if recodes is not None else ()
-    ddi = schema is not None and schema.suffix.lower() == ".xml"
-    described, said = described_by(schema, lambda: load_guessed(file, read).schema.names()) if ddi else (None, "")
-    data = load(screen, file, None if ddi else schema, read, engine, described)
-    listed = [n.strip() for n in known.split(",") if n.strip()] if known is not None else None
+    screen, vault, name = Screen(options.as_json), options.vault, options.name
+    data, title, recodes = options.load(screen)
+    known = None if options.known is None else names(options.known)
     new = not (vault / "secret.toml").is_file()
-    opened = Vault.create(vault, policy) if new else Vault.open(vault)
+    opened = Vault.create(vault, options.policy) if new else Vault.open(vault)
     try:
-        made = opened.add(name, data, title=title or said, identity=identity, known=listed, recodes=groups)
+        made = opened.add(
+            name, data, title=options.title or title, identity=options.identity, known=known, recodes=recodes
+        )
     except BaseException:
         if new:  # an error leaves nothing behind
             shutil.rmtree(vault)
@@ -246,8 +262,7 @@ def cutpoints(
     ] = None,
     d: Annotated[int, typer.Option("--least", help="Fewest records in each bin.", min=1)] = 75,
     chart: Annotated[
-        Path | None,
-        typer.Option(help="Draw histogram and cutpoints (.svg or .png): confidential.", rich_help_panel=OUTPUT),
+        Path | None, output_option(help="Draw histogram and cutpoints (.svg or .png): confidential.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -257,12 +257,7 @@ def ask_pivot_table(
     if not rows:
         raise ParameterError("a pivot table needs a key for its rows (index).")
     given = list(aggfunc) if values is None and isinstance(aggfunc, Mapping) else values
-    if given is None:
-        used = [c for c in frame.columns if c not in (*rows, *over) and pd.api.types.is_numeric_dtype(frame[c])]
-    else:
-        used = _columns(frame, given, "values")
-    if not used or set(used) & {*rows, *over}:
-        raise ParameterError("a pivot table needs a column of values that is not one of its keys.")
+    used = _value_columns(frame, given, [*rows, *over])
     functions, style = statistics(aggfunc, used)
     columns_of = {v: numbers(frame[v], v, wanted) for v, wanted in functions.items()}
 
@@ -305,6 +300,19 @@ def ask_pivot_table(
         who=frame[who[0]] if who else None,
     )
     return asked
+
+
+def _value_columns(frame: pd.DataFrame, values: Any, keys: list[str]) -> list[str]:
+    """Return the columns of values: all numbers that are not keys, if none is named."""
+    import pandas as pd
+
+    if values is None:
+        used = [c for c in frame.columns if c not in keys and pd.api.types.is_numeric_dtype(frame[c])]
+    else:
+        used = _columns(frame, values, "values")
+    if not used or set(used) & set(keys):
+        raise ParameterError("a pivot table needs a column of values that is not one of its keys.")
+    return used
 
 
 def column_label(label: Any, asked: TableRequest) -> tuple[str, str, tuple[Any, ...]]:

@@ -10,9 +10,12 @@ import io
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 MISSING, FAILED = 3, 4
 """Exit codes: ortools is not installed; the solver failed."""
@@ -31,35 +34,7 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     p = {name: array.tolist() for name, array in problem.items()}
     count = len(p["floor"])
     model = cp_model.CpModel()
-    quantities: list[Any] = []
-    terms: list[Any] = []
-    costs: list[int] = []
-
-    hints: list[tuple[Any, int]] = []
-
-    def variable(low: int, high: int, hint: int) -> Any:
-        made = model.new_int_var(low, high, "")
-        hints.append((made, hint))
-        return made
-
-    for i in range(count):
-        floor, room, low, high, hint = (p[name][i] for name in ("floor", "room", "lower", "upper", "hint"))
-        if p["free"][i]:
-            quantities.append(variable(low, high, hint))
-            continue
-        if floor <= low and high <= floor + room:
-            quantities.append(variable(low, high, hint))
-            terms.append(quantities[-1])
-            costs.append(p["up"][i])
-            continue
-        inner = min(max(hint, floor), floor + room)
-        inside = variable(floor, floor + room, inner)
-        over = variable(0, max(high - floor - room, 0), max(hint - inner, 0))
-        under = variable(0, max(floor - low, 0), max(inner - hint, 0))
-        quantities.append(inside + over - under)
-        model.add_linear_constraint(inside + over - under, low, high)
-        terms += [inside, over, under]
-        costs += [p["up"][i], p["outer"][i], p["outer"][i]]
+    quantities, terms, costs, hints = _quantities(model, p)
     for a, b in zip(p["starts"][:-1], p["starts"][1:], strict=True):
         model.add(cp_model.LinearExpr.weighted_sum([quantities[j] for j in p["columns"][a:b]], p["signs"][a:b]) == 0)
     constant = p["constant"][0] - sum(p["up"][i] * p["floor"][i] for i in range(count) if not p["free"][i])
@@ -94,6 +69,41 @@ def solve(problem: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any,
     known = {cp_model.OPTIMAL: 0, cp_model.FEASIBLE: 1, cp_model.INFEASIBLE: 2}
     values = [solver.value(q) for q in quantities] if found else []
     return _answer(known.get(status, 3), values, bound)
+
+
+def _quantities(
+    model: cp_model.CpModel, p: dict[str, list[Any]]
+) -> tuple[list[Any], list[Any], list[int], list[tuple[Any, int]]]:
+    """Return the quantities, the terms of the objective with their costs, and where each variable starts."""
+    quantities: list[Any] = []
+    terms: list[Any] = []
+    costs: list[int] = []
+    hints: list[tuple[Any, int]] = []
+
+    def variable(low: int, high: int, hint: int) -> Any:
+        made = model.new_int_var(low, high, "")
+        hints.append((made, hint))
+        return made
+
+    for i in range(len(p["floor"])):
+        floor, room, low, high, hint = (p[name][i] for name in ("floor", "room", "lower", "upper", "hint"))
+        if p["free"][i]:
+            quantities.append(variable(low, high, hint))
+            continue
+        if floor <= low and high <= floor + room:
+            quantities.append(variable(low, high, hint))
+            terms.append(quantities[-1])
+            costs.append(p["up"][i])
+            continue
+        inner = min(max(hint, floor), floor + room)
+        inside = variable(floor, floor + room, inner)
+        over = variable(0, max(high - floor - room, 0), max(hint - inner, 0))
+        under = variable(0, max(floor - low, 0), max(inner - hint, 0))
+        quantities.append(inside + over - under)
+        model.add_linear_constraint(inside + over - under, low, high)
+        terms += [inside, over, under]
+        costs += [p["up"][i], p["outer"][i], p["outer"][i]]
+    return quantities, terms, costs, hints
 
 
 def _answer(status: int, quantities: list[int], bound: float) -> dict[str, np.ndarray[Any, Any]]:

@@ -39,20 +39,10 @@ class Marks(NamedTuple):
 
 
 def from_records(
-    data: Microdata,
-    formula: str,
-    variable: str | None,
-    contributor: str | None,
-    count: str | None,
-    size: str | None,
-    per_size: float | str | None,
-    empty: bool,
-    missing: str,
-    decimals: int | None,
-    marks: Marks = Marks(),  # noqa: B008 - it cannot be changed
-) -> Table:
+    data: Microdata, formula: str, variable: str | None, contributor: str | None, count: str | None, size: str | None,
+    per_size: float | str | None, empty: bool, missing: str, decimals: int | None, marks: Marks,
+) -> Table:  # fmt: skip
     """Make a table from records; see `Table.of`."""
-
     wanted = terms(formula)
     if variable is not None and count is not None:
         raise ParameterError("a table is one of magnitudes (variable) or of counts (count), not both.")
@@ -79,27 +69,19 @@ def from_records(
     leaf = leaf_of[row.ravel()]
     weights = _weights(batch, weight)
     order = _summing_order(leaf, values, weights)
+    sums = _by_leaf(leaf[order], (values * weights)[order], cells.leaves)
     records = records_of(batch, leaf, identifier, marks.record_key)
     if count is not None:
-        if (values < 0).any() or (values != np.round(values)).any():
-            raise DataError(f"column '{count}' holds counts, so it must hold whole numbers of at least 0.")
-        counts = _by_leaf(leaf, values, cells.leaves)
-        return Table(
-            cells, _by_leaf(leaf[order], (values * weights)[order], cells.leaves), counts, integer=weight is None,
-            decimals=decimals, records=records,
-        )  # fmt: skip
+        counts = _by_leaf(leaf, _whole(values, count), cells.leaves)
+        return Table(cells, sums, counts, integer=weight is None, decimals=decimals, records=records)
     who, known_as = _contributors(batch, contributor)
-    shape = (cells.leaves, int(who.max()) + 1)
     at = leaf[order], who[order]
-    own = sparse.csr_array((values[order], at), shape=shape)
-    grossed = own if weight is None else sparse.csr_array(((values * weights)[order], at), shape=shape)
-    for matrix in (own, grossed):
-        matrix.sum_duplicates()
-        matrix.sort_indices()
+    own = _by_contributor(*at, values[order], cells.leaves)
+    grossed = own if weight is None else _by_contributor(*at, (values * weights)[order], cells.leaves)
     attribute = None if variable is None else data.schema[variable]
     return Table(
         cells,
-        _by_leaf(leaf[order], (values * weights)[order], cells.leaves),
+        sums,
         _by_leaf(leaf, np.ones(len(leaf)), cells.leaves),
         variable or "",
         Contributions(
@@ -127,6 +109,20 @@ def _summing_order(leaf: Whole, values: Numbers, weights: Numbers) -> Whole | sl
     if all((part == np.rint(part)).all() for part in (values, weights)):
         return slice(None)  # whole numbers add up exactly
     return np.lexsort((weights, values, leaf))
+
+
+def _whole(values: Numbers, name: str) -> Numbers:
+    if (values < 0).any() or (values != np.round(values)).any():
+        raise DataError(f"column '{name}' holds counts, so it must hold whole numbers of at least 0.")
+    return values
+
+
+def _by_contributor(leaf: Whole, who: Whole, values: Numbers, leaves: int) -> sparse.csr_array:
+    """Return the sum of each contributor's values in each leaf, leaves × contributors."""
+    matrix = sparse.csr_array((values, (leaf, who)), shape=(leaves, int(who.max()) + 1))
+    matrix.sum_duplicates()
+    matrix.sort_indices()
+    return matrix
 
 
 def _by_leaf(leaf: Whole, values: Numbers, leaves: int) -> Numbers:

@@ -178,18 +178,10 @@ def read_argus_table(
     )
     what = f"the table {path}"
     rows, lines = _rows(path, described, what)
-    spanning = [v for v in described.variables if v.recodeable]
-    if not spanning:
-        raise DataError(
-            f"the metadata {described.path} name no variable that the table is broken down by (<RECODEABLE>)."
-        )
+    spanning = _spanning(described)
     chosen = [described[n] for n in dimensions] if dimensions is not None else spanning
     response = _response(described, value)
-    if both := [v.name for v in (*spanning, *chosen) if v.role in _NUMBER_ROLES]:
-        raise DataError(
-            f"the table cannot be broken down by '{both[0]}': the metadata {described.path} say that it holds numbers. Correct "
-            "one of the two."
-        )
+    _check_labels([*spanning, *chosen], described)
     number = {
         v.name: numbers([r[i] for r in rows], v.name, what, lines)
         for i, v in enumerate(described.variables)
@@ -226,6 +218,24 @@ def read_argus_table(
     )
     cells = [tuple(x) for x in zip(*labels.values(), strict=True)]
     return ArgusTable(table, _a_priori(described, cells, kept, number, texts, what))
+
+
+def _spanning(described: ArgusMetadata) -> list[ArgusVariable]:
+    """Return the variables that the table is broken down by."""
+    spanning = [v for v in described.variables if v.recodeable]
+    if not spanning:
+        raise DataError(
+            f"the metadata {described.path} name no variable that the table is broken down by (<RECODEABLE>)."
+        )
+    return spanning
+
+
+def _check_labels(variables: list[ArgusVariable], described: ArgusMetadata) -> None:
+    if both := [v.name for v in variables if v.role in _NUMBER_ROLES]:
+        raise DataError(
+            f"the table cannot be broken down by '{both[0]}': the metadata {described.path} say that it holds numbers. Correct "
+            "one of the two."
+        )
 
 
 def _rows(path: str | Path, described: ArgusMetadata, what: str) -> tuple[list[list[str]], list[int]]:
