@@ -487,7 +487,10 @@ def hides_what_it_learned(mask: Mask, data: Microdata) -> None:
     require(fitted == mask, "Fitted, it is no longer equal to itself.")
     require(repr(fitted) == repr(mask), "Its repr shows what it learned.")
     require(fitted.to_dict() == mask.to_dict(), "to_dict writes what it learned.")
-    sent: Mask = pickle.loads(pickle.dumps(fitted))  # noqa: S301 - it was written in this line
+    try:
+        sent: Mask = pickle.loads(pickle.dumps(fitted))  # noqa: S301 - it was written in this line
+    except (AttributeError, pickle.PicklingError):
+        raise AssertionError("It cannot be pickled. Define the class in a module, not in a function.") from None
     require(sent.is_fitted, "Sent to another process, it has forgotten what it learned.")
     require_same(sent.apply(data, DRAWS).masked, fitted.apply(data, DRAWS).masked)
 
@@ -947,13 +950,17 @@ def _keep(promise: Callable[..., None], thing: Parametric, *arguments: Any, on: 
         raise AssertionError(f"{thing!r} breaks a promise. {sentence}{data} {said}") from error
 
 
-def _instances(family: type[T], given: T | type[T], values: Values | None) -> list[T]:
-    if isinstance(given, family):
-        if values:
-            raise TypeError("values are for a class; this is an instance, which has its own.")
-        return [given]
-    if not (isinstance(given, type) and issubclass(given, family)):
+def _check_type(family: type[T], given: T | type[T], values: Values | None) -> None:
+    if not isinstance(given, family) and not (isinstance(given, type) and issubclass(given, family)):
         raise TypeError(f"a class derived from {family.__name__}, or an instance of one, can be checked here.")
+    if values and isinstance(given, family):
+        raise TypeError("values are for a class; this is an instance, which has its own.")
+
+
+def _instances(family: type[T], given: T | type[T], values: Values | None) -> list[T]:
+    _check_type(family, given, values)
+    if not isinstance(given, type):
+        return [given]
     try:
         return list(variants(given, values))
     except SfumatoError as error:
@@ -1033,8 +1040,7 @@ def check_protection(protection: Protection | type[Protection], values: Values |
     >>> from sfumato.tables import RandomRounding
     >>> check_protection(RandomRounding)
     """
-    if isinstance(protection, Protection):
-        _instances(Protection, protection, values)  # type: ignore[type-abstract]
+    _check_type(Protection, protection, values)  # type: ignore[type-abstract]
 
     def make(table: Table) -> Protection:
         return protection if isinstance(protection, Protection) else protection_for(protection, table, values)
