@@ -979,7 +979,7 @@ def check_mask(mask: Mask | type[Mask], values: Values | None = None) -> None:
     Examples
     --------
     >>> from sfumato.masks import KimNoise, TopCode
-    >>> check_mask(TopCode("pay", threshold=40_000))
+    >>> check_mask(TopCode(["pay"], quantile=0.9))
     >>> check_mask(KimNoise, values={"columns": ("pay", "hours")})
     """
     extremes = {name: microdata(name) for name in EXTREMES}
