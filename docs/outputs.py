@@ -20,6 +20,7 @@ import tempfile
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 _FENCE = re.compile(
@@ -79,7 +80,8 @@ def _inside(page: Path, folder: Path) -> None:
     bin_folder = str(Path(sys.executable).parent)
     os.environ |= {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100", "NO_COLOR": "1"}
     os.environ["PYTHONWARNINGS"] = ""
-    namespace: dict[str, object] = {"__name__": "__main__"}
+    script = sys.modules["__main__"] = ModuleType("__main__")  # classes of a page can be pickled, as those of a script
+    namespace = vars(script)
     printed = []
     for block in blocks(page.read_text("utf-8")):
         where = f"{page.name}, line {block.line}"

@@ -71,9 +71,11 @@ def attempt(make: Callable[[], object]) -> object:
 
 def masks() -> Answers:
     """Every registered mask in every variant, on the file of the contract."""
-    from contract_cases import DRAWS, MASKS, local, rows
+    from contract_cases import MASKS
 
-    data = local()
+    from sfumato.testing import DRAWS, microdata, rows
+
+    data = microdata()
     for case in MASKS:
         mask = case.values[0]
         yield str(case.id), attempt(lambda mask=mask: rows(mask.apply(data, DRAWS).masked))
@@ -81,20 +83,20 @@ def masks() -> Answers:
 
 def measures() -> Answers:
     """The score of every measure, estimator and attack in every variant."""
-    from contract_cases import DRAWS, ESTIMATORS, MEASURES, RECIPE, local
+    from contract_cases import ESTIMATORS, MEASURES
     from test_attacks import ATTACKS, SNOOPER, masked
-    from test_contract_measures import beside_others, snooper_for
 
     from sfumato.contract import Draws
+    from sfumato.testing import DRAWS, RECIPE, microdata, score_of
 
-    data = local()
+    data = microdata()
     release = RECIPE.apply(data, DRAWS)
     for case in MEASURES:
         measure = case.values[0]
         yield (
             str(case.id),
             attempt(
-                lambda m=measure: m.score(beside_others(release, m), snooper_for(m)).to_dict(),
+                lambda m=measure: score_of(m, release).to_dict(),
             ),
         )
     for case in ESTIMATORS:
@@ -110,15 +112,16 @@ def _guesses(guesses: Any) -> list[Any]:
 
 def tables() -> Answers:
     """Every protection with every rule, on a business table, a table of counts and two linked tables."""
-    from test_protections import PROTECTIONS, RULES, firms, rule, table
+    from test_protections import PROTECTIONS, RULES, rule
 
     from sfumato.contract import Draws, registered
     from sfumato.datasets import business
     from sfumato.tables import Table, audit
+    from sfumato.testing import firms, tabulate
 
     made = {
-        "firms": table(firms(90), size="staff"),
-        "counts": table(firms().drop(columns="owner"), None),
+        "firms": tabulate(firms(90), size="staff"),
+        "counts": tabulate(firms().drop(columns="owner"), None),
         "business": Table.of(business(600, regions=6, sectors=5), "region * sector", "turnover"),
         "linked": Table.of(
             business(400, regions=4, sectors=4, hierarchies=False),

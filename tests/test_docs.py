@@ -33,7 +33,7 @@ PUBLIC = [
     f"sfumato.{name}"
     for name in (
         "schema", "data", "formats", "contract", "masks", "attacks", "risk", "utility", "maps", "tables", "mas", "room",
-        "reports", "datasets", "papers",
+        "reports", "datasets", "papers", "testing",
     )
 ]  # fmt: skip
 

@@ -36,6 +36,7 @@ ORDER = (
     ("reports",),
     ("datasets",),
     ("papers",),
+    ("testing",),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -47,7 +48,7 @@ ONLY_IN = {
     "duckdb": ("data",),
     "pyspark": ("data",),
     "py4j": ("data",),
-    "pyarrow": ("data", "formats"),
+    "pyarrow": ("data", "formats", "testing"),
     "pyreadstat": ("formats",),
     "openpyxl": ("formats",),
     "altair": ("charts", "reports"),

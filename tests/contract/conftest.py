@@ -6,15 +6,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from contract_cases import DRAWS, RECIPE, SCHEMA, local, table
 
 from sfumato.contract import Release
 from sfumato.data.microdata import Microdata
+from sfumato.testing import DRAWS, RECIPE, SCHEMA, arrow_table, microdata
 
 
 @pytest.fixture(scope="module")
 def data() -> Microdata:
-    return local()
+    return microdata()
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +25,13 @@ def release(data: Microdata) -> Release:
 @pytest.fixture(scope="module")
 def on_duckdb() -> Microdata:
     connection = duckdb.connect()
-    connection.from_arrow(table()).create("people")
+    connection.from_arrow(arrow_table()).create("people")
     return Microdata(connection.table("people"), SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def on_spark(spark: Any) -> Microdata:
-    return Microdata(spark.createDataFrame(table()), SCHEMA)
+    return Microdata(spark.createDataFrame(arrow_table()), SCHEMA)
 
 
 @pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract_cases import DRAWS, EDGES, RECIPE, SCHEMA, assert_sentence, instances, local, round_trip, table
+from contract_cases import instances
 
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Recipe, Release, Snooper, success
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, SfumatoError
+from sfumato.testing import DRAWS, EXTREMES, RECIPE, SCHEMA, arrow_table, microdata, require_sentence, round_trip
 
 ATTACKS = instances("attack")
 SNOOPER = Snooper(coverage=0.5, errors=0.2)
@@ -19,7 +20,9 @@ SNOOPER = Snooper(coverage=0.5, errors=0.2)
 
 def masked(data: Microdata, recipe: Recipe = RECIPE) -> Release:
     """Mask a file, with other people beside it who were set aside."""
-    others = table().take(np.arange(len(data) - 1, -1, -1)) if len(data) == table().num_rows else table()
+    others = arrow_table()
+    if len(data) == others.num_rows:
+        others = others.take(np.arange(len(data) - 1, -1, -1))
     return dataclasses.replace(recipe.apply(data, DRAWS), holdout=Microdata(others, SCHEMA))
 
 
@@ -28,7 +31,7 @@ def guessed(attack: Attack, outcome: Release, snooper: Snooper = SNOOPER, seed: 
     try:
         guesses = attack.run(outcome, snooper, Draws(seed))
     except NotApplicable as reason:
-        assert_sentence(reason, outcome.original)
+        require_sentence(reason, outcome.original)
         return None
     return guesses
 
@@ -78,7 +81,7 @@ def test_an_attack_leaves_both_files_untouched(attack: Attack, data: Microdata) 
     outcome = masked(data)
     before = outcome.original.digest(), outcome.masked.digest()
     guessed(attack, outcome)
-    assert (outcome.original.digest(), outcome.masked.digest()) == before == (local().digest(), before[1])
+    assert (outcome.original.digest(), outcome.masked.digest()) == before == (microdata().digest(), before[1])
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -92,15 +95,15 @@ def test_an_attack_guesses_the_same_on_another_engine(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("edge", EDGES)
-def test_an_attack_on_extreme_data_gives_guesses_or_a_sentence(attack: Attack, edge: str) -> None:
-    data = local(edge)
+@pytest.mark.parametrize("extreme", EXTREMES)
+def test_an_attack_on_extreme_data_gives_guesses_or_a_sentence(attack: Attack, extreme: str) -> None:
+    data = microdata(extreme)
     outcome = masked(data, Recipe(()))
     try:
         with np.errstate(invalid="ignore", over="ignore"):
             guesses = attack.run(outcome, Snooper(keys=("age", "region", "pay")), DRAWS)
     except SfumatoError as error:
-        assert_sentence(error, data)
+        require_sentence(error, data)
         return
     assert_guesses(guesses)
 

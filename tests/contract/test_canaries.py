@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from contract_cases import DRAWS, NUMBERS, SCHEMA, required, table
+from contract_cases import values_for
 
 from sfumato.contract import Mask, Recipe, registered
 from sfumato.data.columns import visible_only
@@ -32,6 +32,7 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import RecipeError, SfumatoError
 from sfumato.masks import Identity, Recode, Sample, SuppressExtremes, SuppressRecords, SuppressValues, TopCode
 from sfumato.schema import Attribute, Schema, TreeHierarchy
+from sfumato.testing import DRAWS, NUMBERS, SCHEMA, arrow_table, required
 
 FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "zsav", "xpt", "xlsx")
 N = 160
@@ -45,7 +46,7 @@ LABELS = {str(70_000 + 13 * i): "".join(_RANDOM.choice(_LETTERS, 8)) for i in ra
 
 def people() -> pa.Table:
     """The people of the contract, with categories as dictionaries."""
-    small = table(N)
+    small = arrow_table(N)
     for name in ("region", "sex"):
         small = small.set_column(small.column_names.index(name), name, small[name].dictionary_encode())
     small = small.append_column("job", pa.array(JOBS).dictionary_encode())
@@ -186,7 +187,7 @@ INSTEAD: dict[str, dict[str, Any]] = {
 
 def on_categories(cls: type[Mask]) -> dict[str, Any]:
     """Aim a mask of categories at the job titles."""
-    given = required(cls)
+    given = required(cls, values_for(cls))
     for name, parameter in cls.parameters().items():
         if parameter.columns in ("one", "many") and parameter.holds != "numbers" and name in ("columns", "column"):
             given[name] = "job" if parameter.columns == "one" else ("job",)
@@ -326,10 +327,10 @@ def test_a_published_recipe_repeats_no_value_that_was_typed(cls: type[Mask]) -> 
             continue
         for typed in TYPED:
             try:
-                recipe = Recipe.of(step=cls(**{**required(cls), "columns": NUMBERS, name: typed}))
+                recipe = Recipe.of(step=cls(**{**required(cls, values_for(cls)), "columns": NUMBERS, name: typed}))
             except (SfumatoError, TypeError, AttributeError):
                 try:
-                    recipe = Recipe.of(step=cls(**{**required(cls), name: typed}))
+                    recipe = Recipe.of(step=cls(**{**required(cls, values_for(cls)), name: typed}))
                 except (SfumatoError, TypeError, AttributeError):
                     continue
             text = recipe.to_toml(withhold=True, shown={"pay", "job", "rent", "hours", "bbbb"})

@@ -2,85 +2,45 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contract_cases import ANYTHING, DRAWS, EDGES, ESTIMATORS, assert_sentence, local, round_trip
+from contract_cases import ANYTHING, ESTIMATORS
 
 from sfumato.contract import Parametric, build
-from sfumato.contract.parameters import snake
 from sfumato.data.microdata import Microdata
-from sfumato.errors import ParameterError, SfumatoError
+from sfumato.errors import ParameterError
 from sfumato.masks import KimNoise
 from sfumato.risk import AttributeRisk
+from sfumato.testing import (
+    DRAWS,
+    ESTIMATOR_PROMISES,
+    EXTREMES,
+    GENERAL_PROMISES,
+    estimates_extreme_data,
+    microdata,
+    round_trip,
+)
 from sfumato.utility import Estimator
 
-# Everything
-
 
 @pytest.mark.parametrize("thing", ANYTHING)
-def test_a_class_and_each_of_its_parameters_are_described(thing: Parametric) -> None:
-    cls = type(thing)
-    assert cls.__dict__.get("__doc__"), f"{cls.__name__} only inherits its description"
-    assert not inspect.getdoc(cls).startswith(f"{cls.__name__}(")  # type: ignore[union-attr]
-    assert thing.name == snake(cls.__name__)
-    for name, parameter in cls.parameters().items():
-        assert parameter.doc, name
-        assert name not in ("name", "step", thing.family), "the name stands for something else in a recipe file"
-        assert "." not in name
-        assert parameter.low is None or parameter.high is None or parameter.low < parameter.high
-        assert set(parameter.choices) <= set(filter(lambda c: isinstance(c, str), parameter.choices))
-
-
-@pytest.mark.parametrize("thing", ANYTHING)
-def test_toml_gives_back_the_same_thing(thing: Parametric) -> None:
-    if "function" in thing.parameters():
-        with pytest.raises(ParameterError, match="cannot be written to a file"):
-            thing.to_dict()
-        return
-    assert round_trip(thing) == thing
-
-
-@pytest.mark.parametrize("thing", ANYTHING)
-def test_a_copy_with_nothing_changed_is_the_same_and_an_unknown_parameter_is_refused(thing: Parametric) -> None:
-    assert thing.with_() == thing
-    with pytest.raises(ParameterError, match="is not in"):
-        thing.with_(no_such_parameter=1)
-
-
-@pytest.mark.parametrize("thing", ANYTHING)
-def test_a_parameter_out_of_its_range_is_refused_at_once(thing: Parametric) -> None:
-    for name, parameter in thing.parameters().items():
-        wrong: list[Any] = []
-        if parameter.numeric:
-            wrong = [float("nan"), float("inf"), "much", True, [1]]
-            wrong += [parameter.low - 1] if parameter.low is not None and parameter.low > -1e299 else []
-            wrong += [parameter.high + 1] if parameter.high is not None and parameter.high < 1e299 else []
-        if parameter.choices:
-            wrong = ["no such choice", 5]
-        if parameter.columns in ("one", "many"):
-            wrong = [5, [1], b"pay", {"pay": 1}]
-        for value in wrong:
-            with pytest.raises(ParameterError, match=rf"{name} .*must be .*\.$"):
-                thing.with_(**{name: value})
+@pytest.mark.parametrize("promise", GENERAL_PROMISES)
+def test_a_class_keeps_every_general_promise(promise: Callable[[Parametric], None], thing: Parametric) -> None:
+    promise(thing)
 
 
 # Estimators
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_an_estimator_gives_a_number_and_describes_itself(estimator: Estimator, data: Microdata) -> None:
-    estimator.check(data)
-    value = estimator.estimate(data, {})
-    assert isinstance(value, float)
-    assert math.isfinite(value)
-    assert estimator.label()
-    assert isinstance(estimator.unit(data.schema), str)
-    columns = estimator.columns()
-    assert columns is None or set(columns) <= set(data.schema.names())
-    assert estimator.estimate(data, {}) == value
+@pytest.mark.parametrize("promise", ESTIMATOR_PROMISES)
+def test_an_estimator_keeps_every_promise(
+    promise: Callable[[Estimator, Microdata], None], estimator: Estimator, data: Microdata
+) -> None:
+    promise(estimator, data)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -91,28 +51,9 @@ def test_an_estimator_gives_the_same_number_on_another_engine(
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("edge", [e for e in EDGES if not e.endswith("values")])
-def test_an_estimator_copes_with_extreme_data_or_refuses_them_in_a_sentence(estimator: Estimator, edge: str) -> None:
-    data = local(edge)
-    try:
-        estimator.check(data)
-        value = estimator.estimate(data, {})
-    except SfumatoError as error:
-        assert_sentence(error, data)
-        return
-    assert not math.isnan(value)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_an_estimator_refuses_a_column_that_is_not_there(estimator: Estimator, data: Microdata) -> None:
-    columns = estimator.columns()
-    if not columns:
-        return
-    without = data.local(set(data.schema.names()) - {columns[0]})
-    with pytest.raises(SfumatoError) as caught:
-        estimator.check(without)
-    assert columns[0] in str(caught.value)
-    assert_sentence(caught.value, data)
+@pytest.mark.parametrize("extreme", [e for e in EXTREMES if not e.endswith("values")])
+def test_an_estimator_copes_with_extreme_data_or_refuses_them_in_a_sentence(estimator: Estimator, extreme: str) -> None:
+    estimates_extreme_data(estimator, microdata(extreme))
 
 
 # Combinations of combinations

@@ -6,34 +6,35 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from contract_cases import DRAWS, MASKS, NUMBERS, SCHEMA, N, assert_same, assert_sentence, table, with_column
+from contract_cases import MASKS
 
 from sfumato.contract import Mask, Scope
 from sfumato.data import Kind
 from sfumato.data.microdata import Microdata
 from sfumato.errors import SfumatoError
+from sfumato.testing import DRAWS, NUMBERS, RECORDS, SCHEMA, arrow_table, require_same, require_sentence, with_column
 
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_frame_with_an_index_of_its_own_is_read_by_its_rows_and_not_by_its_index(mask: Mask) -> None:
-    plain = table().to_pandas()
-    odd = plain.set_axis(np.random.default_rng(8).permutation(N) * 7 + 3, axis=0)
+    plain = arrow_table().to_pandas()
+    odd = plain.set_axis(np.random.default_rng(8).permutation(RECORDS) * 7 + 3, axis=0)
     one, two = (mask.apply(Microdata(frame, SCHEMA), DRAWS).masked for frame in (plain, odd))
-    assert_same(one, two)
+    require_same(one, two)
 
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_no_row_number_of_the_original_is_left_in_the_output(mask: Mask) -> None:
-    frame = table().to_pandas().set_axis(np.arange(N) + 1_000_000, axis=0)
+    frame = arrow_table().to_pandas().set_axis(np.arange(RECORDS) + 1_000_000, axis=0)
     out = mask.apply(Microdata(frame, SCHEMA), DRAWS).masked.to_native()
     assert isinstance(out, pd.DataFrame)
     assert out.index.tolist() == list(range(len(out)))
-    assert not np.isin(out.select_dtypes("number").to_numpy(np.float64), np.arange(N) + 1_000_000).any()
+    assert not np.isin(out.select_dtypes("number").to_numpy(np.float64), np.arange(RECORDS) + 1_000_000).any()
 
 
 def assert_refused_as(words: str, error: SfumatoError, data: Microdata) -> None:
     assert words in str(error)
-    assert_sentence(error, data)
+    require_sentence(error, data)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -43,7 +44,7 @@ def test_minus_999_is_a_value_like_any_other_unless_the_schema_says_otherwise(ma
         pay[::40] = -999.0
         return pa.array(pay)
 
-    data = Microdata(with_column("pay", values)(table()), SCHEMA)
+    data = Microdata(with_column("pay", values)(arrow_table()), SCHEMA)
     try:
         made = mask.apply(data, DRAWS)
     except SfumatoError as error:  # a value that has no logarithm is refused as the number that it is
@@ -58,12 +59,12 @@ def test_minus_999_is_a_value_like_any_other_unless_the_schema_says_otherwise(ma
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_text_keys_of_many_levels_are_told_apart(mask: Mask) -> None:
-    keys = [f"place-{i:06d}" for i in range(N)]
-    data = Microdata(with_column("region", lambda n: pa.array(keys))(table()), SCHEMA)
+    keys = [f"place-{i:06d}" for i in range(RECORDS)]
+    data = Microdata(with_column("region", lambda n: pa.array(keys))(arrow_table()), SCHEMA)
     try:
         made = mask.apply(data, DRAWS)
     except SfumatoError as error:
-        assert_sentence(error, data)
+        require_sentence(error, data)
         return
     if "region" in mask.touches(data.schema) or not mask.keeps_records:
         return
@@ -73,7 +74,7 @@ def test_text_keys_of_many_levels_are_told_apart(mask: Mask) -> None:
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_linearly_dependent_columns_stay_within_reason(mask: Mask) -> None:
-    t = table()
+    t = arrow_table()
     rent = np.asarray(t["rent"].to_numpy())
     data = Microdata(with_column("pay", lambda n: pa.array(3.0 * rent + 100.0))(t), SCHEMA)
     made = mask.apply(data, DRAWS)
@@ -92,7 +93,7 @@ def test_a_mask_on_all_records_does_not_hang_on_the_order_of_the_rows(mask: Mask
     """The hidden id counts, not the position: the same records in another order in memory are masked alike."""
     if mask.scope is Scope.ROW:
         return  # shown for pieces in any order already
-    data = Microdata(table(), SCHEMA)
+    data = Microdata(arrow_table(), SCHEMA)
     turned = data.reorder(lambda ids: -ids.astype(np.float64))
-    assert turned.batch([]).ids[0] == N - 1
-    assert_same(mask.apply(data, DRAWS).masked, mask.apply(turned, DRAWS).masked, tolerance=1e-9)
+    assert turned.batch([]).ids[0] == RECORDS - 1
+    require_same(mask.apply(data, DRAWS).masked, mask.apply(turned, DRAWS).masked, tolerance=1e-9)

@@ -453,6 +453,8 @@ class CellKey(Protection):
     and Tent (2019) for magnitudes.
     """
 
+    keyed_by_record = True
+
     maximum: int = param(default=5, doc="largest change of a count, either way", low=1, high=100, integer=True)
     variance: float = param(default=2.0, doc="variance of the change", low=0, above=True, usual=(0.5, 4))
     smallest: int = param(default=0, doc="no count from 1 to this one is published", low=0, high=20, integer=True)

@@ -487,7 +487,9 @@ class Protection(Method[Table, PublishedTable], family="protection", abstract=Tr
     """
 
     random: ClassVar[bool] = True
-    """Whether it draws random numbers: then there is a seed to keep secret."""
+    """Whether it draws random numbers: then there is a seed to be kept secret."""
+    keyed_by_record: ClassVar[bool] = False
+    """Whether noise depends on keys of records, which are those of the file's rows: then their order matters."""
 
     def protect(self, table: Table, draws: Draws) -> PublishedTable:
         """Return the protected table."""
