@@ -416,11 +416,8 @@ def people_of(
     key = ("people", id(data), names, column, snooper.coverage, snooper.errors, stream)
     if key not in outcome.memory:
         batch = data.batch([*names, *([] if column is None else [column])])
-        for name in names if chance is not None and snooper.errors > 0 else ():
-            codes, _ = batch.codes(name)
-            batch = batch.with_codes(name, with_errors(codes, codes < 0, batch.ids, name, snooper.errors, chance))
-        if chance is not None and column is not None and snooper.coverage < 1:
-            batch = _without_values(batch, column, ~covered(batch.ids, snooper.coverage, chance))
+        if chance is not None:
+            batch = _as_known(batch, names, column, snooper, chance)
         for name, table in recoded.items():
             batch = _recode(batch, name, table)
         kept = data.schema.keep(lambda a: a.name in batch.rows.columns)
@@ -429,11 +426,17 @@ def people_of(
     return found
 
 
-def _without_values(batch: Batch, column: str, out: Flags) -> Batch:
-    """Take the value of the column from some of the people."""
+def _as_known(batch: Batch, names: Sequence[str], column: str | None, snooper: Snooper, draws: Draws) -> Batch:
+    """Return people with the snooper's errors in their keys; those whom he does not have lose the value of the column."""
+    for name in names if snooper.errors > 0 else ():
+        codes, _ = batch.codes(name)
+        batch = batch.with_codes(name, with_errors(codes, codes < 0, batch.ids, name, snooper.errors, draws))
+    if column is None or snooper.coverage >= 1:
+        return batch
+    inside = covered(batch.ids, snooper.coverage, draws)
     if batch.column(column).kind is Kind.NUMBER:
-        return batch.with_columns({column: Column.from_numbers(np.where(out, np.nan, batch.numbers(column)))})
-    return batch.with_codes(column, np.where(out, np.int32(-1), batch.codes(column)[0]))
+        return batch.with_columns({column: Column.from_numbers(np.where(inside, batch.numbers(column), np.nan))})
+    return batch.with_codes(column, np.where(inside, batch.codes(column)[0], np.int32(-1)))
 
 
 def _labels_of(outcome: Release, name: str) -> Mapping[Any, Any] | None:
@@ -523,12 +526,12 @@ class Points:
         """Return the distances of each record from the k closest of the others, shape (n, k) or fewer if there are no k."""
         return self.near(others, k).distances
 
-    def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> Numbers:
-        """Return the share of the closest others, all that are equally close, whose value is between low and high; (n,)."""
+    def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> tuple[Whole, Numbers]:
+        """Return the closest of the others, and the share of all equally close whose value is between low and high; (n,) each."""
         from sfumato.kernels.neighbours import nearest_votes
 
-        _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
-        return np.asarray(hits / ties)
+        rows, _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
+        return rows, np.asarray(hits / ties)
 
 
 def comparable(outcome: Release, names: Sequence[str] = (), *files: Microdata) -> tuple[str, ...]:
@@ -629,7 +632,7 @@ def category_codes(name: str, files: Sequence[Microdata]) -> list[Numbers]:
     # a whole number is the same category in a file that has it as a float
     plain = [(codes, [float(v) if isinstance(v, int) else v for v in values]) for codes, values in coded]
     parts, values = common_codes(*plain)
-    return [part * (_SPREAD / max(len(values), 1)) for part in parts]
+    return [part.astype(np.float64) * (_SPREAD / max(len(values), 1)) for part in parts]
 
 
 def _check_records(files: Sequence[Microdata]) -> None:

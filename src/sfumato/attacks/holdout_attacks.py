@@ -356,8 +356,7 @@ class InferValue(ControlledAttack, InferenceTarget):
         released, released_at = released[there], released_at.take(there)
         near = self.tolerance * np.abs(truth) if number else np.zeros(len(truth))
         low, high = truth - near, truth + near
-        right = targets_at.votes(released_at, released, low, high)
-        first = targets_at.near(released_at).rows[:, 0]
+        first, right = targets_at.votes(released_at, released, low, high)
         ordered = np.sort(released)
         chance = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")
         return Guesses(ids, released[first], truth, right, chance / len(ordered))
