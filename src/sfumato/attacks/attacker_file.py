@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -22,9 +23,9 @@ from sfumato.data.columns import Column, Kind
 from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 from sfumato.schema.attribute import Role, Scale
-from sfumato.typing import Coded, Codes, Flags, Numbers, Whole
+from sfumato.typing import Coded, Flags, Numbers, Whole
 
-Values = TypeVar("Values", Numbers, Codes)
+Value = TypeVar("Value", bound=np.generic)
 
 # --- keys
 # What the snooper looks for records by, and what a missing key means.
@@ -152,7 +153,9 @@ def _refuse_precision(name: str, kind: Kind) -> NoReturn:
 # How well the snooper knows the keys of his targets, and how he recodes them as the release was: for every attack alike.
 
 
-def with_errors(values: Values, missing: Flags, ids: Whole, name: str, share: float, draws: Draws) -> Values:
+def with_errors(
+    values: NDArray[Value], missing: Flags, ids: Whole, name: str, share: float, draws: Draws
+) -> NDArray[Value]:
     """Replace each value of a key, with the probability `share`, by that of a random record that has one; shape (n,)."""
     if share <= 0:
         return values

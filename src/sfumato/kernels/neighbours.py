@@ -447,7 +447,7 @@ def k_nearest(x: Numbers, queries: Numbers, k: int, numbers: int) -> tuple[Whole
 def nearest_votes(
     x: Numbers, queries: Numbers, value: Numbers, low: Numbers, high: Numbers, numbers: int
 ) -> tuple[Whole, Numbers, Whole, Whole]:
-    """Return the nearest row of x (n, p), n >= 1, for each query (m, p), its squared distance, how many rows are as near, and the votes.
+    """Return the nearest row of x (n, p), n >= 1, for each query (m, p), its squared distance, how many are as near, and the votes.
 
     A row votes if its `value` (n,) lies between the query's `low` and `high` (m,): a probability is votes over ties. The first
     `numbers` columns hold numbers, the rest categories. Of equal distances the lower row is the nearest. Shape (m,) each.
