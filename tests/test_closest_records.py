@@ -82,7 +82,8 @@ def test_the_nearest_rows_are_those_of_a_full_scan(seed: int, k: int, p: int, q:
     np.testing.assert_array_equal(rows, order)
     np.testing.assert_array_equal(far, np.take_along_axis(d, order, 1))
     value, low = g.integers(0, 3, n).astype(float), g.integers(0, 3, m).astype(float)
-    nearest, ties, hits = nearest_votes(x, y, value, low, low + 1, p)
+    first, nearest, ties, hits = nearest_votes(x, y, value, low, low + 1, p)
+    np.testing.assert_array_equal(first, order[:, 0])
     least = d == d.min(axis=1)[:, None]
     np.testing.assert_array_equal(nearest, d.min(axis=1))
     np.testing.assert_array_equal(ties, least.sum(axis=1))

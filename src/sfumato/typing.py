@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ Whole = NDArray[np.int64]
 """Whole numbers: counts, ids, places."""
 Codes = NDArray[np.int32]
 """Codes of categories, from 0; -1 where a value is missing."""
+Coded = tuple[Codes, Sequence[Any]]
+"""Codes, and the values that they stand for."""
 Flags = NDArray[np.bool_]
 """Yes or no."""
 Integers = NDArray[np.integer[Any]]

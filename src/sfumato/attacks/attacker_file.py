@@ -1,10 +1,15 @@
-"""What the attacker knows of whom: keys with errors, people looked up in a release, and records as points."""
+"""The attacker's file: whom the snooper has, what he knows of them and how well, in the terms of the release.
+
+First the keys that he looks records up by; then how errors, coverage and precision change what he knows, and what a recoding made
+of each value. On these stand three views: pairs of keys for record linkage, people to look up for attribution, and points for
+distances. Categories of several files have one numbering in all of them (`common_codes`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +18,14 @@ from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
 from sfumato.contract.release import Release
 from sfumato.contract.snooper import Snooper
-from sfumato.data.classes import Missing, classes_of
+from sfumato.data.classes import Missing, classes_of, common_codes
 from sfumato.data.columns import Column, Kind
-from sfumato.data.microdata import Batch, Microdata, missing_of
+from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 from sfumato.schema.attribute import Role, Scale
-from sfumato.typing import Codes, Numbers, Whole
+from sfumato.typing import Coded, Flags, Numbers, Whole
+
+Value = TypeVar("Value", bound=np.generic)
 
 # --- keys
 # What the snooper looks for records by, and what a missing key means.
@@ -37,6 +44,16 @@ def missing_rule() -> Any:
         default="wildcard",
         doc="what a missing key means: it matches anything, is a value of its own, or its record is left out",
         choices=tuple(RULES),
+    )
+
+
+def link_column() -> Any:
+    """Declare the parameter `link`, which every linkage attack has."""
+    return param(
+        default=None,
+        doc="column that tells which original record each record of the snooper's own file is; an identifier, if none",
+        columns="one",
+        holds="anything",
     )
 
 
@@ -64,270 +81,7 @@ def key_names(outcome: Release, snooper: Snooper) -> tuple[str, ...]:
     return names
 
 
-# --- known
-# What the snooper knows of his targets, beside what was released: the two sides of a linkage.
-
-
-Coded = tuple[NDArray[np.int32], Sequence[Any]]
-
-_TO_LABELS = [Kind.NUMBER, Kind.CATEGORY]
-"""Numbers that he knows, and labels of intervals in the release."""
-_NUMBERS = {Kind.NUMBER, Kind.BOOLEAN}
-
-
-@dataclass(frozen=True, eq=False)
-class KnownKey:
-    """One key as the snooper knows it and as it was released: numbers, or codes of categories; NaN is missing."""
-
-    name: str
-    ordered: bool
-    """Whether the numbers can be subtracted; if not, they are codes, which agree or do not."""
-    known: Numbers
-    """Of each target, shape (m,)."""
-    released: Numbers
-    """Of each released record, shape (t,)."""
-    values: Sequence[Any] = ()
-    """What the codes stand for."""
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """The snooper's file of m targets and the released file of t records, both in the order of their ids."""
-
-    targets: Whole
-    """Original record of each target, shape (m,)."""
-    released: Whole
-    """Original record of each released one, shape (t,); negative for simulated records."""
-    keys: tuple[KnownKey, ...]
-
-    @property
-    def own(self) -> Whole:
-        """Row of each target's own record in the release, shape (m,); -1 if it was not released."""
-        place = np.searchsorted(self.released, self.targets)
-        place = np.minimum(place, max(len(self.released) - 1, 0))
-        found = self.released[place] == self.targets if len(self.released) else np.zeros(len(self.targets), bool)
-        return np.where(found, place, -1)
-
-
-def link_column() -> Any:
-    """Declare the parameter `link`, which every linkage attack has."""
-    return param(
-        default=None,
-        doc="column that tells which original record each record of the snooper's own file is; an identifier, if none",
-        columns="one",
-        holds="anything",
-    )
-
-
-def linkage_keys(
-    outcome: Release,
-    snooper: Snooper,
-    draws: Draws,
-    missing: Missing,
-    link: str | None = None,
-    names: tuple[str, ...] | None = None,
-) -> Known:
-    """Return what the snooper has to compare: his keys of each target, and those of each released record.
-
-    He has a file of his own (`snooper.external`; `link` names the column that tells who is who), or else the original's keys;
-    of a random share of the persons (`coverage`), each value replaced with some probability (`errors`) by that of a random
-    record of his. Numbers are known to the middle of their interval (`precision`). A key is compared as numbers if its scale is
-    ordered and both files have numbers for it; else as categories. Where a key was recoded, he recodes what he knows in the
-    same way. Under "ignored" records with a missing key are left out on both sides.
-    """
-    outcome.check_aligned("a linkage attack")
-    names = key_names(outcome, snooper) if names is None else names
-    released, rows = _sorted(outcome.masked.batch(names))
-    theirs, places = _sorted(_own_file(outcome, snooper, names, link).batch(names))
-    targets = theirs.ids[places]
-    inside = targets >= 0
-    if snooper.coverage < 1 and inside.any():
-        persons = np.flatnonzero(inside)
-        count = max(round(snooper.coverage * len(persons)), 1)
-        inside[:] = False
-        inside[persons[np.argsort(draws.uniforms(targets[persons], "covered"), kind="stable")[:count]]] = True
-    keys = []
-    for name in names:
-        key = _compared(name, outcome, snooper, theirs, released)
-        known, there = key.known[places], key.released[rows]
-        if snooper.errors > 0:
-            known = _keys_with_errors(known, targets, name, snooper.errors, draws)
-        keys.append(KnownKey(name, key.ordered, known[inside], there, key.values))
-    found = Known(targets[inside], released.ids[rows], tuple(keys))
-    return _complete(found) if missing == "ignored" else found
-
-
-def _sorted(batch: Batch) -> tuple[Batch, Whole]:
-    """Return records with the row numbers that put them into the order of their ids: the same on every engine."""
-    return batch, np.argsort(batch.ids, kind="stable")
-
-
-def _own_file(outcome: Release, snooper: Snooper, names: tuple[str, ...], link: str | None) -> Microdata:
-    """Return the snooper's file, each record with the id of its original: negative if there is none."""
-    external = snooper.external
-    if external is None:
-        return outcome.original
-    for name in names:
-        if name not in external.engine.kinds:
-            raise NotApplicable(unknown_name("key", name, external.engine.kinds, "the snooper's own file"))
-    if link is None:
-        both = [n for n in outcome.original.schema.names(role="identifier") if n in external.engine.kinds]
-        if len(both) != 1:
-            raise NotApplicable(
-                "nobody can tell which original record each record of the snooper's own file is. Name a column that both "
-                "files have with link=..., or say link='rows' if they are in the same order."
-            )
-        link = both[0]
-    for data, where in ((outcome.original, "the original"), (external, "the snooper's own file")):
-        if link != "rows" and link not in data.engine.kinds:
-            raise NotApplicable(unknown_name("column", link, data.engine.kinds, where))
-    if link == "rows" and len(external) != len(outcome.original):
-        raise NotApplicable(
-            f"link='rows' needs files of the same length, but the original has {plural(len(outcome.original))} and the snooper's "
-            f"own file {plural(len(external))}. Name a column that both have with link=...."
-        )
-    return Release.of(outcome.original, external, align=link).masked
-
-
-def _compared(name: str, outcome: Release, snooper: Snooper, theirs: Batch, released: Batch) -> KnownKey:
-    """Return a key of both files as numbers or as codes, in the order of the batches."""
-    sides = ((theirs, theirs.column(name)), (released, released.column(name)))
-    _check_kinds(name, outcome, snooper, [column.kind for _, column in sides])
-    numeric = all(_has_numbers(column, batch, name) for batch, column in sides)
-    rounded = name in snooper.precision
-    if rounded and not numeric:
-        kind = next(column.kind for batch, column in sides if not _has_numbers(column, batch, name))
-        raise ParameterError(f"precision is the width of intervals of numbers, but '{name}' holds {kind}.")
-    if numeric and (rounded or outcome.original.schema[name].scale is Scale.ORDERED):
-        known, there = (batch.numbers(name) for batch, _ in sides)
-        if np.isinf(known).any() or np.isinf(there).any():
-            raise DataError(f"key '{name}' holds infinite values, which cannot be compared. Set them to missing.")
-        if rounded:
-            known = (np.floor(known / snooper.precision[name]) + 0.5) * snooper.precision[name]
-        kinds = [column.kind for _, column in sides]
-        return KnownKey(name, True, _in_intervals(name, outcome, known, there) if kinds == _TO_LABELS else known, there)
-    mine, there_coded = (_linkage_codes(column, batch, name) for batch, column in sides)
-    mine = _recoded_alike(name, outcome, mine, there_coded)
-    return KnownKey(name, False, *_in_one_numbering(mine, there_coded))
-
-
-def _check_kinds(name: str, outcome: Release, snooper: Snooper, kinds: list[Kind]) -> None:
-    """Refuse values that cannot be compared, and a file of the snooper's own with another kind of values than both others."""
-    if Kind.OTHER in kinds:
-        raise DataError(
-            f"key '{name}' holds {Kind.OTHER}, which cannot be compared. Leave it out of the snooper's keys."
-        )
-    here, original = kinds[0], outcome.original.kind(name)
-    if snooper.external is not None and here not in (original, kinds[1]) and {here, original} != _NUMBERS:
-        raise NotApplicable(
-            f"key '{name}' holds {here} in the snooper's own file, but {original} in the original, so no two would agree. "
-            "Write it there as it is in the original, or as it was released."
-        )
-
-
-def _has_numbers(column: Column, batch: Batch, name: str) -> bool:
-    """Whether a column holds numbers, or categories that the schema gives numbers, all of them."""
-    attribute = batch.schema[name]
-    if column.kind is Kind.CATEGORY and attribute.values:
-        codes, values = _linkage_codes(column, batch, name)
-        return all(str(values[code]) in attribute.values for code in np.unique(codes) if code >= 0)
-    return column.kind in _NUMBERS
-
-
-def _in_intervals(name: str, outcome: Release, known: Numbers, released: Numbers) -> Numbers:
-    """Return for each number he knows the one that stands for its interval in the release.
-
-    If numbers became labels by more than intervals, noise say, there is none: the number itself.
-    """
-    before = outcome.original.numbers(name)
-    left, right = outcome.matched
-    old, new = (before, released) if left is None else (before[left], released[right])
-    both = ~(np.isnan(old) | np.isnan(new))
-    pairs = np.unique(np.column_stack([old[both], new[both]]), axis=0)  # sorted
-    values, labels = pairs.T
-    if not len(pairs) or (np.diff(values) == 0).any() or (np.diff(labels) < 0).any():
-        return known
-    above = np.minimum(np.searchsorted(values, known), len(values) - 1)
-    below = np.maximum(above - 1, 0)
-    nearest = np.where(known - values[below] <= values[above] - known, below, above)
-    return np.where(np.isnan(known), np.nan, labels[nearest])
-
-
-def _linkage_codes(column: Column, batch: Batch, name: str) -> Coded:
-    """Return the codes of a column and what they stand for; missing is -1, whatever the way it was told."""
-    codes, values = column.codes
-    return np.where(missing_of(column, batch.schema[name]), np.int32(-1), codes), values
-
-
-def _recoded_alike(name: str, outcome: Release, mine: Coded, released: Coded) -> Coded:
-    """Recode what the snooper knows as the release was: each original value became what most records with it have there.
-
-    What is written as in the release stays; what is in neither file is missing. It is no recoding if there are only values that
-    were not there before, as many as records: noise on a code, say.
-    """
-    original = outcome.original.batch([name])
-    before, values = _linkage_codes(original.column(name), original, name)
-    original_values, there = set(values), {released[1][code] for code in np.unique(released[0]) if code >= 0}
-    if there <= original_values:
-        return mine
-    left, right = outcome.matched
-    old, new = (before, released[0]) if left is None else (before[left], released[0][right])
-    both = (old >= 0) & (new >= 0)
-    width = len(released[1])
-    pairs, counts = np.unique(old[both].astype(np.int64) * width + new[both], return_counts=True)
-    order = np.lexsort([pairs, -counts])
-    first, at = np.unique(pairs[order] // width, return_index=True)
-    coarser = len(np.unique(new[both])) - len(first)
-    if coarser > 0 or (coarser == 0 and both.sum() < 2 * len(first)):
-        return mine
-    became = {value: value for value in there}
-    became |= {values[v]: released[1][pairs[order[a]] % width] for v, a in zip(first, at, strict=True)}
-    codes, names = mine
-    known = {v: i for i, v in enumerate(dict.fromkeys(became.values()))}
-    table = np.array([*(known[became[v]] if v in became else -1 for v in names), -1], np.int32)
-    return table[codes], list(known)
-
-
-def _in_one_numbering(mine: Coded, released: Coded) -> tuple[Numbers, Numbers, Sequence[Any]]:
-    """Return both files' codes in one numbering, in the order of the released values, and these; NaN is missing."""
-    numbering = {value: i for i, value in enumerate(released[1])}
-    for value in mine[1]:
-        numbering.setdefault(value, len(numbering))
-    table = np.array([*(numbering[v] for v in mine[1]), np.nan])
-    there = released[0].astype(np.float64)
-    there[released[0] < 0] = np.nan
-    return table[mine[0]], there, tuple(numbering)
-
-
-def _keys_with_errors(known: Numbers, ids: Whole, name: str, share: float, draws: Draws) -> Numbers:
-    """Replace values, each with a probability, by that of a random record that has one."""
-    pool = known[~np.isnan(known)]
-    wrong = ~np.isnan(known) & (draws.uniforms(ids, f"{name} wrong") < share)
-    drawn = (draws.uniforms(ids[wrong], f"{name} value") * len(pool)).astype(np.int64)
-    out = known.copy()
-    out[wrong] = pool[drawn]
-    return out
-
-
-def _complete(found: Known) -> Known:
-    """Leave out targets and released records with a missing key."""
-    here, there = np.ones(len(found.targets), bool), np.ones(len(found.released), bool)
-    for key in found.keys:
-        here &= ~np.isnan(key.known)
-        there &= ~np.isnan(key.released)
-    keys = tuple(KnownKey(k.name, k.ordered, k.known[here], k.released[there], k.values) for k in found.keys)
-    return Known(found.targets[here], found.released[there], keys)
-
-
-# --- people
-# The people whom a snooper looks up in a release: what he knows of them, in the release's own terms.
-
-
-_NOWHERE = "\0"
-"""What a value is recoded to that nobody in both files has: it agrees with no released value."""
-
-
-def known_keys(outcome: Release, snooper: Snooper, column: str) -> tuple[str, ...]:
+def attribution_keys(outcome: Release, snooper: Snooper, column: str) -> tuple[str, ...]:
     """Return the keys that a snooper looks a person up by who wants to know a column; refuse what cannot be compared."""
     schema, released = outcome.original.schema, outcome.masked.engine.kinds
     if column not in schema:
@@ -364,8 +118,7 @@ def check_keys(outcome: Release, snooper: Snooper, names: Sequence[str]) -> None
                 f"key '{name}' holds {Kind.OTHER}, which cannot be compared. Leave it out of the snooper's keys."
             )
         if name in snooper.precision and (before is not Kind.NUMBER or after is not Kind.NUMBER):
-            kind = after if before is Kind.NUMBER else before
-            raise ParameterError(f"precision is the width of intervals of numbers, but '{name}' holds {kind}.")
+            _refuse_precision(name, after if before is Kind.NUMBER else before)
         if before is not after and not (outcome.aligned and after is Kind.CATEGORY):
             raise NotApplicable(
                 f"key '{name}' holds {before} in the original and {after} in the release. A snooper recodes what he knows in "
@@ -374,7 +127,7 @@ def check_keys(outcome: Release, snooper: Snooper, names: Sequence[str]) -> None
             )
 
 
-def check_in_common(name: str, mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequence[Any]]) -> None:
+def check_in_common(name: str, mine: Coded, theirs: Coded) -> None:
     """Refuse a key of which the two files have no value in common, though both have some: nobody can be looked up by it."""
     here, there = ({values[c] for c in np.unique(codes) if c >= 0} for codes, values in (mine, theirs))
     if not here or not there or here & there:
@@ -392,6 +145,264 @@ def check_in_common(name: str, mine: tuple[Codes, Sequence[Any]], theirs: tuple[
     )
 
 
+def _refuse_precision(name: str, kind: Kind) -> NoReturn:
+    raise ParameterError(f"precision is the width of intervals of numbers, but '{name}' holds {kind}.")
+
+
+# --- knowledge
+# How well the snooper knows the keys of his targets, and how he recodes them as the release was: for every attack alike.
+
+
+def with_errors(
+    values: NDArray[Value], missing: Flags, ids: Whole, name: str, share: float, draws: Draws
+) -> NDArray[Value]:
+    """Replace each value of a key, with the probability `share`, by that of a random record that has one; shape (n,)."""
+    if share <= 0:
+        return values
+    order = np.argsort(ids, kind="stable")  # the same on every engine
+    pool = values[order][~missing[order]]
+    wrong = ~missing & (draws.uniforms(ids, f"{name} wrong") < share)
+    drawn = (draws.uniforms(ids[wrong], f"{name} value") * len(pool)).astype(np.int64)
+    out = values.copy()
+    out[wrong] = pool[drawn]
+    return out
+
+
+def covered(ids: Whole, share: float, draws: Draws) -> Flags:
+    """Return whom the snooper has, shape (n,): a random share of the persons, at least one."""
+    if share >= 1 or not len(ids):
+        return np.ones(len(ids), bool)
+    inside = np.zeros(len(ids), bool)
+    count = max(round(share * len(ids)), 1)
+    inside[np.argsort(draws.uniforms(ids, "covered"), kind="stable")[:count]] = True
+    return inside
+
+
+def to_precision(values: Numbers, width: float | None) -> Numbers:
+    """Return the middle of the interval, of this width, that each number lies in; the number itself without a width."""
+    return values if width is None else (np.floor(values / width) + 0.5) * width
+
+
+def _recoding(outcome: Release, original: Coded, released: Coded, last: bool) -> tuple[dict[Any, Any], int, int]:
+    """Return what became of each original value in most of its records, how many values that gave, and how many records tell.
+
+    Of released values that are equally frequent the first is taken, or the last.
+    """
+    left, right = outcome.matched
+    old, new = (original[0], released[0]) if left is None else (original[0][left], released[0][right])
+    both, width = (old >= 0) & (new >= 0), len(released[1])
+    pairs, counts = np.unique(old[both].astype(np.int64) * width + new[both], return_counts=True)
+    pairs = pairs[np.lexsort([-pairs if last else pairs, -counts])]
+    values, first = np.unique(pairs // width, return_index=True)
+    table = {original[1][v]: released[1][pairs[at] % width] for v, at in zip(values, first, strict=True)}
+    return table, len(np.unique(pairs % width)), int(counts.sum())
+
+
+# --- linkage
+# Pairs of keys for record linkage: what the snooper knows of each target, and what each released record says.
+
+
+_TO_LABELS = [Kind.NUMBER, Kind.CATEGORY]
+"""Numbers that he knows, and labels of intervals in the release."""
+_NUMBERS = {Kind.NUMBER, Kind.BOOLEAN}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkageKey:
+    """One key as the snooper knows it and as it was released: numbers, or codes of categories; NaN is missing."""
+
+    name: str
+    ordered: bool
+    """Whether the numbers can be subtracted; if not, they are codes, which agree or do not."""
+    known: Numbers
+    """Of each target, shape (m,)."""
+    released: Numbers
+    """Of each released record, shape (t,)."""
+    values: Sequence[Any] = ()
+    """What the codes stand for."""
+
+    def fill(self, value: float) -> LinkageKey:
+        """Return the key with a number in place of what is missing, on both sides."""
+        known, released = (np.where(np.isnan(side), value, side) for side in (self.known, self.released))
+        return replace(self, known=known, released=released)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkageFiles:
+    """The snooper's file of m targets and the released file of t records, both in the order of their ids."""
+
+    targets: Whole
+    """Original record of each target, shape (m,)."""
+    released: Whole
+    """Original record of each released one, shape (t,); negative for simulated records."""
+    keys: tuple[LinkageKey, ...]
+
+    @property
+    def own(self) -> Whole:
+        """Row of each target's own record in the release, shape (m,); -1 if it was not released."""
+        place = np.searchsorted(self.released, self.targets)
+        place = np.minimum(place, max(len(self.released) - 1, 0))
+        found = self.released[place] == self.targets if len(self.released) else np.zeros(len(self.targets), bool)
+        return np.where(found, place, -1)
+
+    def take(self, targets: Flags, released: Flags) -> LinkageFiles:
+        """Return some of the targets, and some of the released records."""
+        keys = tuple(replace(k, known=k.known[targets], released=k.released[released]) for k in self.keys)
+        return LinkageFiles(self.targets[targets], self.released[released], keys)
+
+
+def linkage_keys(
+    outcome: Release,
+    snooper: Snooper,
+    draws: Draws,
+    missing: Missing,
+    link: str | None = None,
+    names: tuple[str, ...] | None = None,
+) -> LinkageFiles:
+    """Return what the snooper has to compare: his keys of each target, and those of each released record.
+
+    He has a file of his own (`snooper.external`; `link` names the column that tells who is who), or else the original's keys;
+    of a random share of the persons (`coverage`), each value replaced with some probability (`errors`) by that of a random
+    record of his. Numbers are known to the middle of their interval (`precision`). A key is compared as numbers if its scale is
+    ordered and both files have numbers for it; else as categories. Where a key was recoded, he recodes what he knows in the
+    same way. Under "ignored" records with a missing key are left out on both sides.
+    """
+    outcome.check_aligned("a linkage attack")
+    names = key_names(outcome, snooper) if names is None else names
+    theirs, released = (data.batch(names) for data in (_own_file(outcome, snooper, names, link), outcome.masked))
+    places, rows = (np.argsort(batch.ids, kind="stable") for batch in (theirs, released))  # the same on every engine
+    targets = theirs.ids[places]
+    keys = []
+    for name in names:
+        key = _compared(name, outcome, snooper, theirs, released)
+        known = key.known[places]
+        known = with_errors(known, np.isnan(known), targets, name, snooper.errors, draws)
+        keys.append(replace(key, known=known, released=key.released[rows]))
+    inside, there = targets >= 0, np.ones(len(rows), bool)
+    inside[inside] = covered(targets[inside], snooper.coverage, draws)
+    for key in keys if missing == "ignored" else ():
+        inside &= ~np.isnan(key.known)
+        there &= ~np.isnan(key.released)
+    return LinkageFiles(targets, released.ids[rows], tuple(keys)).take(inside, there)
+
+
+def _own_file(outcome: Release, snooper: Snooper, names: tuple[str, ...], link: str | None) -> Microdata:
+    """Return the snooper's file, each record with the id of its original: negative if there is none."""
+    external = snooper.external
+    if external is None:
+        return outcome.original
+    for name in names:
+        if name not in external.engine.kinds:
+            raise NotApplicable(unknown_name("key", name, external.engine.kinds, "the snooper's own file"))
+    if link is None:
+        both = [n for n in outcome.original.schema.names(role="identifier") if n in external.engine.kinds]
+        if len(both) != 1:
+            raise NotApplicable(
+                "nobody can tell which original record each record of the snooper's own file is. Name a column that both "
+                "files have with link=..., or say link='rows' if they are in the same order."
+            )
+        link = both[0]
+    for data, where in ((outcome.original, "the original"), (external, "the snooper's own file")):
+        if link != "rows" and link not in data.engine.kinds:
+            raise NotApplicable(unknown_name("column", link, data.engine.kinds, where))
+    if link == "rows" and len(external) != len(outcome.original):
+        raise NotApplicable(
+            f"link='rows' needs files of the same length, but the original has {plural(len(outcome.original))} and the snooper's "
+            f"own file {plural(len(external))}. Name a column that both have with link=...."
+        )
+    return Release.of(outcome.original, external, align=link).masked
+
+
+def _compared(name: str, outcome: Release, snooper: Snooper, theirs: Batch, released: Batch) -> LinkageKey:
+    """Return a key of both files as numbers or as codes, in the order of the batches."""
+    kinds = [batch.column(name).kind for batch in (theirs, released)]
+    _check_kinds(name, outcome, snooper, kinds)
+    numeric = [_has_numbers(batch, name) for batch in (theirs, released)]
+    width = snooper.precision.get(name)
+    if width is not None and not all(numeric):
+        _refuse_precision(name, kinds[numeric.index(False)])
+    if all(numeric) and (width is not None or outcome.original.schema[name].scale is Scale.ORDERED):
+        known, there = theirs.numbers(name), released.numbers(name)
+        if np.isinf(known).any() or np.isinf(there).any():
+            raise DataError(f"key '{name}' holds infinite values, which cannot be compared. Set them to missing.")
+        known = to_precision(known, width)
+        return LinkageKey(
+            name, True, _in_intervals(name, outcome, known, there) if kinds == _TO_LABELS else known, there
+        )
+    coded = released.codes(name)
+    codes, values = common_codes(coded, _recoded_alike(name, outcome, theirs.codes(name), coded))
+    there, known = (np.where(part < 0, np.nan, part) for part in codes)
+    return LinkageKey(name, False, known, there, values)
+
+
+def _check_kinds(name: str, outcome: Release, snooper: Snooper, kinds: list[Kind]) -> None:
+    """Refuse values that cannot be compared, and a file of the snooper's own with another kind of values than both others."""
+    if Kind.OTHER in kinds:
+        raise DataError(
+            f"key '{name}' holds {Kind.OTHER}, which cannot be compared. Leave it out of the snooper's keys."
+        )
+    here, original = kinds[0], outcome.original.kind(name)
+    if snooper.external is not None and here not in (original, kinds[1]) and {here, original} != _NUMBERS:
+        raise NotApplicable(
+            f"key '{name}' holds {here} in the snooper's own file, but {original} in the original, so no two would agree. "
+            "Write it there as it is in the original, or as it was released."
+        )
+
+
+def _has_numbers(batch: Batch, name: str) -> bool:
+    """Whether a column holds numbers, or categories that the schema gives numbers, all of them."""
+    attribute, kind = batch.schema[name], batch.column(name).kind
+    if kind is Kind.CATEGORY and attribute.values:
+        codes, values = batch.codes(name)
+        return all(str(values[code]) in attribute.values for code in np.unique(codes) if code >= 0)
+    return kind in _NUMBERS
+
+
+def _in_intervals(name: str, outcome: Release, known: Numbers, released: Numbers) -> Numbers:
+    """Return for each number he knows the one that stands for its interval in the release.
+
+    If numbers became labels by more than intervals, noise say, there is none: the number itself.
+    """
+    before = outcome.original.numbers(name)
+    left, right = outcome.matched
+    old, new = (before, released) if left is None else (before[left], released[right])
+    both = ~(np.isnan(old) | np.isnan(new))
+    pairs = np.unique(np.column_stack([old[both], new[both]]), axis=0)  # sorted
+    values, labels = pairs.T
+    if not len(pairs) or (np.diff(values) == 0).any() or (np.diff(labels) < 0).any():
+        return known
+    above = np.minimum(np.searchsorted(values, known), len(values) - 1)
+    below = np.maximum(above - 1, 0)
+    nearest = np.where(known - values[below] <= values[above] - known, below, above)
+    return np.where(np.isnan(known), np.nan, labels[nearest])
+
+
+def _recoded_alike(name: str, outcome: Release, mine: Coded, released: Coded) -> Coded:
+    """Recode what the snooper knows as the release was: each original value became what most records with it have there.
+
+    What is written as in the release stays; what is in neither file is missing. It is no recoding if there are only values that
+    were not there before, as many as records: noise on a code, say.
+    """
+    original = outcome.original.batch([name]).codes(name)
+    there = {released[1][code] for code in np.unique(released[0]) if code >= 0}
+    if there <= set(original[1]):
+        return mine
+    table, labels, records = _recoding(outcome, original, released, last=False)
+    if labels > len(table) or (labels == len(table) and records < 2 * len(table)):
+        return mine
+    place = {value: i for i, value in enumerate(released[1])}
+    codes = {value: place[value] for value in there} | {value: place[label] for value, label in table.items()}
+    return np.array([*(codes.get(v, -1) for v in mine[1]), -1], np.int32)[mine[0]], released[1]
+
+
+# --- attribution
+# The people whom a snooper looks up in a release: what he knows of them, in the release's own terms.
+
+
+_NOWHERE = "\0"
+"""What a value is recoded to that nobody in both files has: it agrees with no released value."""
+
+
 def people_of(
     outcome: Release, snooper: Snooper, data: Microdata, names: tuple[str, ...], column: str | None, draws: Draws | None
 ) -> Microdata:
@@ -400,7 +411,7 @@ def people_of(
     Each known key is wrong with the probability `errors`: it is that of a random person. Where a key was recoded, he recodes
     what he knows in the same way. Whom he does not have (`coverage`) is no target, and loses the value of the column.
     """
-    recoded = {name: table for name in names if (table := _recoding(outcome, name)) is not None}
+    recoded = {name: table for name in names if (table := _labels_of(outcome, name)) is not None}
     chance = draws if snooper.errors > 0 or (column is not None and snooper.coverage < 1) else None
     if not recoded and chance is None:
         return data
@@ -409,8 +420,7 @@ def people_of(
     if key not in outcome.memory:
         batch = data.batch([*names, *([] if column is None else [column])])
         if chance is not None:
-            batch = _with_errors(batch, names, snooper.errors, chance)
-            batch = batch if column is None else _covered(batch, column, snooper.coverage, chance)
+            batch = _as_known(batch, names, column, snooper, chance)
         for name, table in recoded.items():
             batch = _recode(batch, name, table)
         kept = data.schema.keep(lambda a: a.name in batch.rows.columns)
@@ -419,13 +429,21 @@ def people_of(
     return found
 
 
-def _coded(batch: Batch, name: str) -> tuple[Codes, Sequence[Any]]:
-    codes, values = batch.column(name).codes
-    return np.where(batch.missing(name), np.int32(-1), codes), values
+def _as_known(batch: Batch, names: Sequence[str], column: str | None, snooper: Snooper, draws: Draws) -> Batch:
+    """Return people with the snooper's errors in their keys; those whom he does not have lose the value of the column."""
+    for name in names if snooper.errors > 0 else ():
+        codes, _ = batch.codes(name)
+        batch = batch.with_codes(name, with_errors(codes, codes < 0, batch.ids, name, snooper.errors, draws))
+    if column is None or snooper.coverage >= 1:
+        return batch
+    inside = covered(batch.ids, snooper.coverage, draws)
+    if batch.column(column).kind is Kind.NUMBER:
+        return batch.with_columns({column: Column.from_numbers(np.where(inside, batch.numbers(column), np.nan))})
+    return batch.with_codes(column, np.where(inside, batch.codes(column)[0], np.int32(-1)))
 
 
-def _recoding(outcome: Release, name: str) -> Mapping[Any, Any] | None:
-    """Return what became of each original value of a key: what most records with it have. None if it was not recoded.
+def _labels_of(outcome: Release, name: str) -> Mapping[Any, Any] | None:
+    """Return the label that each original value of a key became, in most records with it; None if it was not recoded.
 
     A key was recoded if the release has labels for it that the original does not have.
     """
@@ -433,32 +451,23 @@ def _recoding(outcome: Release, name: str) -> Mapping[Any, Any] | None:
         return None
     key = ("recoding", name)
     if key not in outcome.memory:
-        before, after = (_labels(data, name) for data in (outcome.original, outcome.masked))
-        outcome.memory[key] = None if after <= before else _most_frequent(outcome, name)
+        files = outcome.original, outcome.masked
+        before, after = (_values_that_occur(data, name) for data in files)
+        coded = None if after <= before else [data.batch([name]).codes(name) for data in files]
+        outcome.memory[key] = None if coded is None else _recoding(outcome, coded[0], coded[1], last=True)[0]
     found: Mapping[Any, Any] | None = outcome.memory[key]
     return found
 
 
-def _labels(data: Microdata, name: str) -> set[Any]:
+def _values_that_occur(data: Microdata, name: str) -> set[Any]:
     """Return the values of a key that occur, found where the data live."""
     found = classes_of(data, [name], "ignored")
     return {found.values[0][code] for code in found.codes[0]}
 
 
-def _most_frequent(outcome: Release, name: str) -> Mapping[Any, Any]:
-    before, after = (_coded(data.batch([name]), name) for data in (outcome.original, outcome.masked))
-    left, right = outcome.matched
-    old, new = (before[0], after[0]) if left is None else (before[0][left], after[0][right])
-    both, width = (old >= 0) & (new >= 0), len(after[1])
-    pairs, counts = np.unique(old[both].astype(np.int64) * width + new[both], return_counts=True)
-    pairs = pairs[np.argsort(counts, kind="stable")[::-1]]
-    values, first = np.unique(pairs // width, return_index=True)
-    return {before[1][v]: after[1][pairs[at] % width] for v, at in zip(values, first, strict=True)}
-
-
 def _recode(batch: Batch, name: str, table: Mapping[Any, Any]) -> Batch:
     """Return the batch with a key recoded; a number that nobody in both files has goes with the nearest one."""
-    codes, values = _coded(batch, name)
+    codes, values = batch.codes(name)
     if batch.column(name).kind is Kind.NUMBER and table:
         known = np.array(sorted(table), np.float64)
         above = np.searchsorted(known, values).clip(1, max(len(known) - 1, 1))
@@ -472,33 +481,8 @@ def _recode(batch: Batch, name: str, table: Mapping[Any, Any]) -> Batch:
     return batch.with_codes(name, np.array([*(place[v] for v in new), -1], np.int32)[codes], list(place))
 
 
-def _with_errors(batch: Batch, names: Sequence[str], share: float, draws: Draws) -> Batch:
-    """Replace each known key with some probability by that of a random person who has one."""
-    order = np.argsort(batch.ids, kind="stable")  # the same on every engine
-    for name in names if share > 0 else ():
-        codes, _ = _coded(batch, name)
-        pool = codes[order][codes[order] >= 0]
-        wrong = (codes >= 0) & (draws.uniforms(batch.ids, f"{name} wrong") < share)
-        drawn = (draws.uniforms(batch.ids[wrong], f"{name} value") * len(pool)).astype(np.int64)
-        codes[wrong] = pool[drawn]
-        batch = batch.with_codes(name, codes)
-    return batch
-
-
-def _covered(batch: Batch, column: str, share: float, draws: Draws) -> Batch:
-    """Take the value of the column from the people whom the snooper does not have."""
-    if share >= 1 or not len(batch):
-        return batch
-    out = np.ones(len(batch), bool)
-    count = max(round(share * len(batch)), 1)
-    out[np.argsort(draws.uniforms(batch.ids, "covered"), kind="stable")[:count]] = False
-    if batch.column(column).kind is Kind.NUMBER:
-        return batch.with_columns({column: Column.from_numbers(np.where(out, np.nan, batch.numbers(column)))})
-    return batch.with_codes(column, np.where(out, np.int32(-1), _coded(batch, column)[0]))
-
-
-# --- points
-# Files as points: what it means that two records of different files are close, for numbers and categories together.
+# --- distance
+# Files as points: how far apart two records of different files are, by numbers and categories together.
 
 
 _SPREAD = 2.0
@@ -545,12 +529,12 @@ class Points:
         """Return the distances of each record from the k closest of the others, shape (n, k) or fewer if there are no k."""
         return self.near(others, k).distances
 
-    def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> Numbers:
-        """Return the share of the closest others, all that are equally close, whose value is between low and high; (n,)."""
+    def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> tuple[Whole, Numbers]:
+        """Return the closest of the others, and the share of all equally close whose value is between low and high; (n,) each."""
         from sfumato.kernels.neighbours import nearest_votes
 
-        _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
-        return np.asarray(hits / ties)
+        rows, _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
+        return rows, np.asarray(hits / ties)
 
 
 def comparable(outcome: Release, names: Sequence[str] = (), *files: Microdata) -> tuple[str, ...]:
@@ -614,21 +598,44 @@ def as_points(
     files are known: the middle is taken.
     """
     _check_records(files)
-    numbers: list[list[Numbers]] = [[] for _ in files]
-    categories: list[list[Numbers]] = [[] for _ in files]
+    numbers: list[Sequence[Numbers]] = []
+    categories: list[Sequence[Numbers]] = []
     for name in names:
         numeric = all(is_number(data, name) for data in files)
         scaled = _scaled(name, files, (precision or {}).get(name)) if numeric else None
         if scaled is None:
-            _append(categories, coded(name, files))
+            categories.append(category_codes(name, files))
             continue
         if any(np.isnan(part).any() for part in scaled):
-            _append(categories, [np.isnan(part).astype(np.float64) for part in scaled])
-        _append(numbers, [np.nan_to_num(part) for part in scaled])
-    count = len(numbers[0])
-    return tuple(
-        Points(np.column_stack([*left, *right]), count) for left, right in zip(numbers, categories, strict=True)
-    )
+            categories.append([np.isnan(part).astype(np.float64) for part in scaled])
+        numbers.append([np.nan_to_num(part) for part in scaled])
+    return tuple(Points(x, len(numbers)) for x in _tables([*numbers, *categories]))
+
+
+def exact_tables(names: Sequence[str], *files: Microdata) -> tuple[Numbers, ...]:
+    """Return each file as a table of numbers, and of codes of categories that are the same in all; missing is -inf; (n, p)."""
+    _check_records(files)
+    columns: list[Sequence[Numbers]] = []
+    for name in names:
+        if all(is_number(data, name) for data in files):
+            parts = [data.numbers(name) for data in files]
+            if any(np.isinf(x).any() for x in parts):
+                raise DataError(
+                    f"column '{name}' holds infinite values, which cannot be compared. Set them to missing, or leave it out."
+                )
+            columns.append([np.where(np.isnan(x), -np.inf, x) for x in parts])
+        else:
+            columns.append([np.where(codes < 0, -np.inf, codes) for codes in category_codes(name, files)])
+    return _tables(columns)
+
+
+def category_codes(name: str, files: Sequence[Microdata]) -> list[Numbers]:
+    """Return a column's categories as numbers that are equal where the values are, in all files alike; missing is one too."""
+    coded = [data.batch([name]).codes(name) for data in files]
+    # a whole number is the same category in a file that has it as a float
+    plain = [(codes, [float(v) if isinstance(v, int) else v for v in values]) for codes, values in coded]
+    parts, values = common_codes(*plain)
+    return [part.astype(np.float64) * (_SPREAD / max(len(values), 1)) for part in parts]
 
 
 def _check_records(files: Sequence[Microdata]) -> None:
@@ -636,16 +643,15 @@ def _check_records(files: Sequence[Microdata]) -> None:
         raise NotApplicable("one of the files that are to be compared has no records.")
 
 
-def _append(columns: list[list[Numbers]], parts: Sequence[Numbers]) -> None:
-    for column, part in zip(columns, parts, strict=True):
-        column.append(part)
+def _tables(columns: Sequence[Sequence[Numbers]]) -> tuple[Numbers, ...]:
+    """Return each file's columns side by side, from the parts of each column in all files."""
+    return tuple(np.column_stack(parts) for parts in zip(*columns, strict=True))
 
 
 def _scaled(name: str, files: Sequence[Microdata], width: float | None) -> list[Numbers] | None:
-    parts = [data.numbers(name) for data in files]
-    if width is not None:
-        parts[1:] = [(np.floor(part / width) + 0.5) * width for part in parts[1:]]
-    known = parts[0][~np.isnan(parts[0])]
+    first, *others = (data.numbers(name) for data in files)
+    parts = [first, *(to_precision(part, width) for part in others)]
+    known = first[~np.isnan(first)]
     if not len(known):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -657,38 +663,3 @@ def _scaled(name: str, files: Sequence[Microdata], width: float | None) -> list[
     if not np.isfinite([mean, spread]).all() or far:
         raise DataError(f"column '{name}' holds infinite or very large values, which cannot be compared. Leave it out.")
     return None if constant else scaled
-
-
-def exact_tables(names: Sequence[str], *files: Microdata) -> tuple[Numbers, ...]:
-    """Return each file as a table of numbers, and of codes of categories that are the same in all; missing is -inf; (n, p)."""
-    _check_records(files)
-    columns: list[list[Numbers]] = [[] for _ in files]
-    for name in names:
-        if all(is_number(data, name) for data in files):
-            parts = [data.numbers(name) for data in files]
-            if any(np.isinf(x).any() for x in parts):
-                raise DataError(
-                    f"column '{name}' holds infinite values, which cannot be compared. Set them to missing, or leave it out."
-                )
-            parts = [np.where(np.isnan(x), -np.inf, x) for x in parts]
-        else:
-            parts = [np.where(codes < 0, -np.inf, codes) for codes in coded(name, files)]
-        for column, part in zip(columns, parts, strict=True):
-            column.append(part)
-    return tuple(np.column_stack(column) for column in columns)
-
-
-def coded(name: str, files: Sequence[Microdata]) -> list[Numbers]:
-    """Return a column's categories as numbers that are equal where the values are, in all files alike; missing is one too."""
-    known: dict[object, int] = {}
-    parts = []
-    for data in files:
-        batch = data.batch([name])
-        codes, values = batch.column(name).codes
-        table = np.array([known.setdefault(_plain(v), len(known)) for v in values] + [-1], np.float64)
-        parts.append(np.where(batch.missing(name), -1.0, table[codes]))
-    return [part * (_SPREAD / max(len(known), 1)) for part in parts]
-
-
-def _plain(value: object) -> object:
-    return float(value) if isinstance(value, bool | int) else value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attacker_file import check_in_common, known_keys, missing_rule, people_of
+from sfumato.attacks.attacker_file import attribution_keys, check_in_common, missing_rule, people_of
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
 from sfumato.contract.release import Release
@@ -22,7 +22,7 @@ from sfumato.data.engine import LocalEngine
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
-from sfumato.typing import Numbers, Whole
+from sfumato.typing import Coded, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.matching import GroupedValues, Matches
@@ -39,7 +39,7 @@ class ValueCells:
     """
 
     names: tuple[str, ...]
-    keys: tuple[tuple[NDArray[np.int32], Sequence[Any]], ...]
+    keys: tuple[Coded, ...]
     """Per key, the code of each class, shape (c,), and what the codes stand for; -1 is missing."""
     classes: int
     of: Whole
@@ -138,20 +138,20 @@ def _of_classes(found: Classes, numeric: bool) -> ValueCells:
     )  # fmt: skip
 
 
-def _keys(by: Classes) -> tuple[tuple[NDArray[np.int32], Sequence[Any]], ...]:
+def _keys(by: Classes) -> tuple[Coded, ...]:
     return tuple(zip(by.codes, by.values, strict=True))
 
 
 def in_common(mine: ValueCells, theirs: ValueCells) -> tuple[NDArray[np.int32], NDArray[np.int32], ValueCells]:
     """Return both files' key codes in one numbering, shapes (c, p) and (c', p), and the other cells with my codes of values."""
-    pairs = [common_codes(a, b) for a, b in zip(mine.keys, theirs.keys, strict=True)]
+    pairs = [common_codes(a, b)[0] for a, b in zip(mine.keys, theirs.keys, strict=True)]
     codes = [
         np.column_stack(side) if side else np.zeros((cells.classes, 0), np.int32)
         for side, cells in (([a for a, _ in pairs], mine), ([b for _, b in pairs], theirs))
     ]
     if mine.values is not None and theirs.values is not None and mine.values is not theirs.values:
         whole = np.arange(len(mine.values), dtype=np.int32), np.arange(len(theirs.values), dtype=np.int32)
-        _, table = common_codes((whole[0], mine.values), (whole[1], theirs.values))
+        (_, table), _ = common_codes((whole[0], mine.values), (whole[1], theirs.values))
         theirs = theirs.with_values(table[theirs.value.astype(np.int64)].astype(np.float64), mine.values)
     return codes[0], codes[1], theirs
 
@@ -328,12 +328,12 @@ class Attribution(Attack):
 
     def people(self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None = None) -> Microdata:
         """Return the original's people, or others, as the snooper knows them."""
-        names = known_keys(outcome, snooper, self.column)
+        names = attribution_keys(outcome, snooper, self.column)
         return people_of(outcome, snooper, outcome.original if targets is None else targets, names, self.column, draws)
 
     def between(self, outcome: Release, snooper: Snooper, targets: Microdata, held: Microdata) -> Attributed:
         """Return what one file says of the records of another, both taken as they are."""
-        names = known_keys(outcome, snooper, self.column)
+        names = attribution_keys(outcome, snooper, self.column)
         cells = [self._cells(outcome, snooper, data, names) for data in (targets, held)]
         return attribute(cells[0], cells[1], self.reach(outcome), self.missing, self.unmatched == "nearest")
 
@@ -341,7 +341,7 @@ class Attribution(Attack):
         self, outcome: Release, snooper: Snooper, asked: ValueCells, source: Microdata | None = None
     ) -> Attributed:
         """Return what somebody concludes who knows nothing but how the values of a file (the original) are distributed."""
-        names = known_keys(outcome, snooper, self.column)
+        names = attribution_keys(outcome, snooper, self.column)
         everybody = self._cells(outcome, snooper, outcome.original if source is None else source, names)
         return attribute(asked.whole(), everybody.whole(), self.reach(outcome), "value")
 

@@ -8,7 +8,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attacker_file import Points, as_points, coded, comparable, exact_tables, is_number, key_names
+from sfumato.attacks.attacker_file import (
+    Points,
+    as_points,
+    category_codes,
+    comparable,
+    exact_tables,
+    is_number,
+    key_names,
+)
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release
@@ -348,8 +356,7 @@ class InferValue(ControlledAttack, InferenceTarget):
         released, released_at = released[there], released_at.take(there)
         near = self.tolerance * np.abs(truth) if number else np.zeros(len(truth))
         low, high = truth - near, truth + near
-        right = targets_at.votes(released_at, released, low, high)
-        first = targets_at.near(released_at).rows[:, 0]
+        first, right = targets_at.votes(released_at, released, low, high)
         ordered = np.sort(released)
         chance = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")
         return Guesses(ids, released[first], truth, right, chance / len(ordered))
@@ -364,7 +371,7 @@ def secrets(name: str, outcome: Release, people: Microdata) -> tuple[Numbers, Nu
         if np.isinf(one).any() or np.isinf(two).any():
             raise DataError(f"column '{name}' holds infinite values, which cannot be compared. Set them to missing.")
         return one, two
-    one, two = (np.where(part < 0, np.nan, part) for part in coded(name, files))
+    one, two = (np.where(part < 0, np.nan, part) for part in category_codes(name, files))
     return one, two
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attacker_file import Known, KnownKey, key_names, link_column, linkage_keys, missing_rule
+from sfumato.attacks.attacker_file import LinkageFiles, LinkageKey, key_names, link_column, linkage_keys, missing_rule
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def link(
-    known: Known, keys: tuple[KnownKey, ...], metric: Metric, reach: tuple[Numbers, Numbers] | None = None
+    known: LinkageFiles, keys: tuple[LinkageKey, ...], metric: Metric, reach: tuple[Numbers, Numbers] | None = None
 ) -> tuple[Guesses, Numbers, Numbers]:
     """Link every target to the nearest released record; return the guesses, the distance of each link, and the ties, (m,).
 
@@ -116,8 +116,6 @@ class LinkByDistance(Attack, Nearness):
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
         """Link every target."""
-        from sfumato.kernels.neighbours import Metric
-
         known = linkage_keys(outcome, snooper, draws, self.missing, self.link)
         keys, cost = known.keys, np.ones(len(known.keys))
         if self.categories == "hierarchy":
@@ -131,9 +129,9 @@ class LinkByDistance(Attack, Nearness):
         return link(known, keys, metric)[0]
 
 
-def _by_level(keys: tuple[KnownKey, ...], schema: Schema) -> tuple[tuple[KnownKey, ...], Numbers]:
+def _by_level(keys: tuple[LinkageKey, ...], schema: Schema) -> tuple[tuple[LinkageKey, ...], Numbers]:
     """Return keys that have a hierarchy as one key for each of its levels below the root, and what each key costs, (k,)."""
-    out: list[tuple[KnownKey, float]] = []
+    out: list[tuple[LinkageKey, float]] = []
     for key in keys:
         hierarchy = None if key.ordered else schema[key.name].hierarchy
         if hierarchy is None:
@@ -144,7 +142,7 @@ def _by_level(keys: tuple[KnownKey, ...], schema: Schema) -> tuple[tuple[KnownKe
             numbering = {label: float(i) for i, label in enumerate(dict.fromkeys(labels))}
             table = np.array([*(numbering[label] for label in labels), np.nan])
             known, released = (table[np.where(np.isnan(s), -1, s).astype(np.int64)] for s in (key.known, key.released))
-            out.append((KnownKey(key.name, False, known, released), 1 / hierarchy.height))
+            out.append((LinkageKey(key.name, False, known, released), 1 / hierarchy.height))
     if len(out) == len(keys) and all(cost == 1 for _, cost in out):
         raise NotApplicable(
             "none of the snooper's keys that are categories has a hierarchy of several levels. Give it one in the schema, or "
@@ -162,7 +160,7 @@ def _levels(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
     return (path[0],) * (hierarchy.height + 1 - len(path)) + path[:-1]
 
 
-def _per_unit(key: KnownKey, unit: Unit) -> float:
+def _per_unit(key: LinkageKey, unit: Unit) -> float:
     """Return one over the unit of a key; 0 where the released column does not vary, and so tells nobody apart."""
     from sfumato.kernels.moments import MAD
 
@@ -181,7 +179,7 @@ def _per_unit(key: KnownKey, unit: Unit) -> float:
         return min(float(np.ldexp(1 / size, -scale)), float(np.finfo(float).max))
 
 
-def apart(key: KnownKey, per_unit: float) -> float:
+def apart(key: LinkageKey, per_unit: float) -> float:
     """Return the mean of what a key adds to the squared distance of two random released records."""
     known = key.released[~np.isnan(key.released)]
     if not len(known):
@@ -235,8 +233,6 @@ class LinkByWeight(Attack, Weighing):
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
         """Learn the weights, then link every target."""
-        from sfumato.kernels.neighbours import Metric
-
         names = key_names(outcome, snooper)
         self._check(names)
         known = linkage_keys(outcome, snooper, draws, self.missing, self.link, names)
@@ -276,7 +272,7 @@ class LinkByWeight(Attack, Weighing):
                 f"tolerance names {join_names(extra)}, but the keys that are weighed are {join_names(rest)}."
             )
 
-    def _limit(self, key: KnownKey) -> float:
+    def _limit(self, key: LinkageKey) -> float:
         """Return how far apart two values of a key may be and still agree, in the key's own units."""
         known = key.released[~np.isnan(key.released)]
         share = self.tolerance.get(key.name, 0.0) if isinstance(self.tolerance, Mapping) else self.tolerance
@@ -286,7 +282,12 @@ class LinkByWeight(Attack, Weighing):
         return share * largest * float((known / largest).std())
 
     def _model(
-        self, known: Known, keys: tuple[KnownKey, ...], blocks: tuple[KnownKey, ...], limits: Numbers, draws: Draws
+        self,
+        known: LinkageFiles,
+        keys: tuple[LinkageKey, ...],
+        blocks: tuple[LinkageKey, ...],
+        limits: Numbers,
+        draws: Draws,
     ) -> AgreementModel:
         """Return the model of the pairs."""
         from sfumato.kernels.agreement import AgreementModel, exact_patterns, fit, near_patterns, true_model
@@ -296,7 +297,7 @@ class LinkByWeight(Attack, Weighing):
         both = [number_codes(np.concatenate([k.known, k.released])) for k in blocks]
         labels, _ = classes(both, m + t)
         here, there = labels[:m], labels[m:]
-        a, b = (np.column_stack([getattr(_as_gap(k), side) for k in keys]) for side in ("known", "released"))
+        a, b = (np.column_stack([getattr(k.fill(GAP), side) for k in keys]) for side in ("known", "released"))
         wild = self.missing == "wildcard"
         some = np.arange(m)
         if (limits == 0).all() and len(keys) <= JOINED_KEYS:
@@ -326,19 +327,12 @@ def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> 
     return np.sort(order[np.cumsum(candidates[order]) <= MOST_PAIRS])
 
 
-def _as_gap(key: KnownKey) -> KnownKey:
-    known, released = (np.where(np.isnan(side), -np.inf, side) for side in (key.known, key.released))
-    return KnownKey(key.name, key.ordered, known, released)
-
-
-def _with_gaps(key: KnownKey) -> KnownKey:
+def _with_gaps(key: LinkageKey) -> LinkageKey:
     """Return a blocking key in which missing is a value: the records without one are a block."""
-    lowest = min(np.nanmin(np.append(side, 0.0)) for side in (key.known, key.released)) - 1
-    known, released = (np.where(np.isnan(side), lowest, side) for side in (key.known, key.released))
-    return KnownKey(key.name, key.ordered, known, released)
+    return key.fill(min(np.nanmin(np.append(side, 0.0)) for side in (key.known, key.released)) - 1)
 
 
-def _same_block(known: Known, free: int, blocks: tuple[KnownKey, ...]) -> tuple[Numbers, Numbers] | None:
+def _same_block(known: LinkageFiles, free: int, blocks: tuple[LinkageKey, ...]) -> tuple[Numbers, Numbers] | None:
     """Return the range of each key that a target's candidates lie in: any, but for blocking keys the target's own."""
     if not blocks:
         return None
@@ -387,8 +381,6 @@ class LinkByRank(Attack, Ranking):
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:
         """Link every target."""
-        from sfumato.kernels.neighbours import Metric
-
         known = linkage_keys(outcome, snooper, draws, self.missing, self.link)
         self._check(known.keys)
         ranked, counts, low, high = zip(*(_ranked(key, self._window(key)) for key in known.keys), strict=True)
@@ -403,7 +395,7 @@ class LinkByRank(Attack, Ranking):
         reach = None if self.window is None else (np.column_stack(low), np.column_stack(high))
         return link(known, ranked, metric, reach)[0]
 
-    def _check(self, keys: tuple[KnownKey, ...]) -> None:
+    def _check(self, keys: tuple[LinkageKey, ...]) -> None:
         names = [key.name for key in keys if key.ordered]
         if not names:
             raise NotApplicable("none of the snooper's keys is in order, so there are no ranks. Use distance linkage.")
@@ -412,11 +404,11 @@ class LinkByRank(Attack, Ranking):
                 f"window names {join_names(extra)}, but the keys that have ranks are {join_names(names)}."
             )
 
-    def _window(self, key: KnownKey) -> float | None:
+    def _window(self, key: LinkageKey) -> float | None:
         return self.window.get(key.name) if isinstance(self.window, Mapping) else self.window
 
 
-def _ranked(key: KnownKey, window: float | None) -> tuple[KnownKey, int, Numbers, Numbers]:
+def _ranked(key: LinkageKey, window: float | None) -> tuple[LinkageKey, int, Numbers, Numbers]:
     """Return a key as places among the records, the number of these, and the range that the window allows.
 
     A place is twice the number of records below plus those equal, so that no rounding comes between equal distances.
@@ -429,10 +421,10 @@ def _ranked(key: KnownKey, window: float | None) -> tuple[KnownKey, int, Numbers
     if window is None:
         own = np.sort(key.known[~np.isnan(key.known)])
         known = _places(key.known, own) * (count / max(len(own), 1))
-        places = KnownKey(key.name, True, known, _places(key.released, released))
+        places = LinkageKey(key.name, True, known, _places(key.released, released))
         return places, count, -everywhere, everywhere
     steps = int(np.floor(window * count + 1e-9))  # 0.29 of 100 is 29, whatever the floats say
-    places = KnownKey(key.name, True, _places(key.known, released), _places(key.released, released))
+    places = LinkageKey(key.name, True, _places(key.known, released), _places(key.released, released))
     below, upto = (np.searchsorted(released, key.known, side) for side in ("left", "right"))
     low, high = (_places(released[np.clip(at, 0, count - 1)], released) for at in (below - steps, upto - 1 + steps))
     low, high = np.where(below - steps < count, low, np.inf), np.where(upto - 1 + steps >= 0, high, -np.inf)

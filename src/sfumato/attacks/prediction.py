@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.attacker_file import check_in_common, known_keys, people_of
+from sfumato.attacks.attacker_file import attribution_keys, check_in_common, people_of
 from sfumato.attacks.attribution import Attribution
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -89,7 +89,7 @@ class PredictByModel(Attack):
         self, outcome: Release, snooper: Snooper, draws: Draws, targets: Microdata | None = None
     ) -> Predicted:
         """Return what the model says of the original's records, or of others (a holdout), as far as the snooper knows them."""
-        keys = known_keys(outcome, snooper, self.column)
+        keys = attribution_keys(outcome, snooper, self.column)
         if self.model == "classes":
             return self._by_classes(outcome, snooper, draws, targets)
         people = outcome.original if targets is None else targets
@@ -183,7 +183,7 @@ class Features:
                 cuts[name] = ends[:-1] if len(ends) else ends
                 scales[name] = _scale(x)
             else:
-                codes, values = _coded(batch, name)
+                codes, values = batch.codes(name)
                 counts = np.bincount(codes[codes >= 0], minlength=len(values))
                 common = np.argsort(-counts, kind="stable")[:_LEVELS]
                 means = np.bincount(codes[codes >= 0], level[codes >= 0], len(values)) / np.maximum(counts, 1)
@@ -217,7 +217,7 @@ class Features:
         return np.column_stack(columns)
 
     def _level(self, batch: Batch, name: str) -> Whole:
-        codes, values = _coded(batch, name)
+        codes, values = batch.codes(name)
         return np.array([*(self.levels[name].get(v, 0) for v in values), 0], np.int64)[codes]
 
 
@@ -254,7 +254,7 @@ def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None
     """Refuse categories that nobody has in both files; a model makes something of any number."""
     for name in keys:
         if released.column(name).kind is not Kind.NUMBER:
-            check_in_common(name, _coded(mine, name), _coded(released, name))
+            check_in_common(name, mine.codes(name), released.codes(name))
 
 
 def _in_pieces(batch: Batch, predict: Predict) -> Numbers:
@@ -269,11 +269,6 @@ def _rounded(batch: Batch, name: str, widths: Mapping[str, float]) -> Numbers:
     return np.floor(x / widths[name]) * widths[name] if name in widths else x
 
 
-def _coded(batch: Batch, name: str) -> tuple[NDArray[np.int32], Sequence[Any]]:
-    codes, values = batch.column(name).codes
-    return np.where(batch.missing(name), np.int32(-1), codes), values
-
-
 def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[NDArray[np.bool_], Numbers]:
     """Return which records have a value, and those values: numbers, or codes into `values`, other ones after its end."""
     if values is None:
@@ -281,7 +276,7 @@ def _target(batch: Batch, column: str, values: Sequence[Any] | None) -> tuple[ND
         if np.isinf(y).any():
             raise DataError(f"column '{column}' holds infinite values, which cannot be compared. Set them to missing.")
         return ~np.isnan(y), y[~np.isnan(y)]
-    codes, own = _coded(batch, column)
+    codes, own = batch.codes(column)
     numbering = {value: i for i, value in enumerate(values)}
     table = np.array([*(numbering.setdefault(v, len(numbering)) for v in own), -1], np.float64)
     return codes >= 0, table[codes[codes >= 0]]

@@ -17,7 +17,7 @@ from sfumato.errors import DataError, ParameterError, plural
 from sfumato.kernels.classes import classes, find_rows, row_finder
 from sfumato.schema.attribute import Attribute
 from sfumato.schema.schema import Schema
-from sfumato.typing import Codes, Numbers
+from sfumato.typing import Coded, Codes, Numbers
 
 Missing = Literal["wildcard", "value", "ignored"]
 """What a missing key means: it matches anything; it is a value of its own; records with one are left out."""
@@ -107,7 +107,9 @@ class Classes:
 
         The other file's keys must have the same names; its values are compared with this one's as they are.
         """
-        mine, theirs = zip(*(common_codes(*pair) for pair in zip(_keys(self), _keys(other), strict=True)), strict=True)
+        mine, theirs = zip(
+            *(common_codes(*pair)[0] for pair in zip(_keys(self), _keys(other), strict=True)), strict=True
+        )
         amounts = np.asarray(other.sizes if other.weights is None else other.weights, np.float64)
         if self.rule != "wildcard":
             found = find_rows(theirs, mine)
@@ -257,15 +259,25 @@ def _kept(found: Classes, keep: NDArray[np.bool_]) -> Classes:
     return Classes(found.names, kept, found.values, found.sizes[keep], weights, found.rule, found.records, labels)
 
 
-def _keys(found: Classes) -> list[tuple[Codes, Sequence[Any]]]:
+def _keys(found: Classes) -> list[Coded]:
     return list(zip(found.codes, found.values, strict=True))
 
 
-def common_codes(mine: tuple[Codes, Sequence[Any]], theirs: tuple[Codes, Sequence[Any]]) -> tuple[Codes, Codes]:
-    """Return both files' codes of a column in one numbering, which begins with mine; values are compared as they are."""
-    numbering = {value: i for i, value in enumerate(mine[1])}
-    table = np.array([*(numbering.setdefault(v, len(numbering)) for v in theirs[1]), -1], np.int32)
-    return mine[0], table[theirs[0]]
+def common_codes(*files: Coded) -> tuple[tuple[Codes, ...], tuple[Any, ...]]:
+    """Return all files' codes of a column in one numbering, which begins with the first file's, and the values they stand for.
+
+    Values are compared as they are; missing stays -1.
+
+    >>> codes, values = common_codes((np.array([0, 1]), ["a", "b"]), (np.array([1, -1, 0]), ["b", "c"]))
+    >>> [part.tolist() for part in codes], values
+    ([[0, 1], [2, -1, 1]], ('a', 'b', 'c'))
+    """
+    numbering: dict[Any, int] = {}
+    parts = []
+    for codes, values in files:
+        table = np.array([*(numbering.setdefault(v, len(numbering)) for v in values), -1], np.int32)
+        parts.append(table[codes])
+    return tuple(parts), tuple(numbering)
 
 
 def _recoded(codes: Codes, values: Sequence[Any], known: Sequence[Any]) -> Codes:

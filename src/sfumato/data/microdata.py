@@ -19,7 +19,7 @@ from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unk
 from sfumato.kernels.moments import Moments, centred_products, first_pass
 from sfumato.schema.attribute import Attribute, Level
 from sfumato.schema.schema import Schema
-from sfumato.typing import Numbers
+from sfumato.typing import Coded, Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,11 @@ class Batch:
     def numbers(self, name: str) -> Numbers:
         """Return a column as numbers, shape (n,): NaN where missing or coded as missing."""
         return numbers_of(self.column(name), self.schema[name])
+
+    def codes(self, name: str) -> Coded:
+        """Return a column's codes, shape (n,), and the values they stand for: -1 where missing or coded as missing."""
+        codes, values = self.column(name).codes
+        return np.where(self.missing(name), np.int32(-1), codes), values
 
     def units(self, name: str) -> NDArray[np.int64]:
         """Return the id that a column's random numbers hang on: the household's for household columns, else the record's."""

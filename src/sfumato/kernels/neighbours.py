@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from sfumato.kernels.classes import classes, number_codes
-from sfumato.kernels.kd_tree import _before, _offer, plant
+from sfumato.kernels.kd_tree import before, plant, sort_into_leaves, walk
 from sfumato.typing import Numbers, Whole
 
 # --- nearest rows
@@ -109,64 +109,10 @@ def _whole_bound(box, node, q, unit):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _select(points, row, first, last, middle, axis):  # type: ignore[no-untyped-def]
-    """Reorder places first to last so that none before the middle is above, and none after it below (Hoare 1961)."""
-    while first < last:
-        a, b, c = points[first, axis], points[(first + last) // 2, axis], points[last, axis]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = first, last
-        while i <= j:
-            while points[i, axis] < pivot:
-                i += 1
-            while points[j, axis] > pivot:
-                j -= 1
-            if i <= j:
-                row[i], row[j] = row[j], row[i]
-                for k in range(points.shape[1]):
-                    points[i, k], points[j, k] = points[j, k], points[i, k]
-                i += 1
-                j -= 1
-        if middle <= j:
-            last = j
-        elif middle >= i:
-            first = i
-        else:
-            return
-
-
-@numba.njit(cache=True, nogil=True)
-def _spread(points, first, last, j, metric):  # type: ignore[no-untyped-def]
-    """Return how much splitting a column would tell rows apart, in the distance's own units."""
-    low, high, gaps = np.inf, -np.inf, 0
-    for i in range(first, last + 1):
-        a = points[i, j]
-        if a == -np.inf:
-            gaps += 1
-        else:
-            low, high = min(low, a), max(high, a)
-    most = 0.0
-    if high > low:
-        most = (high - low) * metric.unit[j] if metric.limit[j] < 0 else np.sqrt(metric.cost[j])
-    return max(most, np.sqrt(metric.one_gap[j])) if 0 < gaps <= last - first else most
-
-
-@numba.njit(cache=True, nogil=True)
 def _plant(points, row, metric):  # type: ignore[no-untyped-def]
     """Sort rows into leaves; return the boxes of the nodes and where they have gaps. Node i has children 2i + 1, 2i + 2."""
     n, p = points.shape
-    depth = 0
-    while n >> depth > _LEAF:
-        depth += 1
-    leaves = 1 << depth
-    for level in range(depth):
-        for part in range(1 << level):
-            first, last = part * n >> level, ((part + 1) * n >> level) - 1
-            widest, axis = -1.0, 0
-            for j in range(p):
-                spread = _spread(points, first, last, j, metric)
-                if spread > widest:
-                    widest, axis = spread, j
-            _select(points, row, first, last, (2 * part + 1) * n >> (level + 1), axis)
+    leaves = sort_into_leaves(points, row, _LEAF, metric)
     box, gaps = np.empty((2 * leaves - 1, 2, p)), np.zeros((2 * leaves - 1, p), np.bool_)
     for node in range(2 * leaves - 2, -1, -1):
         leaf, one, two = node - leaves + 1, 2 * node + 1, 2 * node + 2
@@ -468,120 +414,24 @@ def _put(best: Nearest, some: Whole, found: Nearest, rows: Whole | None = None) 
 
 
 @numba.njit(cache=True, nogil=True)
-def _planted(x):  # type: ignore[no-untyped-def]
+def _neighbours(x, queries, k, numbers, value, low, high):  # type: ignore[no-untyped-def]
     n, p = x.shape
-    return plant(x, np.arange(n), np.empty(n, np.int64), np.zeros(p))
-
-
-@numba.njit(cache=True, nogil=True)
-def _mixed_distance(points, i, q, numbers, most):  # type: ignore[no-untyped-def]
-    """Return the squared distance of a point from q; some number above `most` if it is more."""
-    total = 0.0
-    for j in range(numbers):
-        d = points[i, j] - q[j]
-        total += d * d
-    for j in range(numbers, q.size):
-        if points[i, j] != q[j]:
-            total += 1.0
-            if total > most:
-                return total
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
-def _corner(tree, node, q, numbers):  # type: ignore[no-untyped-def]
-    """Return what every point of a node's box is at least away from q; rounding keeps order, as in kd_tree."""
-    total = 0.0
-    for j in range(numbers):
-        d = max(tree.box[node, 0, j] - q[j], q[j] - tree.box[node, 1, j], 0.0)
-        total += d * d
-    for j in range(numbers, q.size):
-        if q[j] < tree.box[node, 0, j] or q[j] > tree.box[node, 1, j]:
-            total += 1.0
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
-def _k_nearest(x, queries, k, numbers):  # type: ignore[no-untyped-def]
-    tree = _planted(x)
-    n, leaves = tree.record.size, tree.filled.size
-    stack, bound = np.empty(64, np.int64), np.empty(64)
+    tree = plant(x, np.arange(n), np.empty(n, np.int64), np.zeros(p))
     rows, far = np.empty((len(queries), k), np.int64), np.empty((len(queries), k))
     found, distance = np.empty(k, np.int64), np.empty(k)
-    ties = np.zeros(len(queries), np.int64)
+    ties, votes = np.empty(len(queries), np.int64), np.empty(len(queries), np.int64)
     for i in range(len(queries)):
-        q, have, best, most = queries[i], 0, np.inf, np.inf
-        stack[0], bound[0], top = 0, 0.0, 0
-        while top >= 0:
-            node, corner = stack[top], bound[top]
-            top -= 1
-            if have == k and corner > best and not _before(corner, tree.lowest[node], distance[0], found[0]):
-                continue  # boxes that may hold a record as near as the nearest are looked into, to count it
-            if node < leaves - 1:
-                one, two = 2 * node + 1, 2 * node + 2
-                first, second = _corner(tree, one, q, numbers), _corner(tree, two, q, numbers)
-                if _before(second, tree.lowest[two], first, tree.lowest[one]):
-                    one, two, first, second = two, one, second, first
-                stack[top + 1], bound[top + 1] = two, second
-                stack[top + 2], bound[top + 2] = one, first
-                top += 2
-                continue
-            leaf = node - leaves + 1
-            start = leaf * n // leaves
-            for place in range(start, start + tree.filled[leaf]):
-                d = _mixed_distance(tree.points, place, q, numbers, most)
-                if d > most:
-                    continue
-                if d <= best:
-                    ties[i] = ties[i] + 1 if d == best else 1
-                    best = d
-                have = _offer(d, tree.record[place], found, distance, have, k)
-                if have == k:
-                    most = distance[0]
+        if value is None:
+            _, ties[i], votes[i] = walk(tree, queries[i], numbers, k, found, distance, True, None, 0.0, 0.0)
+        else:
+            _, ties[i], votes[i] = walk(tree, queries[i], numbers, k, found, distance, True, value, low[i], high[i])
         for a in range(k):  # sorted as they are copied: nearest first, of equal distances the lower row
             b = a
-            while b > 0 and _before(distance[a], found[a], far[i, b - 1], rows[i, b - 1]):
+            while b > 0 and before(distance[a], found[a], far[i, b - 1], rows[i, b - 1]):
                 rows[i, b], far[i, b] = rows[i, b - 1], far[i, b - 1]
                 b -= 1
             rows[i, b], far[i, b] = found[a], distance[a]
-    return rows, far, ties
-
-
-@numba.njit(cache=True, nogil=True)
-def _nearest_votes(x, queries, value, low, high, numbers):  # type: ignore[no-untyped-def]
-    tree = _planted(x)
-    n, leaves = tree.record.size, tree.filled.size
-    stack, bound = np.empty(64, np.int64), np.empty(64)
-    far, ties, hits = np.empty(len(queries)), np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
-    for i in range(len(queries)):
-        q, best = queries[i], np.inf
-        stack[0], bound[0], top = 0, 0.0, 0
-        while top >= 0:
-            node, corner = stack[top], bound[top]
-            top -= 1
-            if corner > best:  # a box that may hold an equal distance is looked into
-                continue
-            if node < leaves - 1:
-                one, two = 2 * node + 1, 2 * node + 2
-                first, second = _corner(tree, one, q, numbers), _corner(tree, two, q, numbers)
-                if second < first:
-                    one, two, first, second = two, one, second, first
-                stack[top + 1], bound[top + 1] = two, second
-                stack[top + 2], bound[top + 2] = one, first
-                top += 2
-                continue
-            leaf = node - leaves + 1
-            start = leaf * n // leaves
-            for place in range(start, start + tree.filled[leaf]):
-                d = _mixed_distance(tree.points, place, q, numbers, best)
-                if d > best:
-                    continue
-                if d < best:
-                    best, ties[i], hits[i] = d, 0, 0
-                ties[i] += 1
-                hits[i] += low[i] <= value[tree.record[place]] <= high[i]
-        far[i] = best
-    return far, ties, hits
+    return rows, far, ties, votes
 
 
 def k_nearest(x: Numbers, queries: Numbers, k: int, numbers: int) -> tuple[Whole, Numbers, Whole]:
@@ -590,20 +440,21 @@ def k_nearest(x: Numbers, queries: Numbers, k: int, numbers: int) -> tuple[Whole
     The first `numbers` columns hold numbers, the rest categories. The nearest row stands first; of equal distances the lower.
     Third, how many rows are as near as the nearest, shape (m,).
     """
-    rows, far, ties = _k_nearest(_plain(x), _plain(queries), k, numbers)
+    rows, far, ties, _ = _neighbours(_plain(x), _plain(queries), k, numbers, None, None, None)
     return rows, far, ties
 
 
 def nearest_votes(
     x: Numbers, queries: Numbers, value: Numbers, low: Numbers, high: Numbers, numbers: int
-) -> tuple[Numbers, Whole, Whole]:
-    """Return for each query (m, p) its squared distance from x (n, p), n >= 1, the number of rows that near, and of votes.
+) -> tuple[Whole, Numbers, Whole, Whole]:
+    """Return the nearest row of x (n, p), n >= 1, for each query (m, p), its squared distance, how many are as near, and the votes.
 
-    A row votes if its `value` (n,) lies between the query's `low` and `high` (m,): a probability is hits over ties. The first
-    `numbers` columns hold numbers, the rest categories. Shape (m,) each.
+    A row votes if its `value` (n,) lies between the query's `low` and `high` (m,): a probability is votes over ties. The first
+    `numbers` columns hold numbers, the rest categories. Of equal distances the lower row is the nearest. Shape (m,) each.
     """
-    far, ties, hits = _nearest_votes(_plain(x), _plain(queries), _plain(value), _plain(low), _plain(high), numbers)
-    return far, ties, hits
+    inside = _plain(value), _plain(low), _plain(high)
+    rows, far, ties, votes = _neighbours(_plain(x), _plain(queries), 1, numbers, *inside)
+    return rows[:, 0], far[:, 0], ties, votes
 
 
 def _plain(x: Numbers) -> Numbers:

@@ -155,8 +155,9 @@ def feature_of(original: Microdata, released: Microdata, name: str, weights: Num
     if kinds == {Kind.DATE} or (kinds == {Kind.NUMBER} and original.schema[name].scale is Scale.ORDERED):
         theirs = np.full(len(released), np.nan) if after is None else _numbers(after, name)
         return _number(name, np.concatenate([_numbers(before, name), theirs]), weights)
-    given = (np.full(len(released), -1, np.int32), []) if after is None else _coded(after, name)
-    return _category(name, *common_codes(_coded(before, name), given), most)
+    given = (np.full(len(released), -1, np.int32), []) if after is None else after.codes(name)
+    (old, new), _ = common_codes(before.codes(name), given)
+    return _category(name, old, new, most)
 
 
 def _numbers(batch: Batch, name: str) -> Numbers:
@@ -194,11 +195,6 @@ def _category(name: str, before: Codes, after: Codes, most: int) -> Feature:
     placed = place[np.concatenate([before, after])]
     used = np.bincount(placed, minlength=most + 3) > 0
     return Feature(name, None, (np.cumsum(used) - 1)[placed].astype(np.int32), int(used.sum()))
-
-
-def _coded(batch: Batch, name: str) -> tuple[Codes, Sequence[object]]:
-    codes, values = batch.column(name).codes
-    return np.where(batch.missing(name), np.int32(-1), codes), values
 
 
 # --- propensity tree
