@@ -63,7 +63,7 @@ def find(test: str) -> ast.AST | None:
 
 
 def asserts(test: str) -> bool:
-    """Whether the named test exists and checks something: an assert, an assert_… call or pytest.raises."""
+    """Whether the named test exists and checks something: an assert, an assert_… call, pytest.raises or a promise."""
     tree = find(test)
     return tree is not None and any(_checks(node) for node in ast.walk(tree))
 
@@ -72,7 +72,7 @@ def _checks(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return isinstance(node, ast.Assert)
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    return called == "raises" or called.startswith("assert_")
+    return called in ("raises", "promise") or called.startswith("assert_")
 
 
 def built() -> list[PaperRow]:
