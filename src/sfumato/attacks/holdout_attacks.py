@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import (
     Points,
@@ -247,8 +248,8 @@ class TwoFiles(Parametric, abstract=True):
     )
     k: int = param(default=1, doc="how many of the closest released records he looks at", low=1, integer=True)
 
+    @override
     def validate(self) -> None:
-        """No column can be in both files: it would link them by itself."""
         if both := set(self.left) & set(self.right):
             raise ParameterError(f"column '{min(both)}' is in both files, which would link them without the release.")
 

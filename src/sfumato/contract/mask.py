@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws, check_draws
 from sfumato.contract.linked_columns import linked_losses, run_linked
@@ -71,8 +72,8 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
     no_matrix: ClassVar[str] = "it is not linear in the data"
     """Why the method is not a matrix mask, if it is not."""
 
+    @override
     def validate(self) -> None:
-        """Refuse an empty list of columns."""
         if getattr(self, "columns", None) == ():
             raise ParameterError(
                 f"columns of {self.name} is an empty list. Name at least one column, or leave columns out."

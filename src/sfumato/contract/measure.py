@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release import Release, subgroups, values_by_group
@@ -221,8 +222,8 @@ class DirectMeasure(Measure, abstract=True):
         """Return the value of one release, shape (1,)."""
         return np.array([self.assess(outcome, snooper).value])
 
+    @override
     def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
-        """Measure one release."""
         snooper = snooper or Snooper()
         self.check(outcome, snooper)
         return self.prepare(outcome.original).assess(outcome, snooper)
@@ -248,8 +249,8 @@ class Combination(Measure, abstract=True):
     parts: tuple[Measure, ...] = param(doc="measures of one side")
     scales: tuple[float, ...] | None = param(default=None, doc="what each part is divided by; nothing if not given")
 
+    @override
     def validate(self) -> None:
-        """All parts must be measures of one side and one design."""
         parts = tuple(self.parts) if isinstance(self.parts, list | tuple) else (self.parts,)
         if not parts or not all(isinstance(p, Measure) for p in parts):
             raise ParameterError(f"{self.name} needs a list of measures, at least one.")
@@ -274,23 +275,23 @@ class Combination(Measure, abstract=True):
         """The parts' design."""
         return self.parts[0].design
 
+    @override
     @property
     def size(self) -> int:
-        """How many numbers all parts observe."""
         return sum(p.size for p in self.parts)
 
+    @override
     @property
     def replications(self) -> int:
-        """As many as the part that needs most."""
         return max(p.replications for p in self.parts)
 
+    @override
     @property
     def variant(self) -> str:
-        """What is combined."""
         return "; ".join(p.label() for p in self.parts)
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
-        """Return the columns of all parts."""
         names = [p.columns(schema) for p in self.parts]
         if any(n is None for n in names):
             return None
@@ -339,8 +340,8 @@ class Weighted(Combination):
         default=(), doc="one weight for each part; equal weights that sum to 1 if none are given"
     )
 
+    @override
     def validate(self) -> None:
-        """One non-negative weight for each part."""
         super().validate()
         none = isinstance(self.weights, list | tuple) and not len(self.weights)
         weights = (1 / len(self.parts),) * len(self.parts) if none else _numbers(self.weights)
@@ -353,12 +354,12 @@ class Weighted(Combination):
         used = np.array(self.weights) > 0
         return np.asarray((values[..., used] * np.array(self.weights)[used]).sum(axis=-1))
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"weighted {self.side} of {len(self.parts)}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the weights in words."""
         return " + ".join(f"{w:g} × {p.label()}" for w, p in zip(self.weights, self.parts, strict=True))
 
 
@@ -369,12 +370,12 @@ class Worst(Combination):
         """Return the largest risk or the smallest utility."""
         return np.asarray(values.max(axis=-1) if self.side is Side.RISK else values.min(axis=-1))
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"worst {self.side} of {len(self.parts)}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return what the worst is taken over."""
         kind = "largest" if self.side is Side.RISK else "smallest"
         return f"the {kind} of: " + ", ".join(p.label() for p in self.parts)
 

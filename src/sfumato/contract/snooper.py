@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parametric, param
@@ -67,8 +68,8 @@ class Snooper(Parametric, family="snooper"):
     external: Microdata | None = _file()
     population: Microdata | None = _file()
 
+    @override
     def validate(self) -> None:
-        """Check combinations."""
         if not isinstance(self.parameter_published, bool):
             raise ParameterError("parameter_published of snooper must be true or false.")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
@@ -466,8 +467,8 @@ class LazyColumn(Column):
         """Return the same values without what was worked out from them."""
         return self._made.bare()
 
+    @override
     def take(self, rows: NDArray[Any]) -> Column:
-        """Return the column at row numbers, or where a mask is true."""
         return self._made.take(rows)
 
 

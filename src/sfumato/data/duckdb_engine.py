@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.data.arrow_records import (
     kinds_of,
@@ -123,13 +124,13 @@ class DuckDBEngine(Engine):
         with plain_words():
             return self._relation.limit(0).to_arrow_table().schema
 
+    @override
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:
-        """Column names in order, and what sort of values each holds."""
         return kinds_of(self._schema)
 
+    @override
     def count(self) -> int:
-        """Return the number of records."""
         if self._file is not None:
             return self._file.count
         with plain_words():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.data.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
@@ -203,13 +204,13 @@ class LocalEngine(Engine):
         columns = {name: Column(table.column(i)) for i, name in enumerate(table.column_names)}
         return cls(Rows(np.arange(table.num_rows, dtype=np.int64), columns), to_native)
 
+    @override
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:
-        """Column names in order, and what sort of values each holds."""
         return {name: column.kind for name, column in self.rows.columns.items()}
 
+    @override
     def count(self) -> int:
-        """Return the number of records."""
         return len(self.rows)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:

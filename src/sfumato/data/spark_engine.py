@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from typing_extensions import override
 
 import sfumato.errors
 from sfumato.data.arrow_records import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
@@ -140,13 +141,13 @@ class SparkEngine(Engine):
                 starts[row.partition + 1] += row.records
             return cls(firm, schema, np.cumsum(starts))
 
+    @override
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:
-        """Column names in order, and what sort of values each holds."""
         return kinds_of(self._schema)
 
+    @override
     def count(self) -> int:
-        """Return the number of records."""
         return self._count
 
     @cached_property

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.measure import Design, Measure
@@ -45,31 +46,31 @@ class Against(Measure, abstract=True):
         """That of the measure."""
         return self.measure.design
 
+    @override
     @property
     def size(self) -> int:
-        """That of the measure."""
         return self.measure.size
 
+    @override
     @property
     def replications(self) -> int:
-        """That of the measure."""
         return self.measure.replications
 
+    @override
     @property
     def variant(self) -> str:
-        """That of the measure."""
         return self.measure.variant
 
+    @override
     def label(self) -> str:
-        """Return the measure's label, and the snooper's name."""
         return f"{self.measure.label()}, {self.scenario}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the measure's words."""
         return self.measure.words(value, schema)
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
-        """Return the columns of the measure, and those that this snooper knows."""
         own = self.measure.columns(schema)
         known = (*self.snooper.covariates, *self.snooper.keys)
         return None if own is None else tuple(dict.fromkeys((*own, *known)))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Recipe
@@ -158,8 +159,8 @@ class SearchChoice(Choice):
         with_ = f" with {named(self.settings)}" if self.settings else ""
         return f"{self.family}{with_}: {self.reason}"
 
+    @override
     def to_dict(self) -> dict[str, Any]:
-        """Return the choice for machines."""
         limits = {k: number(v) for k, v in self.limits.items()}
         return {**super().to_dict(), "family": self.family, "limits": limits}
 

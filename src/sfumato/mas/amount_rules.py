@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.mas.aggregate import CellAggregates
@@ -110,13 +111,13 @@ class Dominance(CellRule):
     n: int = param(default=2, doc="how many of the largest are looked at together", low=1, high=10, integer=True)
     k: float = param(default=90.0, doc="most percent of a sum that they may make up", low=0, above=True, high=100)
 
+    @override
     @property
     def several(self) -> int:
-        """How many of the largest contributions the rule looks at."""
         return self.n
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"A sum or mean of which {self.n} records make up more than {self.k:g} % is not shown."
 
     def doubtful(self, largest: Numbers, total: Numbers) -> Flags:
@@ -141,13 +142,13 @@ class AmountPPercent(CellRule, name="p_percent"):
 
     p: float = param(default=10.0, doc="how close an estimate may come, in percent", low=0, above=True)
 
+    @override
     @property
     def several(self) -> int:
-        """How many of the largest contributions the rule looks at."""
         return 2
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"A sum or mean from which a record's value could be estimated to within {self.p:g} % is not shown."
 
     def doubtful(self, largest: Numbers, total: Numbers) -> Flags:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError, unknown_name
@@ -157,8 +158,8 @@ class Increasing(CutpointStrategy):
         default=2.0, doc="what a width is multiplied by where it is too narrow", low=1, above=True, high=1000
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a growth so near to 1 that it would take for ever."""
         if self.growth < 1.01:
             raise ParameterError("growth of increasing must be at least 1.01: 2 doubles the width.")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.parameters import Parametric, param
 from sfumato.errors import DataError, ParameterError, plural
@@ -561,8 +562,8 @@ class DropQ(Drop):
 
     q: int = param(default=2, doc="records dropped from every universe", low=0, integer=True)
 
+    @override
     def label(self) -> str:
-        """Return ``q = 2``."""
         return f"q = {self.q:,}"
 
     def approximate(self, table: CellTable) -> float:
@@ -594,13 +595,13 @@ class DropRange(Drop):
     low: int = param(default=1, doc="fewest records dropped", low=0, integer=True)
     high: int = param(default=10, doc="most records dropped", low=0, integer=True)
 
+    @override
     def validate(self) -> None:
-        """Refuse a range that ends before it begins."""
         if self.high < self.low:
             raise ParameterError("high of drop_range must be at least low.")
 
+    @override
     def label(self) -> str:
-        """Return ``q from 1 to 10``."""
         return f"q from {self.low:,} to {self.high:,}"
 
     def _range(self) -> range:
@@ -632,8 +633,8 @@ class DropShare(Drop):
 
     share: float = param(default=0.10, doc="probability that a record is dropped", low=0, high=1)
 
+    @override
     def label(self) -> str:
-        """Return ``10 % of the records``."""
         return f"{100 * self.share:g} % of the records"
 
     def approximate(self, table: CellTable) -> float:
@@ -664,8 +665,8 @@ class DropEnough(Drop):
 
     below: float = param(default=0.01, doc="largest probability of disclosure by (4.3.4)", low=0, above=True, high=1)
 
+    @override
     def label(self) -> str:
-        """Return ``q for 0.01``."""
         return f"q for {self.below:g}"
 
     def for_table(self, table: CellTable) -> DropQ:

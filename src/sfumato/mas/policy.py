@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from typing_extensions import override
+
 from sfumato.contract.parameters import Parameter, Parametric, param
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import write_text
@@ -187,8 +189,8 @@ class Policy(PolicyFile, family="policy"):
         default=(), doc="the confidentiality rules, in the order they are checked"
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse parts that are not what they should be: a policy that only looks like one would protect nobody."""
         parts = {"drop": Drop, "counts": Counts, "amounts": Amounts, "models": Models, "accounts": Accounts}
         for name, kind in parts.items():
             given = getattr(self, name)

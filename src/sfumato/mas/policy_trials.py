@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.charts.captions import counted, short, spoken, tabled
 from sfumato.contract.score import Figure, Score, Section, Side
@@ -45,9 +46,9 @@ class PolicyPoint(MapTrial):
         """The settings in words."""
         return named(self.settings) or "as it is"
 
+    @override
     @property
     def label(self) -> str:
-        """The policy and its settings."""
         return f"{self.family} ({self.at})" if self.settings else self.family
 
 
@@ -267,8 +268,8 @@ class PolicyMap(PointMap):
     """The settings that were swept."""
     attackers: Attackers
 
+    @override
     def estimate(self, measure: int, point: int) -> Estimate:
-        """Return a measure's value and its 95 % interval at a point."""
         return self.measures[measure].estimate(self.points[point])
 
     def choose(

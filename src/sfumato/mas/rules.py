@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.mas.answer import Refusal
@@ -32,8 +33,8 @@ class UniverseForm(ConfidentialityRule):
     levels: int = param(default=8, doc="most levels that are selected of a variable (j)", low=1, integer=True)
     pieces: int | None = param(default=None, doc="most pieces that a universe is a union of", low=1, integer=True)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         pieces = f", in at most {self.pieces} pieces" if self.pieces else ""
         return (
             f"A universe is formed with at most {self.variables} variables, and at most {self.levels} selected levels of "
@@ -81,8 +82,8 @@ class UniverseSize(ConfidentialityRule):
         doc="what pieces must have in common to be joint: records, as printed, or levels, which tells nothing of who is there",
     )  # fmt: skip
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"Every piece of a universe, and what pieces share, has at least {self.gamma} records."
 
     def check(self, question: Question) -> Refusal | None:
@@ -132,8 +133,8 @@ class LevelSize(ConfidentialityRule):
 
     least: int = param(default=20, doc="fewest records of the universe in each chosen level", low=1, integer=True)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"Every level that is chosen holds at least {self.least} records of the universe."
 
     def check(self, question: Question) -> Refusal | None:
@@ -168,8 +169,8 @@ class LeftOut(ConfidentialityRule):
 
     least: int = param(default=20, doc="fewest records that a condition leaves out", low=1, integer=True)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"What each condition of a universe leaves out has at least {self.least} records."
 
     def check(self, question: Question) -> Refusal | None:
@@ -213,8 +214,8 @@ class PieceDifference(ConfidentialityRule):
 
     least: int = param(default=20, doc="fewest records of a piece that are not in another", low=1, integer=True)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"What a piece of a universe has more than another is nothing, or at least {self.least} records."
 
     def check(self, question: Question) -> Refusal | None:
@@ -256,8 +257,8 @@ class NoMarginal(ConfidentialityRule):
         doc="whether cells and margins of every order count, not only (m-1)-dimensional totals, and 0 is small",
     )
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         if self.cells:
             return (
                 f"Variables form a universe together only if no combination of their levels has {self.most} records or fewer; "
@@ -333,8 +334,8 @@ class ModelForm(ConfidentialityRule):
     interactions: int = param(default=3, doc="most variables that are multiplied in a term", low=1, integer=True)
     intercept: bool = param(default=False, doc="whether a model must have an intercept")
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         last = ", and an intercept" if self.intercept else ""
         return f"A model has at most {self.predictors} terms, with products of at most {self.interactions} variables{last}."
 
@@ -366,8 +367,8 @@ class ModelSize(ConfidentialityRule):
     least: int = param(default=500, doc="fewest complete records", low=1, integer=True)
     per_coefficient: float = param(default=10.0, doc="fewest complete records for each coefficient", low=1)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"A model has at least {self.least} complete records, and {self.per_coefficient:g} for each coefficient."
 
     def check(self, question: Question) -> Refusal | None:
@@ -399,8 +400,8 @@ class DummySize(ConfidentialityRule):
     )  # fmt: skip
     small: str = param(default="absorb", choices=("absorb", "refuse"), doc="what happens to smaller ones")
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         what = "absorbed into the reference" if self.small == "absorb" else "refused"
         more = f" ({self.confidential} where something confidential is told by it)" if self.confidential else ""
         return f"A level in a model has at least {self.least} records{more}; smaller ones are {what}."
@@ -433,8 +434,8 @@ class HighCorrelation(ConfidentialityRule):
     stage: ClassVar[Stage] = "result"
     most: float = param(default=0.99, doc="largest size of a correlation", low=0, high=1)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"No two terms or variables have a correlation of more than {self.most:g}."
 
     def check(self, question: Question) -> Refusal | None:
@@ -461,8 +462,8 @@ class Leverage(ConfidentialityRule):
         doc="largest leverage that a record could gain by a confidential value, as noisy cross-products say; none for no limit",
     )  # fmt: skip
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         more = f", or could gain {self.potential:g} by a confidential value" if self.potential else ""
         return f"No record has a leverage of more than {self.most:g}{more}."
 
@@ -488,8 +489,8 @@ class CloseFit(ConfidentialityRule):
     stage: ClassVar[Stage] = "result"
     most: float = param(default=0.95, doc="largest R² or pseudo-R²", low=0, high=1)
 
+    @override
     def words(self) -> str:
-        """Return what the rule demands."""
         return f"R², or pseudo-R², is at most {self.most:g}."
 
     def check(self, question: Question) -> Refusal | None:

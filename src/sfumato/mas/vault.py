@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from typing_extensions import override
+
 from sfumato.contract.draws import Draws
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
@@ -51,8 +53,8 @@ from sfumato.utility.estimators import TooManyTerms
 class DryRun(Analysis, abstract=True):
     """No analysis: only check whether a universe passes its rules, for `Vault.check`."""
 
+    @override
     def wording(self) -> str:
-        """Return its name."""
         return self.name
 
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask
@@ -54,14 +55,14 @@ class AddSimulatedRecords(Mask):
         default="independent", doc="what they are drawn from", choices=("independent", "normal")
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a share and a count together."""
         super().validate()
         if self.share is not None and self.count is not None:
             raise ParameterError("give add_simulated_records a share or a count, not both.")
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return all columns: a simulated record has them all."""
         return schema.names()
 
     def schema_after(self, schema: Schema) -> Schema:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -48,8 +49,8 @@ class AggregateColumns(Mask):
         default="drop", doc="whether the parts themselves are released too", choices=("drop", "keep")
     )
 
+    @override
     def validate(self) -> None:
-        """Check the total's name, and that weights are given for all parts or for none."""
         super().validate()
         if len(self.columns) < 2:
             raise ParameterError("a total needs at least two columns to add up.")
@@ -168,8 +169,8 @@ class RecordAggregation(Mask, abstract=True):
     )
     names: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse a column that is both averaged and a stratum."""
         super().validate()
         if both := sorted({*(self.columns or ())} & {*(self.within or ())}):
             raise ParameterError(f"{join_names(both)} cannot be both averaged (columns) and a stratum (within).")
@@ -195,8 +196,8 @@ class RecordAggregation(Mask, abstract=True):
             )
         return self.learn(names=names)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the averaged columns, the strata and the weight: the only released columns."""
         weight = schema.one("weight")
         averaged = self.names or super().touches(schema)
         return tuple(dict.fromkeys((*averaged, *(self.within or ()), *((weight,) if weight else ()))))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -57,8 +58,8 @@ class Coding(Mask, abstract=True):
     )
     codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse a quantile and a value together."""
         super().validate()
         if self.quantile is not None and self.value is not None:
             raise ParameterError(f"give {self.name} a quantile or a value, not both.")
@@ -207,8 +208,8 @@ class Truncate(Mask):
     )
     limits: Any = learned("columns", "low", "high", "tail", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse limits and a share together, and a lower limit above the upper one."""
         super().validate()
         if self.tail is not None and (self.low is not None or self.high is not None):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")

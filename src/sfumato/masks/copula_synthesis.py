@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask
@@ -395,17 +396,17 @@ class CopulaSynthesis(Mask):
     model: Any = learned("columns", "smooth", default=None)
     records: Any = learned("columns", "smooth", default=None)
 
+    @override
     @property
     def versions(self) -> int:
-        """How many implicates a release has."""
         return self.implicates
 
     def _wanted(self, schema: Schema) -> tuple[str, ...]:
         out = (Role.IDENTIFIER, Role.HOUSEHOLD, Role.CONTRIBUTOR)
         return self.columns or tuple(a.name for a in schema if a.role not in out)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that are modelled: not those that follow one of them."""
         wanted = self._wanted(schema)
         return tuple(n for n in wanted if schema[n].follows not in wanted)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -162,8 +163,8 @@ class MaskGiven(Mask, abstract=True):
         holds="anything",
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a column that is both masked and given."""
         super().validate()
         self._check_apart(self.columns or ())
 
@@ -180,8 +181,8 @@ class MaskGiven(Mask, abstract=True):
             return self.given
         return tuple(n for n in schema.names(role="key") if n not in (masked or self.columns or ()))
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the masked columns and the given ones."""
         return tuple(dict.fromkeys([*super().touches(schema), *self.given_names((), schema)]))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import learned, param
@@ -48,8 +49,8 @@ class GowerMicroaggregation(Microaggregation):
     )
     sorts: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check that weights by column name every column, and that some are positive."""
         super().validate()
         if self.columns is not None:
             self._weights(self.columns)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask
@@ -71,12 +72,12 @@ class RemoveIdentifiers(Mask):
         kept = [j for j, name in enumerate(names) if name not in gone]
         return MatrixForm(names, tuple(names[j] for j in kept), B=np.eye(len(names))[:, kept])
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that become pseudonyms: no other remaining column changes."""
         return self.pseudonyms or ()
 
+    @override
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-        """Return zeros: nothing is added."""
         return np.zeros_like(covariance)
 
 
@@ -216,12 +217,12 @@ class RandomOrder(Mask):
         says = "the order of the records is random and tells nothing about them"
         return (Guarantee(step, says, "the same records came out, by a digest of all values"),)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return nothing: no column changes."""
         return ()
 
+    @override
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-        """Return zeros: nothing is added."""
         return np.zeros_like(covariance)
 
 
@@ -243,10 +244,10 @@ class Identity(Mask):
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         return MatrixForm(names, names)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return nothing: no column changes."""
         return ()
 
+    @override
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-        """Return zeros: nothing is added."""
         return np.zeros_like(covariance)

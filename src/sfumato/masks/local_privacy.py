@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -77,8 +78,8 @@ class LocalPrivacy(Mask, abstract=True):
     )
     names: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check settings by column."""
         super().validate()
         check_range(self.low, self.high, self.columns)
         if self.columns is not None:
@@ -247,12 +248,12 @@ class GaussianMechanism(LocalPrivacy):
         """Return the variance of the noise of scale 1."""
         return 1.0
 
+    @override
     def promise(self, epsilon: str) -> str:
-        """Return the kind of privacy, in words."""
         return f"({epsilon}, {self.delta:g})-differential privacy"
 
+    @override
     def total(self, count: int) -> str:
-        """Return the sum of the parameters over columns, as text."""
         return f"ε = {sum(of_column(self.epsilon, n) for n in self.names):g} and δ = {count * self.delta:g}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
@@ -69,8 +70,8 @@ class MatrixMask(Mask):
         of_data="nothing",
     )
 
+    @override
     def validate(self) -> None:
-        """Turn the matrices into plain numbers, and check that their shapes fit together."""
         super().validate()
         if self.A is None and self.B is None and self.C is None:
             raise ParameterError("matrix_mask needs at least one of A, B and C: without any, nothing would be masked.")
@@ -446,8 +447,8 @@ class Displace(Mask):
     )
     amounts: Any = learned("columns", "amount", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check that amounts by column name every column."""
         super().validate()
         if self.columns is not None:
             check_by_column("amount", "amount", self.amount, self.columns)
@@ -468,8 +469,8 @@ class Displace(Mask):
             out = out.replace(name, lambda name=name, amount=amount: batch.numbers(name) + amount)  # type: ignore[misc]
         return out
 
+    @override
     def touches(self, schema: Any) -> tuple[str, ...]:
-        """Return the columns that are displaced."""
         if self.columns is None and isinstance(self.amount, Mapping):
             return tuple(self.amount)
         return super().touches(schema)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -71,8 +72,8 @@ class Microaggregation(Mask, abstract=True):
         x is standardised, shape (n, p), n >= k, without NaN; records come in the order of their ids, shape (n,).
         """
 
+    @override
     def validate(self) -> None:
-        """Refuse strata that are aggregated themselves."""
         super().validate()
         self._check_apart(self.columns or ())
 
@@ -120,8 +121,8 @@ class Microaggregation(Mask, abstract=True):
             )
         return float(mean), 1.0 if is_constant(mean, variance) else float(np.sqrt(variance))
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the aggregated columns and the strata."""
         return (*super().touches(schema), *(self.within or ()))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
@@ -444,8 +445,8 @@ class ProjectionMicroaggregation(Microaggregation):
         of_data="nothing",
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a column to sort by that is not masked."""
         super().validate()
         if not isinstance(self.by, str) or not self.by:
             raise ParameterError(f"by of {self.name} must be 'pca', 'zscores' or the name of a masked column.")

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import check_numbers
@@ -47,8 +48,8 @@ class MultiplicativeNoise(NoiseLevel):
     facts: Any = learned("columns", "scheme", default=None)
     """The triangular root of the covariance of logarithms, shape (k, k); or Var(x) / E(x²), shape (k,)."""
 
+    @override
     def validate(self) -> None:
-        """Refuse centre = 'median' for factors that have mean 1."""
         super().validate()
         if self.scheme == "lognormal" and self.centre == "median":
             raise ParameterError(

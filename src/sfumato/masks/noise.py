@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
@@ -44,8 +45,8 @@ class NoiseLevel(Mask, abstract=True):
         usual=(0.01, 2),
     )
 
+    @override
     def validate(self) -> None:
-        """Check that levels by column name every column."""
         super().validate()
         if self.columns is not None:
             check_by_column("lambda2", "level", self.lambda2, self.columns)
@@ -309,8 +310,8 @@ class StructuredNoise(Mask):
     order: Any = learned("columns", default=None)
     root: Any = learned("columns", "covariance", default=None)
 
+    @override
     def validate(self) -> None:
-        """Turn the covariance into plain numbers, and check that it is one."""
         super().validate()
         object.__setattr__(self, "covariance", _plain(self.covariance, len(self.columns)))
 
@@ -424,8 +425,8 @@ class BoundedNoise(NoiseLevel):
     names: Any = learned("columns", default=None)
     scale: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse bounds that leave no room."""
         super().validate()
         check_range(self.low, self.high, self.columns)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, check_numbers, numeric_targets
@@ -329,14 +330,14 @@ class NormalSynthesis(ConditionalNormal):
     implicates: int = param(default=1, doc=IMPLICATES, low=1, high=1000, integer=True)
     proper: bool = param(default=True, doc=PROPER)
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         super().validate()
         check_flag(self.name, "proper", self.proper)
 
+    @override
     @property
     def versions(self) -> int:
-        """How many implicates a release has."""
         return self.implicates
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
@@ -401,14 +402,14 @@ class FullNormalSynthesis(Mask):
     model: Any = learned("columns", default=None)
     records: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         super().validate()
         check_flag(self.name, "proper", self.proper)
 
+    @override
     @property
     def versions(self) -> int:
-        """How many implicates a release has."""
         return self.implicates
 
     def schema_after(self, schema: Schema) -> Schema:

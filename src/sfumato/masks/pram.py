@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, categorical_targets
@@ -160,8 +161,8 @@ class PRAM(Mask):
     )
     codes: Any = learned("columns", "joint", "within", "matrix", "categories", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check the matrices, and that no setting contradicts another."""
         super().validate()
         for field in ("invariant", "joint"):
             if not isinstance(getattr(self, field), bool | None):
@@ -269,8 +270,8 @@ class PRAM(Mask):
             self.alpha,
         )
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the randomised columns and the strata."""
         return (*(self.columns or schema.names(role="key")), *(self.within or ()))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask
@@ -203,8 +204,8 @@ class MergeRare(Mask):
     other: str = param(default="other", doc="label of the category of leftovers", of_data="categories")
     merged: Any = learned("columns", "least", "into", "other", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check the label."""
         super().validate()
         if not isinstance(self.other, str) or not self.other:
             raise ParameterError("other of merge_rare must be a label, such as 'other'.")
@@ -239,8 +240,8 @@ class MergeRare(Mask):
             return relatives(counts, self.least, attribute)
         return leftovers({label_of(value): n for value, n in counts.items()}, self.least, self.other)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the named columns, or all categorical keys, ordered or not."""
         keys = (schema[n] for n in schema.names(role="key"))
         return self.columns or tuple(a.name for a in keys if a.scale is not Scale.ORDERED or a.values)
 
@@ -458,8 +459,8 @@ class ChangeRare(Mask):
         default=None, doc="new category for each category, instead of a draw", of_data="categories"
     )
 
+    @override
     def validate(self) -> None:
-        """Check the new categories."""
         super().validate()
         if self.keys == ():
             raise ParameterError("keys of change_rare is an empty list. Name at least one column, or leave keys out.")
@@ -481,8 +482,8 @@ class ChangeRare(Mask):
             raise DataError("there is no key to count. Name the columns (keys=...), or give some the role 'key'.")
         return keys
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the changed column and the keys."""
         return tuple(dict.fromkeys((self.column, *(self.keys or schema.names(role="key")))))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:

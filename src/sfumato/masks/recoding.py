@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask
@@ -185,8 +186,8 @@ class Recoding(Mask, abstract=True):
         """Return the label of a value that a list of old and new values does not name; None refuses it."""
         return None
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the recoded columns."""
         return tuple(self.plan(schema))
 
     def schema_after(self, schema: Schema) -> Schema:
@@ -362,8 +363,8 @@ class Recode(Recoding):
     )
     checked: Any = learned("rules", "unlisted", default=None)
 
+    @override
     def validate(self) -> None:
-        """Read each rule, and refuse other input."""
         super().validate()
         if not isinstance(self.rules, Mapping) or not self.rules:
             raise ParameterError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.linked_columns import run_linked
@@ -92,8 +93,8 @@ class RecordChoice(Mask, abstract=True):
         """Return the schema, where survey weights need no longer be whole."""
         return free_weights(schema)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the survey weight, and the columns that the choice needs."""
         return tuple(dict.fromkeys((*schema.names(role="weight"), *self.needs(schema))))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:

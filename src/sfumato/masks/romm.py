@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import check_numbers
@@ -50,8 +51,8 @@ class ROMM(NoiseLevel):
     )
     names: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse levels by column: one matrix mixes all columns."""
         super().validate()
         if not isinstance(self.lambda2, int | float) and len(set(self.lambda2.values())) > 1:
             raise ParameterError(

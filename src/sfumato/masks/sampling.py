@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.matrix import MatrixForm
@@ -75,8 +76,8 @@ class Sampling(RecordChoice, abstract=True):
         default=None, doc="how many records or households to draw, instead of a share", low=1, high=1e12, integer=True
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a fraction and a size together."""
         super().validate()
         if self.fraction is not None and self.size is not None:
             raise ParameterError(f"give {self.name} a fraction or a size, not both.")
@@ -242,8 +243,8 @@ class StratifiedSample(StratifiedDraw):
     )
     least: int = param(default=1, doc="smallest number drawn in a stratum", low=1, high=1e9, integer=True)
 
+    @override
     def validate(self) -> None:
-        """Refuse two ways of allocation at once."""
         super().validate()
         if self.neyman is not None and self.allocation != "proportional":
             raise ParameterError("allocation is equal, or by Neyman's rule (neyman = a column), not both.")

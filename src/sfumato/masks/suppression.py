@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.linked_columns import run_linked
@@ -132,8 +133,8 @@ class SuppressRecords(RecordSuppression):
         doc="which records to suppress, as a condition such as \"age > 90 and region == 'north'\"", of_data="rule"
     )
 
+    @override
     def validate(self) -> None:
-        """Read the condition."""
         super().validate()
         Condition.parse(self.where)
 
@@ -154,8 +155,8 @@ class SuppressRecords(RecordSuppression):
         """Return where the condition is true."""
         return Condition.parse(self.where).holds(batch)
 
+    @override
     def words(self, known: Any, noun: str) -> str:
-        """Return the condition."""
         return f"those with {self.where}"
 
 
@@ -188,8 +189,8 @@ class SuppressExtremes(RecordSuppression):
         of_data="numbers",
     )
 
+    @override
     def validate(self) -> None:
-        """Check that limits are given by column, and quantiles for the named columns."""
         super().validate()
         for limits in (self.low, self.high):
             if limits is not None and not (isinstance(limits, Mapping) and limits):
@@ -262,8 +263,8 @@ class SuppressExtremes(RecordSuppression):
             drop |= (numbers < low) | (numbers > high)
         return drop
 
+    @override
     def words(self, known: Any, noun: str) -> str:
-        """Return the columns."""
         return f"those with an extreme value of {join_names(known)}"
 
 
@@ -310,8 +311,8 @@ class SuppressSmallAreas(RecordSuppression):
                 f"some released areas have fewer than {self.least} records or households; nothing is released."
             )
 
+    @override
     def words(self, known: Any, noun: str) -> str:
-        """Return the columns and the limit."""
         return f"those of small areas of {join_names(self.columns)}, with fewer than {self.least} {noun} ({len(known):,} such)"
 
 
@@ -369,13 +370,13 @@ class SuppressValues(Mask):
     )
     homes: Any = learned("columns", "where", default=None)
 
+    @override
     def validate(self) -> None:
-        """Read the rule."""
         super().validate()
         Condition.parse(self.where)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the suppressed columns and those of the rule."""
         return tuple(dict.fromkeys((*self.columns, *Condition.parse(self.where).columns)))
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
@@ -456,8 +457,8 @@ class SuppressColumns(Mask):
 
     columns: tuple[str, ...] = param(doc="columns to leave out", columns="many", holds="anything")
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the removed columns: those named, and those that follow them."""
         gone = [schema[name].name for name in self.columns]
         while new := [a.name for a in schema if a.follows in gone and a.name not in gone]:
             gone += new

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, categorical_targets, numeric_targets
@@ -219,8 +220,8 @@ class DataSwap(Mask):
     )
     names: Any = learned("columns", "keep", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse columns that are both swapped and kept, and margins that are not lists of columns."""
         super().validate()
         if both := [c for c in self.columns or () if c in (self.keep or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be kept at once.")
@@ -259,8 +260,8 @@ class DataSwap(Mask):
         others = (n for table in self.margins or () if set(table) & set(self.names) for n in table)
         return tuple(dict.fromkeys(n for n in (*(self.keep or ()), *others) if n not in self.names))
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns, and those that decide which records may be swapped."""
         return tuple(dict.fromkeys([*(self.names or self.columns or schema.names(role="key")), *self._asked]))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:
@@ -418,8 +419,8 @@ class RankSwap(Mask):
     )
     names: Any = learned("columns", default=None)
 
+    @override
     def validate(self) -> None:
-        """Refuse strata that are swapped themselves, and limits for columns that are not swapped."""
         super().validate()
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
@@ -448,8 +449,8 @@ class RankSwap(Mask):
         self._check_named(names)
         return self.learn(names=names)
 
+    @override
     def touches(self, schema: Schema) -> tuple[str, ...]:
-        """Return the swapped columns and the strata."""
         return (*super().touches(schema), *(self.within or ()))
 
     def changes(self, schema: Schema) -> tuple[str, ...]:

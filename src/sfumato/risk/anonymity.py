@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
 from sfumato.contract.measure import DirectMeasure, Need
@@ -37,17 +38,17 @@ class KAnonymity(DirectMeasure):
     k: int = param(default=3, doc="how many records must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below {self.k}-anonymity"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records match fewer than {self.k} records on the keys"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
@@ -92,17 +93,17 @@ class KMap(DirectMeasure):
     k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below a {self.k}-map"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records match fewer than {self.k} persons of the population"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
@@ -162,24 +163,24 @@ class DeltaPresence(DirectMeasure):
     delta_min: float = param(default=0.0, doc="the smallest probability that is allowed", low=0, high=1)
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Refuse bounds in the wrong order."""
         if self.delta_min > self.delta_max:
             raise ParameterError(
                 f"delta_min of delta_presence must be at most delta_max, but they are {self.delta_min:g} and {self.delta_max:g}."
             )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "largest probability of presence"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the probability in words."""
         return f"a snooper can say of somebody, with probability {value:.3g}, that he is in the file"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

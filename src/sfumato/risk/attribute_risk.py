@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import ndtri
+from typing_extensions import override
 
 from sfumato.contract.measure import Measure, Need, reciprocal
 from sfumato.contract.parameters import learned, param
@@ -156,8 +157,8 @@ class AttributeRisk(Measure):
     range_: Any = learned("column", "low", "high", default=None)
     population: Any = learned("column", default=None)
 
+    @override
     def validate(self) -> None:
-        """The range of targets must not be empty."""
         if not self.low < self.high:
             raise ParameterError(f"targets from quantile {self.low:g} to {self.high:g}: the range is empty.")
         edges = tuple(float(e) for e in self.edges)
@@ -165,21 +166,21 @@ class AttributeRisk(Measure):
         if edges and (len(edges) < 2 or list(edges) != sorted(set(edges)) or edges[0] < 0 or edges[-1] > 1):
             raise ParameterError("edges must be rising quantiles between 0 and 1, such as (0, 0.5, 0.9, 0.99, 1).")
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"risk for {self.column}" + (f" ({self.variant})" if self.variant else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """Which targets."""
         return "" if (self.low, self.high) == (0, 1) else f"targets between quantiles {self.low:g} and {self.high:g}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the snooper's typical error in the column's unit."""
         return typical_error("a snooper is typically off by", value, schema, self.column)
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the column; what the snooper knows besides is his own affair."""
         return (self.column,)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
@@ -202,9 +203,9 @@ class AttributeRisk(Measure):
         """Whether every record is a target."""
         return (self.low, self.high) == (0.0, 1.0)
 
+    @override
     @property
     def size(self) -> int:
-        """One number if every record is a target; else two, since the number of targets may vary."""
         return 1 if self.everyone else 2
 
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
@@ -267,8 +268,8 @@ class AttributeRisk(Measure):
             return None
         return *found, model.link(snooper.match_probability, self.column)
 
+    @override
     def value(self, means: Numbers) -> Numbers:
-        """Return the reciprocal of the mean squared error."""
         if means.shape[-1] == 1:
             return reciprocal(means[..., 0])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -387,19 +388,19 @@ class CodedValueRisk(Measure):
         choices=("risk", "error"),
     )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"coded-value risk for {self.column}"
 
+    @override
     @property
     def variant(self) -> str:
-        """Which average."""
         return (
             "mean risk of coded records" if self.average == "risk" else "reciprocal mean squared error of coded records"
         )
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the typical error of a snooper for a coded record."""
         if not np.isfinite(value):
             return "no value was coded: every value is known exactly"
         lead = "the coded records' mean risk is that of an error of"
@@ -407,8 +408,8 @@ class CodedValueRisk(Measure):
             lead = "for a coded value a snooper is typically off by"
         return typical_error(lead, value, schema, self.column)
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the coded column."""
         return (self.column,)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:

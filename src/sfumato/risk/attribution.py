@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.attacks.attribution import (
@@ -189,8 +190,8 @@ class KeyedMeasure(DirectMeasure, abstract=True):
     bins: int = bins_rule()
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"{self.short} of {self.column}"
 
     @property
@@ -203,14 +204,14 @@ class KeyedMeasure(DirectMeasure, abstract=True):
         """What the rate is compared with, in words."""
         return AGAINST["marginal"]
 
+    @override
     @property
     def variant(self) -> str:
-        """Which definition, what it is compared with, and the rule for missing keys."""
         parts = [self.definition, self.beyond if self.what == "excess" else "plain rate", RULES[self.missing]]
         return "; ".join(part for part in parts if part)
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the rate in words."""
         if self.what == "rate":
             return f"{share(value)} of the answers about {self.column} are right"
         return f"the release adds {share(value)} of what was left to learn about {self.column}"
@@ -244,9 +245,9 @@ class AttributionMeasure(KeyedMeasure, abstract=True):
         """What is random in the snooper's file: the same for every measure with the same seed."""
         return snoopers_draws(self.seed)
 
+    @override
     @property
     def beyond(self) -> str:
-        """What the rate is compared with, in words."""
         return AGAINST[self.against]
 
     def holdout(self, outcome: Release) -> Microdata | None:
@@ -524,8 +525,8 @@ class WEAP(KeyedMeasure):
         """Mean or share."""
         return "mean" if self.summary == "mean" else f"share of records from {100 * self.threshold:g} % on"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the mean or the share in words."""
         beyond = "" if self.what == "rate" else ", beyond what the column alone gives"
         if self.summary == "share":
             return f"the keys of {share(value)} of the released records tell their {self.column}{beyond}"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract.parameters import Parametric, param
@@ -337,8 +338,8 @@ class GivenWeights(WeightMatrix):
 
     matrix: Sequence[Sequence[float]] = param(doc="rows of weights: released class size by original class size")
 
+    @override
     def validate(self) -> None:
-        """Check the shape, and the properties."""
         try:
             table = np.array([list(row) for row in self.matrix], np.float64)
         except (TypeError, ValueError):

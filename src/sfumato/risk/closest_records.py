@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import Closest, Points, as_points, comparable, exact_tables
 from sfumato.attacks.holdout_attacks import holdout_of
@@ -42,9 +43,9 @@ class ClosestRecords(DirectMeasure, abstract=True):
     )
     seed: int = param(default=1, doc="seed of the sample of released records", low=0, integer=True)
 
+    @override
     @property
     def variant(self) -> str:
-        """What the distance is."""
         return "numbers in standard deviations of the original, categories 0 or 1, missing is a value of its own"
 
     def points(self, outcome: Release) -> tuple[Points, Points, Points]:
@@ -78,12 +79,12 @@ class DCR(ClosestRecords):
     the release favours neither file, 1/2 for an exact copy. Per original record: its distance from the closest released one.
     """
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "closer to the original than to others (DCR)"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         share = 100 * (value + 0.5)
         return f"{share:.3g} % of the released records are closest to an original record, where 50 % is ideal; {NO_MEMBERSHIP}"
 
@@ -126,12 +127,12 @@ class NNDR(ClosestRecords):
     one is refused if there are categories.
     """
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "beside one original record (NNDR)"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the comparison in words."""
         return (
             f"the distance ratio to the two closest records is {100 * value:.3g} % smaller for original records than for others, "
             f"where 0 is ideal; {NO_MEMBERSHIP}"
@@ -248,17 +249,17 @@ class IMS(DirectMeasure):
         default=(), doc="columns to compare; all that can be compared if none", columns="many", holds="anything"
     )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "exact copies of original records (IMS)"
 
+    @override
     @property
     def variant(self) -> str:
-        """What is subtracted, and what a missing value is."""
         return "above the share in the holdout; missing is a value of its own"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return (
             f"{100 * value:.3g} % of the released records, more than by chance, are exact copies of an original record"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -51,17 +52,17 @@ class Distinction(DirectMeasure):
     max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "distinction"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"there are {100 * value:.3g} % as many distinct combinations of the keys as records"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -93,17 +94,17 @@ class Separation(DirectMeasure):
     max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "separation"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.4g} % of the pairs of records differ on the keys"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -94,29 +95,29 @@ class LDiversity(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Refuse a number of values that is not whole, and no columns."""
         if not self.over:
             raise ParameterError("over of l_diversity must name at least one column.")
         if self.kind != "entropy" and self.l != int(self.l):
             raise ParameterError(f"l of l_diversity must be a whole number if kind is '{self.kind}'; got {self.l:g}.")
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below {self._asked} of {', '.join(self.over)}"
 
     @property
     def _asked(self) -> str:
         return f"({self.c:g}, {self.l:g})-diversity" if self.kind == "recursive" else f"{self.l:g}-diversity"
 
+    @override
     @property
     def variant(self) -> str:
-        """The kind, what is known of other columns, and the rule for missing keys."""
         several = "" if len(self.over) < 2 else f"; the other columns are {self.others}"
         return f"{self.kind}{several}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
 
     def of_records(self, values: Numbers) -> float:
@@ -184,31 +185,31 @@ class AlphaK(DirectMeasure):
     values: tuple[str, ...] = param(default=(), doc="the sensitive values; all if none are named")
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Take one value or a list of values."""
         given: object = self.values
         if not isinstance(given, str | list | tuple):
             raise ParameterError("values of alpha_k must be a list of values of the column.")
         listed = (given,) if isinstance(given, str) else given
         object.__setattr__(self, "values", tuple(label_of(value) for value in listed))
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below {self._asked} of {self.column}"
 
     @property
     def _asked(self) -> str:
         return f"({self.alpha:g}, {self.k})-anonymity"
 
+    @override
     @property
     def variant(self) -> str:
-        """Which values are sensitive, and the rule for missing keys."""
         named = "1 named value is" if len(self.values) == 1 else f"{len(self.values)} named values are"
         which = f"{named} sensitive" if self.values else "every value is sensitive"
         return f"{which}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -298,17 +299,17 @@ class TCloseness(DirectMeasure):
     t: float = param(default=0.2, doc="the largest distance that is close enough", low=0, high=1)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"t-closeness distance of {self.column}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The distance and the rule for missing keys."""
         return f"{self.distance or 'by the scale of the column'}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return what the distance means."""
         return f"the class that is least like the whole file is {value:.3g} away from it in '{self.column}'"
 
     def of_records(self, values: Numbers) -> float:
@@ -410,17 +411,17 @@ class BetaLikeness(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below {self.beta:g}-likeness of {self.column}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The kind and the rule for missing keys."""
         return f"{self.kind}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records are in classes without {self.kind} {self.beta:g}-likeness"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -472,19 +473,19 @@ class DeltaDisclosure(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records below {self.delta:g}-disclosure privacy of {self.column}"
 
+    @override
     @property
     def variant(self) -> str:
-        """What absent values do, and the rule for missing keys."""
         return (
             f"a value that a class lacks {'counts' if self.absent == 'counts' else 'is ignored'}; {RULES[self.missing]}"
         )
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records are in classes without {self.delta:g}-disclosure privacy"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

@@ -6,6 +6,8 @@ import math
 from abc import abstractmethod
 from typing import ClassVar
 
+from typing_extensions import override
+
 from sfumato.attacks.holdout_attacks import (
     ControlledAttack,
     Describing,
@@ -44,13 +46,13 @@ class ControlledRisk(DirectMeasure, Repeated, abstract=True):
     def achieved(self) -> str:
         """What a right guess is: "... guesses <achieved>"."""
 
+    @override
     @property
     def variant(self) -> str:
-        """What is subtracted."""
         return "beyond the same attack on the holdout"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the value in words."""
         return f"a snooper gains {100 * value:.3g} % of what he could not do about people outside the file; 0 is ideal"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -136,8 +138,8 @@ class SinglingOut(ControlledRisk, Describing):
 
     attack: ClassVar[type[ControlledAttack]] = SingleOut
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "singling out"
 
     @property
@@ -145,9 +147,9 @@ class SinglingOut(ControlledRisk, Describing):
         """A description that fits one person."""
         return "single one person out"
 
+    @override
     @property
     def variant(self) -> str:
-        """What a description is."""
         what = "one column" if self.describe == "one column" else plural(self.width, "column")
         return f"descriptions by {what}; {super().variant}"
 
@@ -165,8 +167,8 @@ class Linkability(ControlledRisk, TwoFiles):
 
     attack: ClassVar[type[ControlledAttack]] = LinkColumns
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "linkability"
 
     @property
@@ -174,9 +176,9 @@ class Linkability(ControlledRisk, TwoFiles):
         """Two halves that were linked."""
         return "link the two halves of a record"
 
+    @override
     @property
     def variant(self) -> str:
-        """How many records are looked at."""
         return f"{plural(self.k, 'closest released record')}; {super().variant}"
 
 
@@ -193,8 +195,8 @@ class Inference(ControlledRisk, InferenceTarget):
 
     attack: ClassVar[type[ControlledAttack]] = InferValue
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"inference of {self.column}"
 
     @property
@@ -202,7 +204,7 @@ class Inference(ControlledRisk, InferenceTarget):
         """A value that was inferred."""
         return f"of {self.column} are right"
 
+    @override
     @property
     def variant(self) -> str:
-        """When a number is right."""
         return f"numbers within {100 * self.tolerance:.3g} %; {super().variant}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure, Need
@@ -178,8 +179,8 @@ class GlobalRisk(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Check that weights come with the kind that uses them."""
         if self.weights is not None and self.kind != "weighted":
             raise ParameterError(f"weights of global_risk are for kind = 'weighted'; this one is '{self.kind}'.")
         if self.weights is not None and not isinstance(self.weights, WeightMatrix):
@@ -198,18 +199,18 @@ class GlobalRisk(DirectMeasure):
             return self.weights or PowerWeights()
         return UniqueWeights() if self.kind == "min" else EqualWeights()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return {"min": "minimal", "max": "maximal", "weighted": "weighted"}[self.kind] + " global risk"
 
+    @override
     @property
     def variant(self) -> str:
-        """The weights, the search and the rule for missing keys."""
         parts = [self.matrix.name.replace("_", " ")] if self.kind == "weighted" else []
         return ", ".join([*parts, *(["greedy search"] if self.search == "greedy" else []), RULES[self.missing]])
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records are expected to be found{self._which()}"
 
     def _which(self) -> str:

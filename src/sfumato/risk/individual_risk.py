@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -206,18 +207,18 @@ class IndividualRisk(DirectMeasure):
     threshold: float = param(default=0.1, doc="risk above which records are counted", low=0, high=1)
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "individual risk" if self.per == "person" else "household risk"
 
+    @override
     @property
     def variant(self) -> str:
-        """Where F comes from, and the rule for missing keys."""
         source = "the survey weights" if self.fraction is None else f"a sampling fraction of {self.fraction:g}"
         return f"per {self.per}; F expected from {source} under a negative binomial model; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         if self.per == "person":
             return f"{digits(100 * value)} % of the records are expected to be identified"
         return f"somebody is expected to be identified in {digits(100 * value)} % of the households"
@@ -356,28 +357,28 @@ class Reidentification(DirectMeasure):
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Refuse a summary that a marketer has no use for."""
         if self.attacker == "marketer" and self.summary != "mean":
             raise ParameterError(
                 "a marketer goes for all records at once, so only the mean says how well he does; use summary='mean', "
                 "or another attacker."
             )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         if self.attacker == "marketer":
             return "marketer risk"
         part = f"share above {self.threshold:g}" if self.summary == "share at risk" else self.summary
         return f"{self.attacker} risk, {part}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys; a score also says where the counts come from."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the summary in words."""
         if self.attacker == "marketer":
             return f"a marketer gets {digits(100 * value)} % of the records right"
         if self.summary == "mean":
@@ -462,17 +463,17 @@ class AnyIdentified(DirectMeasure):
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"chance that a {self.attacker} identifies anybody"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys; a score also says where the risks of the records come from."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the probability in words."""
         return f"the chance that anybody is identified is {digits(100 * value)} %"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

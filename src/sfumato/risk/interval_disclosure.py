@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure, Need
 from sfumato.contract.parameters import param
@@ -54,13 +55,13 @@ class IntervalDisclosure(DirectMeasure):
         default=0.05, doc="how near these lie, in standard deviations (robust ones, if robust)", low=0, above=True
     )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "interval disclosure"
 
+    @override
     @property
     def variant(self) -> str:
-        """What the interval is measured in, and what counts."""
         measures = {
             "sd": f"{self.width:g} standard deviations",
             "rank": f"{100 * self.width:g} % of the ranks",
@@ -70,13 +71,13 @@ class IntervalDisclosure(DirectMeasure):
         rule = f"; fewer than {self.crowd} others within {self.near:g}" if self.crowd else ""
         return f"within {measures[self.kind]}; {counts[self.within]}{rule}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         what = "values" if self.within == "each" else "records"
         return f"{100 * value:.3g} % of the {what} are released within the interval around the true ones"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns that are compared."""
         return self.over or schema.names(role="confidential")
 
     def of_records(self, values: Numbers) -> float | None:

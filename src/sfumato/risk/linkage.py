@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES
 from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Nearness, Ranking, Weighing
@@ -42,8 +43,8 @@ class Linkage(DirectMeasure, abstract=True):
     def label(self) -> str:
         """Return a few words for a legend."""
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the snooper's targets are linked to their own record"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
@@ -79,13 +80,13 @@ class DistanceLinkage(Linkage, Nearness):
 
     attack: ClassVar[type[Attack]] = LinkByDistance
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "linked by distance"
 
+    @override
     @property
     def variant(self) -> str:
-        """The unit of numbers, how categories differ, and the rule for missing keys."""
         units = {"sd": "standard deviations", "range": "the range", "robust": "robust standard deviations"}
         levels = "categories by the levels of their hierarchy; " if self.categories == "hierarchy" else ""
         return f"in units of {units[self.unit]}; {levels}{RULES[self.missing]}"
@@ -96,13 +97,13 @@ class ProbabilisticLinkage(Linkage, Weighing):
 
     attack: ClassVar[type[Attack]] = LinkByWeight
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "linked by match weight"
 
+    @override
     @property
     def variant(self) -> str:
-        """The weights, the tolerance, the blocks, and the rule for missing keys."""
         named = isinstance(self.tolerance, Mapping)
         near = (
             "numbers agree within a tolerance of each key" if named else f"numbers agree within {self.tolerance:g} sd"
@@ -116,13 +117,13 @@ class RankLinkage(Linkage, Ranking):
 
     attack: ClassVar[type[Attack]] = LinkByRank
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "linked by rank"
 
+    @override
     @property
     def variant(self) -> str:
-        """The window, and the rule for missing keys."""
         if self.window is None:
             return f"nearest ranks; {RULES[self.missing]}"
         window = "each key's window" if isinstance(self.window, Mapping) else f"{100 * self.window:g} % of the ranks"

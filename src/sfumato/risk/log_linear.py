@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -62,8 +63,8 @@ class LogLinearRisk(DirectMeasure):
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Interactions are one of three words, or tuples of two keys or more."""
         given = self.interactions
         if isinstance(given, str) and given in ("main", "pairs", "auto"):
             return
@@ -79,21 +80,21 @@ class LogLinearRisk(DirectMeasure):
             )
         object.__setattr__(self, "interactions", tuple(tuple(t) for t in given))
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "expected correct matches" if self.target == "match" else "unique records unique in the population"
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, the source of the sampling fraction, and the rule for missing keys."""
         if isinstance(self.interactions, str):
             model = "model chosen by the data" if self.interactions == "auto" else NAMES[self.interactions]
         else:
             model = "main effects and " + ", ".join(" × ".join(t) for t in self.interactions)
         return f"log-linear, {model}; {fraction_source(self.fraction)}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"about {digits(100 * value)} % of the records {MEANING[self.target]}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.attacks.holdout_attacks import Telling, TellMembers
 from sfumato.contract.draws import Draws
@@ -41,19 +42,19 @@ class Membership(DirectMeasure, Telling):
     )
     seed: int = param(default=1, doc="seed of the choice of targets, where there are too many", low=0, integer=True)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         at = f"members found at {100 * self.false_positives:.3g} % false alarms"
         return "membership: " + (at if self.report == "true positive rate" else "advantage")
 
+    @override
     @property
     def variant(self) -> str:
-        """Which number, and what speaks for a member."""
         number = "2·AUC - 1" if self.report == "advantage" else f"TPR at {100 * self.false_positives:.3g} % FPR"
         return f"{number}, by {self.evidence} from the release"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the number in words."""
         if self.report == "advantage":
             return f"of a member and another person the snooper picks the right one in {50 * (1 + value):.3g} % of the cases"
         allowed = 100 * self.false_positives

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, gammaln, logit
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -432,17 +433,17 @@ class PopulationUniques(DirectMeasure):
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "records unique in the population"
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, the source of the sampling fraction, and the rule for missing keys."""
         return f"{NAMES[self.model]}; {fraction_source(self.fraction)}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"about {digits(100 * value)} % of the records are unique in the population"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
 from sfumato.charts.captions import counted
@@ -54,21 +55,21 @@ class PredictionRisk(Measure):
     column: str = param(doc="the column a snooper wants to know", columns="one")
     given: tuple[str, ...] = param(default=(), doc="columns of numbers that he knows of a person", columns="many")
 
+    @override
     def validate(self) -> None:
-        """Refuse to predict a column from itself."""
         if self.column in self.given:
             raise ParameterError(f"'{self.column}' cannot be predicted from itself. Take it out of given.")
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"prediction of {self.column}" + (f" from {', '.join(self.given)}" if self.given else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the typical error in the column's unit."""
         return typical_error("a prediction from the file is typically off by", value, schema, self.column)
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the column and those it is predicted from."""
         return (self.column, *self.given)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
@@ -112,8 +113,8 @@ class PredictionRisk(Measure):
             )
         return both[:, 0], both[:, 1:]
 
+    @override
     def value(self, means: Numbers) -> Numbers:
-        """Return the reciprocal of the mean squared error."""
         return reciprocal(means[..., 0])
 
     def score(self, outcome: Release, snooper: Snooper | None = None) -> Score:
@@ -183,18 +184,18 @@ class RAPID(DirectMeasure):
     what: What = what_rule()
     seed: int = seed_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"RAPID of {self.column}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, and what its rate is compared with."""
         beyond = AGAINST[self.against] if self.what == "excess" else "plain rate"
         return f"{MODELS[self.model]}; {beyond}; a missing key is a value of its own"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         beyond = "" if self.what == "rate" else ", beyond the baseline"
         return f"a model predicts {self.column} too well for {share(value)} of the records{beyond}"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract.measure import DirectMeasure
@@ -111,21 +112,21 @@ class SUDA(DirectMeasure):
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         if self.summary == "dis":
             return "largest DIS-SUDA score"
         return f"records unique on {self._few()}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The scores and the rule for missing keys."""
         scores = "scores of Elliot et al." if self.scores == "elliot" else "IHSN scores"
         fraction = f"{fraction_source(self.fraction)}; " if self.summary == "dis" else ""
         return f"minimal uniques of {self._few()}; {scores}; {fraction}{RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share, or the largest score, in words."""
         if self.summary == "dis":
             return f"for the record most at risk, a unique match is right with a probability of about {value:.3g}"
         return f"{100 * value:.3g} % of the records are unique on {self._few()}"
@@ -299,22 +300,22 @@ class UnsafeCombinations(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         if not isinstance(self.weighted, bool):
             raise ParameterError("weighted of unsafe_combinations must be true or false.")
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"records in unsafe combinations of {self._keys()}"
 
+    @override
     @property
     def variant(self) -> str:
-        """What is counted, and the rule for missing keys."""
         return f"{'persons by the survey weights' if self.weighted else 'records'}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the records have a combination of {self._keys()} that {self._rare()}"
 
     def of_records(self, values: NDArray[np.float64]) -> float:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, check_in_common, check_keys, key_names, missing_rule, people_of
 from sfumato.charts.captions import counted
@@ -56,19 +57,19 @@ class MatchRisk(DirectMeasure):
     )
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "probability that a unique match is correct"
 
+    @override
     @property
     def variant(self) -> str:
-        """Which estimator, and the rule for missing keys."""
         own = self.fraction is None and self.weights == "each"
         how = "each record's own weight" if own else f"equal probabilities, {fraction_source(self.fraction)}"
         return f"{how}; {RULES[self.missing]}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the probability in words."""
         return f"a person who matches exactly one record is its own with probability {digits(value)}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -165,17 +166,17 @@ class ReplicatedUniques(DirectMeasure):
 
     missing: Missing = missing_rule()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "replicated uniques"
 
+    @override
     @property
     def variant(self) -> str:
-        """The rule for missing keys."""
         return RULES[self.missing]
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the share in words."""
         return f"{share(value)} of the original records are unique on the keys, and unique in the release"
 
     def of_records(self, values: NDArray[np.float64]) -> float:

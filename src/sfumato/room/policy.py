@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError
 from sfumato.mas.policy import PolicyFile
@@ -55,8 +57,8 @@ class OutputPolicy(PolicyFile, family="output policy"):
         default=0.99, doc="a fit better than this tells outcomes, so that a person must look", low=0, above=True, high=1
     )
 
+    @override
     def validate(self) -> None:
-        """Check that there are rules."""
         if not self.rules or not all(isinstance(rule, SensitivityRule) for rule in self.rules):
             raise ParameterError(
                 "an output policy needs at least one sensitivity rule, such as MinimumContributors(n=10)."

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.errors import SchemaError, join_names, unknown_name
 from sfumato.files import whole_file
@@ -312,9 +313,9 @@ class TreeHierarchy(Hierarchy):
     def __repr__(self) -> str:
         return f"TreeHierarchy({len(self.rows):,} values, height {self.height})"
 
+    @override
     @property
     def height(self) -> int:
-        """Level of the root."""
         return len(self.rows[0]) - 1
 
     @property
@@ -482,9 +483,9 @@ class PrefixHierarchy(Hierarchy):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "alphabet", whole_number(self.alphabet, "the size of the alphabet", 2))
 
+    @override
     @property
     def height(self) -> int:
-        """Level of the root."""
         return len(self._kept) + 1
 
     def leaves(self, value: object) -> int:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.errors import SchemaError, join_names, unknown_name
 from sfumato.schema.hierarchy import ROOT, Hierarchy, items, label_of, number_label, whole_number
@@ -94,9 +95,9 @@ class IntervalHierarchy(Hierarchy):
         """Build from the widths of the classes on each level; see the parameters of the class."""
         return cls(widths=widths, start=start, bottom=bottom, top=top)
 
+    @override
     @property
     def height(self) -> int:
-        """Level of the root."""
         return len(self.edges or self.widths) + 1
 
     def leaves(self, value: object) -> int:
@@ -377,9 +378,9 @@ class DateHierarchy(Hierarchy):
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "years", years)
 
+    @override
     @property
     def height(self) -> int:
-        """Level of the root."""
         return len(self.levels) + 1
 
     def leaves(self, value: object) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -488,8 +489,8 @@ class CellKey(Protection):
     extra: float = param(default=0.0, doc="what is added to the change where `rules` call a cell unsafe", low=0)
     rules: SensitivityRule | None = param(default=None, doc="a rule, or several, for cells that need `extra`")
 
+    @override
     def validate(self) -> None:
-        """Read the tables, and check the parameters together."""
         for name in ("table", "small"):
             given = getattr(self, name)
             object.__setattr__(self, name, str(given) if isinstance(given, Path) else given)
@@ -526,8 +527,8 @@ class CellKey(Protection):
         given = _given("table", self.table)
         return given.for_small() if self.small is None and given is not None else _given("small", self.small, "all")
 
+    @override
     def label(self) -> str:
-        """Return a short label for a legend."""
         return "cell keys" if self.table is not None else f"cell keys, D = {self.maximum}, V = {self.variance:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -318,16 +319,16 @@ class ControlledAdjustment(Protection):
         default=60, doc="seconds after which the best adjustment found so far is taken", low=1, scale="log"
     )
 
+    @override
     def validate(self) -> None:
-        """Make one rule of several, and check the labels of fixed cells."""
         object.__setattr__(self, "rules", rules_of(self.rules))
         given = (self.fixed,) if isinstance(self.fixed, Mapping) else tuple(self.fixed)
         if not all(isinstance(f, Mapping) for f in given):
             raise ParameterError(f"fixed of {self.name} must be a list of cells, such as [{{'region': 'North'}}].")
         object.__setattr__(self, "fixed", given)
 
+    @override
     def label(self) -> str:
-        """Return a short label of the method."""
         return f"controlled adjustment ({self.rules.label()})"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -408,13 +409,13 @@ class ControlledRounding(Protection):
         default=60, doc="seconds after which the best rounding found so far is taken", low=1, scale="log"
     )
 
+    @override
     def validate(self) -> None:
-        """Make one rule of several, or of a text."""
         if self.rules is not None:
             object.__setattr__(self, "rules", rules_of(self.rules))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the method."""
         return f"controlled rounding to {self.base:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:

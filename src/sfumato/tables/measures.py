@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.measure import Estimated
 from sfumato.contract.parameters import param
@@ -86,17 +87,17 @@ class PublishedDistance(TableMeasure, name="table_distance"):
         off = np.abs(reader_estimate(outcome) - original)
         return self.result(1 - loss, self.words(1 - loss), details={"mean change": float(off.mean()), "loss": loss})
 
+    @override
     def words(self, value: float) -> str:
-        """Return the distance in words."""
         return f"the published table is {digits(100 * (1 - value))} % away from the original ({self.kind} distance)"
 
+    @override
     @property
     def variant(self) -> str:
-        """Which distance."""
         return self.kind
 
+    @override
     def label(self) -> str:
-        """Return "closeness to the original"."""
         return "closeness to the original"
 
 
@@ -145,13 +146,13 @@ class PublishedValue(TableMeasure):
         more = f", with {100 * share:.3g} % of the value in all cells" if self.of == "value" else ""
         return self.result(share, words + more)
 
+    @override
     def words(self, value: float) -> str:
-        """Return the share in words."""
         what = "the value in all cells" if self.of == "value" else "the cells"
         return f"{100 * value:.3g} % of {what} is published"
 
+    @override
     def label(self) -> str:
-        """Return "published value" or "published cells"."""
         return f"published {self.of}"
 
 
@@ -182,8 +183,8 @@ class AnalystCertainty(TableMeasure):
         found = float(np.quantile(ratio, self.quantile, method="lower")) if len(ratio) else np.inf
         return self.result(found, self.words(found), details={"cells below 1": float((ratio < 1).sum())})
 
+    @override
     def words(self, value: float) -> str:
-        """Return what a certainty means, as a coefficient of variation."""
         which = "the least certain cell" if self.quantile == 0 else f"the cell at the quantile {self.quantile:g}"
         if value == 0:
             return f"nothing is known of {which}"
@@ -193,8 +194,8 @@ class AnalystCertainty(TableMeasure):
             else f"{which} is known exactly"
         )
 
+    @override
     def label(self) -> str:
-        """Return what is measured."""
         return (
             "certainty of the least certain cell"
             if self.quantile == 0
@@ -223,8 +224,8 @@ class CellCertainty(TableMeasure):
         choices=("largest", "share"),
     )  # fmt: skip
 
+    @override
     def validate(self) -> None:
-        """Read rules that are given as text."""
         object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
@@ -247,8 +248,8 @@ class CellCertainty(TableMeasure):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(variance == 0, np.inf, width**2 / 12 / variance)
 
+    @override
     def words(self, value: float) -> str:
-        """Return what a certainty means."""
         if self.of == "share":
             return f"{100 * value:.3g} % of the unsafe cells are known better than the rules allow"
         if np.isinf(value):
@@ -257,8 +258,8 @@ class CellCertainty(TableMeasure):
             return "no unsafe cell is known better than the rules allow"
         return f"an unsafe cell is known to within {digits(100 / np.sqrt(value))} % of what the rules demand"
 
+    @override
     def label(self) -> str:
-        """Return what is measured."""
         return "certainty about unsafe cells" if self.of == "largest" else "unsafe cells known too well"
 
 
@@ -283,8 +284,8 @@ class IntervalLengths(TableMeasure):
         choices=("largest", "share"),
     )  # fmt: skip
 
+    @override
     def validate(self) -> None:
-        """Read rules that are given as text."""
         object.__setattr__(self, "rules", rules_of(self.rules))
 
     def assess(self, outcome: PublishedTable) -> Score:
@@ -318,16 +319,16 @@ class IntervalLengths(TableMeasure):
             ratio = np.maximum(ratio, here)
         return unsafe, np.where((high - low <= scale) & (ratio == 0), np.inf, ratio)
 
+    @override
     def words(self, value: float) -> str:
-        """Return what a ratio or a share means."""
         if self.of == "share":
             return f"{100 * value:.3g} % of the unsafe cells have an interval that is too short"
         if value <= 1:
             return "every unsafe cell has an interval that is long enough"
         return f"the shortest interval of an unsafe cell is {digits(1 / value)} of what is demanded"
 
+    @override
     def label(self) -> str:
-        """Return what is measured."""
         return "interval lengths" if self.of == "largest" else "unsafe cells with short intervals"
 
 
@@ -372,12 +373,12 @@ class KnownClosely(TableMeasure):
             count / total if total else 0.0, told, details={"known exactly": exact, "cells": float(total)}
         )
 
+    @override
     def words(self, value: float) -> str:
-        """Return the share in words."""
         return f"{100 * value:.3g} % of the cells are known to within {100 * self.within:.3g} %"
 
+    @override
     def label(self) -> str:
-        """Return what is measured."""
         small = "" if self.below is None else f" of fewer than {self.below:g} records"
         return f"cells{small} known to within {100 * self.within:.3g} %"
 
@@ -411,8 +412,8 @@ class RelativeCertainty(TableMeasure):
         doc="whether attackers also work out intervals from bounds, such as that nobody contributes less than nothing",
     )
 
+    @override
     def validate(self) -> None:
-        """Refuse a requirement that the prior does not meet."""
         if self.base_cv >= self.prior_cv:
             raise ParameterError(
                 f"base_cv must be below prior_cv ({self.prior_cv:g}): with {self.base_cv:g} too much is known before anything "
@@ -456,8 +457,8 @@ class RelativeCertainty(TableMeasure):
             kept[key] = contributor_posterior(outcome, self.prior_cv, self.intervals)
         return kept[key]
 
+    @override
     def words(self, value: float) -> str:
-        """Return what a certainty means, as a coefficient of variation."""
         if self.of == "share":
             return f"{100 * value:.3g} % of the contributors are known better than to {100 * self.base_cv:.3g} %"
         if np.isinf(value):
@@ -467,13 +468,13 @@ class RelativeCertainty(TableMeasure):
         share = digits(100 * self.base_cv / np.sqrt(value))
         return f"an attacker knows some contribution to within {share} % (standard deviation)"
 
+    @override
     @property
     def variant(self) -> str:
-        """The prior and the requirement."""
         return f"known to {100 * self.prior_cv:.3g} % before, to {100 * self.base_cv:.3g} % at most after"
 
+    @override
     def label(self) -> str:
-        """Return what is measured."""
         return "relative certainty" if self.of == "largest" else "contributors at risk"
 
 
@@ -505,15 +506,15 @@ class TableAccuracy(TableMeasure):
         accuracy = 1 - float((weights * off).sum() / weights.sum())
         return self.result(accuracy, self.words(accuracy), details={"median error": float(np.median(off))})
 
+    @override
     def words(self, value: float) -> str:
-        """Return the mean error in words."""
         return f"a reader's estimate of a cell is off by {100 * (1 - value):.3g} % on average"
 
+    @override
     @property
     def variant(self) -> str:
-        """The weighting of cells."""
         return "" if self.weight == "cells" else "cells count by their value"
 
+    @override
     def label(self) -> str:
-        """Return "accuracy of cells"."""
         return "accuracy of cells"

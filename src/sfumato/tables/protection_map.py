@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.charts.captions import counted, first_line, short, spoken, tabled
 from sfumato.contract.draws import Draws
@@ -106,9 +107,9 @@ class TablePoint(MapTrial):
     observations: tuple[Numbers, ...]
     """Per measure, shape (replications, k); NaN where it does not apply. One replication where nothing is random."""
 
+    @override
     @property
     def label(self) -> str:
-        """The protection with all its parameters."""
         return self.protection.label()
 
 
@@ -276,8 +277,8 @@ class TableMap(PointMap):
     refused: Mapping[str, str] = field(default_factory=dict)
     """Protections that could not keep their guarantee, and measures that do not apply, with the reason."""
 
+    @override
     def estimate(self, measure: int, point: int) -> Estimate:
-        """Return a measure's value and its 95 % interval at a point."""
         return estimate(self.measures[measure], self.points[point].observations[measure])
 
     def _facts(self, measure: int, point: int) -> dict[str, Any]:

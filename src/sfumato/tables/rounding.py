@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -142,8 +143,8 @@ class RandomRounding(Protection):
     )  # fmt: skip
     period: str = param(default="", doc="what sets this table apart from others of the same variable, such as its year")
 
+    @override
     def label(self) -> str:
-        """Return a short label of the method."""
         return f"random rounding to {self.base:g}" + (", leaves" if self.by == "leaf" else "")
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
@@ -268,15 +269,15 @@ class SmallCountRounding(Protection):
         default=None, doc="the largest count that is small; one less than the base if not given", low=1, integer=True
     )
 
+    @override
     def validate(self) -> None:
-        """Check that small counts are below the base."""
         if self.largest is not None and self.largest >= self.base:
             raise ParameterError(
                 f"largest of {self.name} must be below the base, {self.base}; got {self.largest}. Larger counts stay as they are."
             )
 
+    @override
     def label(self) -> str:
-        """Return a short label of the method."""
         below = "" if self.largest is None else f", counts up to {self.largest}"
         return f"small-count rounding to {self.base}{below}"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.parameters import build, find, param
 from sfumato.errors import DataError, ParameterError, did_you_mean, join_names
@@ -121,8 +122,8 @@ class ByHand(SensitivityRule):
         default=10.0, doc="protection level of a marked cell in percent of its value, where nothing else says", low=0
     )
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"cells marked by hand, margin {self.margin:g} %"
 
     def assess(self, table: Table) -> Sensitivity:
@@ -156,16 +157,16 @@ class MinimumContributors(SensitivityRule):
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check the list of names."""
         object.__setattr__(self, "waived", names_of("waived of minimum_contributors", self.waived))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"fewer than {self.n} contributors"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         everyone = contributors_of(table)
         unsafe = (contributors_of(table, self.nonzero) < self.n) & (everyone > 0)
         free = waived_of(table, self.waived)
@@ -193,12 +194,12 @@ class MinimumFrequency(SensitivityRule):
     zeros: bool = param(default=False, doc="whether cells without a record are unsafe too")
     levels: str = levels()
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"fewer than {self.n} {self.count}"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         count = records_in(table) if self.count == "records" else contributors_of(table)
         unsafe = (count < self.n) & (self.zeros | (count > 0))
         return levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
@@ -242,16 +243,16 @@ class NK(SensitivityRule):
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check the list of names."""
         object.__setattr__(self, "waived", names_of("waived of nk", self.waived))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"(n, k) rule, n = {self.n}, k = {self.k:g}"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         cell, target, others = attack(table, self.n - 1, self.weights, self.negative, self.waived)
         shortfall = 100 * (target + others) / self.k - cell.total
         return found(table, shortfall, cell.total, self.levels, self.label())
@@ -278,17 +279,17 @@ class PPercent(SensitivityRule):
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check the list of names."""
         object.__setattr__(self, "waived", names_of("waived of p_percent", self.waived))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         together = f", coalitions of {self.coalition}" if self.coalition != 1 else ""
         return f"p% rule, p = {self.p:g}{together}"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         cell, target, others = attack(table, self.coalition, self.weights, self.negative, self.waived)
         shortfall = self.p * target / 100 - (cell.total - target - others)
         return found(table, shortfall, cell.total, self.levels, self.label())
@@ -318,20 +319,20 @@ class PQ(SensitivityRule):
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check that p is not above q."""
         if self.p > self.q:
             raise ParameterError(
                 f"p of pq must be at most q: nobody can be asked to know less than before. Got {self.p:g} and {self.q:g}."
             )
         object.__setattr__(self, "waived", names_of("waived of pq", self.waived))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"(p, q) rule, p = {self.p:g}, q = {self.q:g}"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         shared = {name: getattr(self, name) for name in ("coalition", "weights", "negative", "waived", "levels")}
         return PPercent(100 * self.p / self.q, **shared).assess(table).because(self.label())
 
@@ -363,8 +364,8 @@ class PTN(SensitivityRule):
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check the parameters against each other."""
         if self.p == 0 and self.least == 0:
             raise ParameterError("ptn protects nothing with p = 0 and least = 0: one of them must be above 0.")
         if self.own > self.q:
@@ -373,12 +374,12 @@ class PTN(SensitivityRule):
             )
         object.__setattr__(self, "waived", names_of("waived of ptn", self.waived))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"precision threshold and noise, p = {self.p:g}, q = {self.q:g}"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         cell, target, others = attack(table, self.coalition, self.weights, "absolute", self.waived)
         q = self.q / 100
         noise = q * cell.own + (cell.total - cell.own) if self.weights == "unknown" else q * cell.total
@@ -421,16 +422,16 @@ class Request(SensitivityRule):
     negative: str = negative()
     levels: str = levels()
 
+    @override
     def validate(self) -> None:
-        """Check the list of names."""
         object.__setattr__(self, "requested", names_of("requested of request", self.requested))
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return f"request rule, share {self.share:g}%"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         codes = self._codes(table)
         largest = contributors_by_cell(table, 1, self.weights, self.negative)
         total, unsafe = largest.total, np.zeros(len(table), bool)
@@ -484,12 +485,12 @@ class ZeroCells(SensitivityRule):
         default=1.0, doc="how far above zero a reader must not be sure, in units of the variable", low=0, above=True
     )
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rule."""
         return "zero cells"
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         unsafe = (table.value == 0) & (contributors_of(table) > 0)
         level = np.full(len(table), self.width)
         return Sensitivity.of(unsafe, level, np.zeros(len(table)) if table.nonnegative else level, self.label())
@@ -528,17 +529,17 @@ class Together(SensitivityRule):
 
     rules: tuple[SensitivityRule, ...] = param(doc="the rules, of which any one makes a cell unsafe")
 
+    @override
     def validate(self) -> None:
-        """Check that there are rules."""
         if not self.rules or not all(isinstance(r, SensitivityRule) for r in self.rules):
             raise ParameterError("give at least one rule, such as PPercent(p=10) or the text 'p% 10'.")
 
+    @override
     def label(self) -> str:
-        """Return a short label of the rules."""
         return "; ".join(rule.label() for rule in self.rules)
 
+    @override
     def assess(self, table: Table) -> Sensitivity:
-        """Return which cells are unsafe, with their protection levels."""
         first, *others = (rule.assess(table) for rule in self.rules)
         for other in others:
             first = first | other

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import param
@@ -108,25 +109,25 @@ class Columnwise(DirectMeasure, abstract=True):
         """Whether the original has something to compare in a column; else the column is left out, released or not."""
         return True
 
+    @override
     def validate(self) -> None:
-        """Refuse a flag that is neither true nor false."""
         check_weighted(self.name, self.weighted)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"1 - {self.distance}" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """Whether survey weights are used."""
         return "weighted" if self.weighted else ""
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss."""
         return f"the mean {self.distance} is {digits(1 - value)}{self.unit}"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, and the weights."""
         return looked_at(schema, self.over, self.weighted)
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.measure import DirectMeasure
@@ -242,25 +243,25 @@ class JointEnergyDistance(DirectMeasure):
     directions: int = param(default=48, doc="how many directions are drawn", low=1, high=1_000_000, integer=True)
     seed: int = param(default=1, doc="seed of the directions", low=0, integer=True)
 
+    @override
     def validate(self) -> None:
-        """Refuse a flag that is neither true nor false."""
         check_weighted(self.name, self.weighted)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "1 - joint energy distance" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """Whether survey weights are used."""
         return "weighted" if self.weighted else ""
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss."""
         return f"the joint energy distance is {digits(1 - value)}"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, and the weights."""
         return looked_at(schema, self.over, self.weighted)
 
     @np.errstate(over="ignore", invalid="ignore")  # huge values are refused where the loss is
@@ -414,26 +415,26 @@ class TableDistance(DirectMeasure):
     bins: int = bins_parameter(5)
     binning: Binning = binning_parameter()
 
+    @override
     def validate(self) -> None:
-        """Refuse a flag that is neither true nor false."""
         check_weighted(self.name, self.weighted)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         of = f" of {join_names(self.over, 3)}" if self.over else ""
         return f"1 - {_WORDS[self.distance]} of tables of up to {plural(self.order, 'column')}{of}"
 
+    @override
     @property
     def variant(self) -> str:
-        """Whether survey weights are used."""
         return "weighted" if self.weighted else ""
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss."""
         return f"the mean {_WORDS[self.distance]} of the tables is {digits(1 - value)}"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, and the weights."""
         return looked_at(schema, self.over, self.weighted)
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

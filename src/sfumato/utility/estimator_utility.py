@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import override
 
 from sfumato.contract.measure import Design, Measure, reciprocal
 from sfumato.contract.parameters import learned, param
@@ -44,8 +45,8 @@ class Quantile(Estimator):
     share: float = param(default=0.5, doc="share of the records at or below the quantile", low=0, high=1)
     weighted: bool = param(default=False, doc=WEIGHTED)
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         check_flag(self, "weighted")
 
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
@@ -61,12 +62,12 @@ class Quantile(Estimator):
             raise DataError(f"{self.label()}: no record has a value.")
         return quantile(values[counts], self.share, weights)
 
+    @override
     def label(self) -> str:
-        """Return "0.9 quantile of column"."""
         return f"{self.share:g} quantile of {self.column}" + (", weighted" if self.weighted else "")
 
+    @override
     def columns(self) -> tuple[str, ...]:
-        """Return the column."""
         return (self.column,)
 
     def unit(self, schema: Schema) -> str:
@@ -220,17 +221,17 @@ class EstimatorUtility(Measure):
     truth: float | None = param(default=None, doc="the true value, where it is known", low=-1e300, high=1e300)
     reference: Any = learned("estimator", "target", "truth", default=None)
 
+    @override
     def validate(self) -> None:
-        """Make an estimator from whatever was given."""
         object.__setattr__(self, "estimator", as_estimator(self.estimator))
 
+    @override
     def label(self) -> str:
-        """Return the estimator in words."""
         return self.estimator.label()
 
+    @override
     @property
     def variant(self) -> str:
-        """Which target."""
         return f"target = {self.target}" + (", weighted" if self.estimator.is_weighted else "")
 
     @property
@@ -238,13 +239,13 @@ class EstimatorUtility(Measure):
         """Whether records are drawn afresh in each replication."""
         return self.target
 
+    @override
     @property
     def replications(self) -> int:
-        """The mean of few squared errors is mostly luck: of 60 it is known to about a fifth."""
         return 60
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the estimate's typical error."""
         unit = self.estimator.unit(schema)
         if value == math.inf:
             return "the estimate is exact"
@@ -252,8 +253,8 @@ class EstimatorUtility(Measure):
             return "the estimate is useless"
         return f"the estimate is typically off by {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...] | None:
-        """Return the estimator's columns, and the survey weights if it uses them."""
         columns, weight = self.estimator.columns(), schema.one("weight")
         if columns is None or not self.estimator.is_weighted or weight is None:
             return columns
@@ -286,8 +287,8 @@ class EstimatorUtility(Measure):
             return self.with_(target="file").score(outcome, snooper)
         return super().score(outcome, snooper)
 
+    @override
     def value(self, means: Numbers) -> Numbers:
-        """Return the reciprocal of the mean squared error."""
         return reciprocal(means[..., 0])
 
     def analytic(self, model: NoiseModel, snooper: Snooper) -> float | None:

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import Parametric, param
 from sfumato.contract.release_model import NoiseModel, ReleaseModel
@@ -74,8 +75,8 @@ class MeanCombination(Estimator):
     weights: Mapping[str, float] = param(doc="weight of each column's mean", columns="weights", low=-1e300, high=1e300)
     weighted: bool = param(default=False, doc=WEIGHTED)
 
+    @override
     def validate(self) -> None:
-        """At least one weight must differ from zero."""
         check_flag(self, "weighted")
         if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
             raise ParameterError(
@@ -98,8 +99,8 @@ class MeanCombination(Estimator):
             total = total + weight * batch.numbers(name)
         return mean_of(total, self.label(), survey)
 
+    @override
     def label(self) -> str:
-        """Return the combination as text."""
         terms = [
             f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}"
             for n, w in self.weights.items()
@@ -107,8 +108,8 @@ class MeanCombination(Estimator):
         text = " ".join(terms)
         return (text[2:] if text.startswith("+ ") else text) + (", weighted" if self.weighted else "")
 
+    @override
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that are averaged."""
         return tuple(self.weights)
 
     def unit(self, schema: Schema) -> str:
@@ -136,8 +137,8 @@ class Mean(Estimator):
     column: str = param(doc="column to average", columns="one")
     weighted: bool = param(default=False, doc=WEIGHTED)
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         check_flag(self, "weighted")
 
     def _combination(self) -> MeanCombination:
@@ -147,12 +148,12 @@ class Mean(Estimator):
         """Return the mean over the records that have the column."""
         return mean_of(data.numbers(self.column), self.label(), survey_weights(data) if self.weighted else None)
 
+    @override
     def label(self) -> str:
-        """Return "mean of column"."""
         return f"mean {self.column}" + (", weighted" if self.weighted else "")
 
+    @override
     def columns(self) -> tuple[str, ...]:
-        """Return the column."""
         return (self.column,)
 
     def unit(self, schema: Schema) -> str:
@@ -182,8 +183,8 @@ class Slope(Estimator):
     )
     weighted: bool = param(default=False, doc=WEIGHTED)
 
+    @override
     def validate(self) -> None:
-        """The two columns must differ."""
         check_flag(self, "weighted")
         if self.y == self.x:
             raise ParameterError("a slope needs two different columns.")
@@ -217,13 +218,13 @@ class Slope(Estimator):
             level = level.get(self.x, 0.0)
         return 1.0 + float(level)
 
+    @override
     def label(self) -> str:
-        """Return "slope of y on x"."""
         extra = (", corrected" if self.corrected_by else "") + (", weighted" if self.weighted else "")
         return f"slope of {self.y} on {self.x}{extra}"
 
+    @override
     def columns(self) -> tuple[str, ...]:
-        """Return both columns."""
         return (self.x, self.y)
 
     def true_value(self, model: NoiseModel) -> float | None:
@@ -255,8 +256,8 @@ class Function(Estimator):
     function: Callable[[Any], float] = param(doc="a Python function from a frame to a number")
     title: str = param(default="", doc="a few words for a legend")
 
+    @override
     def validate(self) -> None:
-        """The function must be callable."""
         if not callable(self.function):
             raise ParameterError("the estimator must be a Python function from a frame to a number.")
 
@@ -274,12 +275,12 @@ class Function(Estimator):
             )
         return value
 
+    @override
     def label(self) -> str:
-        """Return the title, or the function's name."""
         return self.title or getattr(self.function, "__name__", "function")
 
+    @override
     def columns(self) -> None:
-        """All columns: one cannot know what the function looks at."""
         return
 
     def to_dict(self) -> dict[str, Any]:
@@ -504,8 +505,8 @@ class Formula(Estimator):
     term: str | None = param(default=None, doc="which coefficient; may be left out if there is only one")
     weighted: bool = param(default=False, doc=WEIGHTED)
 
+    @override
     def validate(self) -> None:
-        """Parse the formula and find the term."""
         check_flag(self, "weighted")
         _, terms, _ = parse(self.formula)
         if not terms and self.term is None:
@@ -521,12 +522,12 @@ class Formula(Estimator):
     def _named(self) -> tuple[str, ...]:
         return named_in(self.formula)
 
+    @override
     def label(self) -> str:
-        """Return the formula and the term."""
         return f"{self.formula}: {self.term}" + (", weighted" if self.weighted else "")
 
+    @override
     def columns(self) -> tuple[str, ...]:
-        """Return every column of the formula."""
         return self._named
 
     def check(self, data: Microdata) -> None:

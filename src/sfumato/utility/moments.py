@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import learned, param
@@ -199,17 +200,17 @@ class MomentMeasure(DirectMeasure, abstract=True):
         """Whether ranks are compared instead of values."""
         return False
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         check_weighted(self.name, self.weighted)
 
+    @override
     @property
     def variant(self) -> str:
-        """Whether survey weights are used."""
         return "weighted" if self.weighted else ""
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, and the survey weights if they are used."""
         return looked_at(schema, self.over, self.weighted)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
@@ -265,8 +266,8 @@ class ColumnMeasure(MomentMeasure, abstract=True):
     def amount(self, loss: float) -> str:
         """Return a loss with its unit, in brief."""
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"{self.noun} kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -306,12 +307,12 @@ class MatrixMeasure(MomentMeasure, abstract=True):
     def matrix(self, moments: PairwiseMoments) -> Numbers:
         """Return the matrix, shape (k, k); NaN where there is no entry."""
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"{self.noun} kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the mean difference."""
         return f"{self.noun} are off by {digits(1 - value)} on average"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -362,8 +363,8 @@ class MeansKept(ColumnMeasure):
     difference: ClassVar[str] = "difference of means"
     companion: ClassVar[str] = "shift"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the mean difference."""
         return f"means are off by {digits(1 - value)} standard deviations on average"
 
     def own(self, before: PairwiseMoments, after: PairwiseMoments) -> Numbers:
@@ -406,8 +407,8 @@ class SpreadsKept(ColumnMeasure):
     difference: ClassVar[str] = "relative difference of variances"
     companion: ClassVar[str] = "variance ratio"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the mean difference in percent."""
         return f"variances are off by {self.amount(1 - value)} on average"
 
     def own(self, before: PairwiseMoments, after: PairwiseMoments) -> Numbers:
@@ -464,14 +465,14 @@ class CorrelationsKept(MatrixMeasure):
     noun: ClassVar[str] = "correlations"
     diagonal: ClassVar[bool] = False
 
+    @override
     @property
     def ranks(self) -> bool:
-        """Whether ranks are compared instead of values."""
         return self.method == "spearman"
 
+    @override
     @property
     def variant(self) -> str:
-        """Which correlation, and whether survey weights are used."""
         return self.method + (", weighted" if self.weighted else "")
 
     def matrix(self, moments: PairwiseMoments) -> Numbers:
@@ -506,30 +507,30 @@ class EigenvaluesKept(MomentMeasure):
     before: Any = learned("over", "weighted", "matrix", default=None)
     scatter: Any = learned("over", "weighted", "matrix", default=None)
 
+    @override
     @property
     def ranks(self) -> bool:
-        """Whether ranks are compared instead of values."""
         return self.matrix == "rank"
 
+    @override
     def validate(self) -> None:
-        """The robust matrix takes no weights."""
         super().validate()
         if self.weighted and self.matrix == "robust":
             raise ParameterError(
                 "a robust covariance takes no survey weights; choose another matrix, or weighted=False."
             )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "eigenvalues kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """Whose eigenvalues, and whether survey weights are used."""
         return self.matrix + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the overlap in percent."""
         return f"the spectra of both files overlap to {digits(100 * value)} %"
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:

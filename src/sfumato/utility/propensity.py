@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import param
@@ -320,21 +321,21 @@ class PMSE(DirectMeasure):
     )
     weighted: bool = weighted_flag()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "propensity score" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, and whether weights are used."""
         return f"pMSE, {self.model}" + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return how well a model tells."""
         return f"a model tells released from original records {digits(100 * (1 - value))} % of the way (pMSE/(c(1-c)))"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, the survey weights if they are used, and the household that a fold keeps together."""
         names = self.over or tuple(a.name for a in schema if a.role in COMPARED)
         beside = (
             schema.one("weight") if self.weighted else None,

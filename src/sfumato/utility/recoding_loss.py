@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure, Need
 from sfumato.contract.parameters import param
@@ -57,16 +58,16 @@ class AverageClassSize(DirectMeasure):
     over: tuple[str, ...] | None = over_columns()
     k: int = param(default=3, doc="the k of k-anonymity that C_AVG in the details is divided by", low=1, integer=True)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "classes kept" + (f" by {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss in percent."""
         return f"{digits(100 * (1 - value))} % of the classes lost"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the keys."""
         return self.over or schema.names(role="key")
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -123,16 +124,16 @@ class Discernibility(DirectMeasure):
 
     over: tuple[str, ...] | None = over_columns()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "discernibility" + (f" by {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss in percent."""
         return f"{digits(100 * (1 - value))} % of the pairs of records that could be told apart no longer can"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the keys."""
         return self.over or schema.names(role="key")
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -176,21 +177,21 @@ class Ambiguity(DirectMeasure):
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "unambiguity" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """The scale, and whether weights are used."""
         return "log scale" + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss on the log scale."""
         return f"{digits(100 * (1 - value))} % of the way, in factors, to records that could be any"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the recoded columns, and the weights where they are used."""
         weight = schema.one("weight")
         return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 
@@ -256,21 +257,21 @@ class Granularity(DirectMeasure):
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "granularity" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """How columns and records are averaged."""
         return "plain mean over columns" + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return what is lost, in percent."""
         return f"{digits(100 * (1 - value))} % of the detail is lost that the hierarchies hold"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the recoded columns, and the weights where they are used."""
         weight = schema.one("weight")
         return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 
@@ -323,21 +324,21 @@ class NonUniformEntropy(DirectMeasure):
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "entropy kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """The definition, and whether weights are used."""
         return "non-uniform entropy" + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss in percent."""
         return f"{digits(100 * (1 - value))} % of the bits lost"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the recoded columns, and the weights where they are used."""
         weight = schema.one("weight")
         return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure, Measure, Need
 from sfumato.contract.parameters import learned, param
@@ -55,25 +56,25 @@ class IL1s(DirectMeasure):
     weighted: bool = weighted_flag()
     names: Any = learned("over", default=None)
 
+    @override
     def validate(self) -> None:
-        """Check the flag."""
         check_weighted(self.name, self.weighted)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "1 - IL1s" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     @property
     def variant(self) -> str:
-        """Whether survey weights are used."""
         return "weighted" if self.weighted else ""
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss in standard deviations."""
         return f"values are off by {digits(math.sqrt(2) * (1 - value))} standard deviations on average (IL1s {digits(1 - value)})"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns, and the survey weights if they are used."""
         return looked_at(schema, self.over, self.weighted)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
@@ -203,16 +204,16 @@ class VarianceKept(Measure):
     )
     names: Any = learned("over", default=None)
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return "variance kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss in percent."""
         return f"{digits(100 * (1 - value))} % of the variance lost (100·SSE/SST)"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the compared columns."""
         return self.over or schema.names(role="confidential")
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.contract.measure import DirectMeasure
 from sfumato.contract.parameters import learned, param
@@ -393,8 +394,8 @@ class OfCoefficients(DirectMeasure, abstract=True):
     weighted: bool = weighted_flag()
     reference: Any = learned("formula", "model", "weighted", default=None)
 
+    @override
     def validate(self) -> None:
-        """Parse the formula."""
         if not isinstance(self.formula, str):
             raise ParameterError(f"formula of {self.name} must be a text such as 'salary ~ age', or a column's name.")
         parse(self.whole)
@@ -404,13 +405,13 @@ class OfCoefficients(DirectMeasure, abstract=True):
         """The formula; of a column alone, that of its mean."""
         return self.formula if "~" in self.formula else f"`{self.formula}` ~ 1"
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, and whether weights are used."""
         return self.model + (", weighted" if self.weighted else "")
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return the columns of the formula, and the survey weights if they are used."""
         weight = schema.one("weight") if self.weighted else None
         return (*named_in(self.whole), *(() if weight is None else (weight,)))
 
@@ -451,12 +452,12 @@ class CoefficientDifference(OfCoefficients):
     not determine are left out. With survey weights the standard errors are the linearised ones.
     """
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"coefficients of {self.formula}"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the mean difference."""
         return f"coefficients are {digits(1 - value)} standard errors off on average"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -499,17 +500,17 @@ class IntervalOverlap(OfCoefficients):
         choices=("recipe", "partial", "full"),
     )
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"interval overlap of {self.formula}"
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, the level, and whether weights are used."""
         return f"{super().variant}, {100 * self.level:g} % intervals"
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the overlap."""
         return f"{100 * self.level:g} % intervals overlap by {digits(100 * value)} % on average"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:

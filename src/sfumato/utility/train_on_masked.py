@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import people_of
 from sfumato.attacks.prediction import Features
@@ -162,26 +163,26 @@ class TrainOnMasked(DirectMeasure):
     weighted: bool = weighted_flag()
     memo: Any = learned("column", "given", "model", "by", "folds", "weighted", default=None)
 
+    @override
     def validate(self) -> None:
-        """A column does not predict itself."""
         if self.given is not None and self.column in self.given:
             raise ParameterError(f"'{self.column}' cannot be predicted from itself. Leave it out of given=.")
 
+    @override
     def label(self) -> str:
-        """Return a few words for a legend."""
         return f"{self.column} predicted from " + (join_names(self.given, 3) if self.given else "the other columns")
 
+    @override
     @property
     def variant(self) -> str:
-        """The model, and whether weights are used."""
         return f"trained on masked, tested on real, {self.model}" + (", weighted" if self.weighted else "")
 
+    @override
     def words(self, value: float, schema: Schema) -> str:
-        """Return the loss."""
         return f"a model trained on the release scores {digits(1 - value)} less on real records than one trained on the original"
 
+    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return what is predicted and from what, the survey weights if they are used, and the household of a fold."""
         names = self.given or tuple(a.name for a in schema if a.role in COMPARED and a.name != self.column)
         beside = (schema.one("weight") if self.weighted else None, schema.one("household"))
         return (self.column, *names, *(n for n in beside if n is not None and n not in names and n != self.column))

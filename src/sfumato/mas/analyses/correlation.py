@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import ParameterError
@@ -35,17 +36,17 @@ class Correlation(Analysis):
         doc="standard errors: classical, robust (hc0, hc1), of the survey's design, or the usual ones for the weights",
     )  # fmt: skip
 
+    @override
     def validate(self) -> None:
-        """Refuse fewer than two variables."""
         if len(self.of) < 2:
             raise ParameterError("a correlation needs at least two variables.")
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording; the order of the variables does not matter."""
         return f"correlation:{sorted(self.of)}:{self.weighted}:{self.errors}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording."""
         return self.with_(errors=default_covariance_type(self.errors, self.weighted, dataset)).wording()
 
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:

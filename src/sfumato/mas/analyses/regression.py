@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError, join_names, unknown_name
@@ -217,18 +218,18 @@ class Logistic(LevelsAnalysis):
 
     event: str | None = param(default=None, doc="the level of the outcome that is modelled")
 
+    @override
     def validate(self) -> None:
-        """Refuse what is not a formula; the event may be a number, and is the level of that name."""
         super().validate()
         if self.event is not None:
             object.__setattr__(self, "event", level_text(self.event))
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording, without knowing what the variables are."""
         return f"{super().wording()}:{self.event or ''}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording: of two levels the second one is the event."""
         function, name = self.terms(dataset.variables).outcome
         levels = [level for level in dataset.variables[name].levels if level != MISSING]
         usual_event = levels[-1] if function == "C" and len(levels) == 2 else "1" if not function else None

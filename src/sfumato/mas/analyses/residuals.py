@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError, join_names, unknown_name
 from sfumato.mas.analyses.regression import OLS, Logistic, Multinomial
@@ -40,8 +42,8 @@ class Residuals(FormulaAnalysis):
     )
     event: str | None = param(default=None, doc="the level of the outcome that a logistic model is of")
 
+    @override
     def validate(self) -> None:
-        """Refuse what is not a formula, and an event of another model."""
         super().validate()
         if self.event is not None and self.model != "logistic":
             raise ParameterError("event of residuals is for the model logistic.")
@@ -59,12 +61,12 @@ class Residuals(FormulaAnalysis):
         self._factor(known)
         return super().variables(known)
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording, without knowing what the variables are."""
         return f"residuals:{self.fitted_model().wording()}:{self.against or ''}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording."""
         factor = self._factor(dataset.variables)
         return f"residuals:{self.fitted_model().wording_for(dataset)}:{title((factor,)) if factor else ''}"
 

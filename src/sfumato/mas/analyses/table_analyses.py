@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError
@@ -72,19 +73,19 @@ class CrossTab(Analysis):
         doc="standard errors of means: robust (hc1), of the survey's design, or the usual ones for the weights",
     )  # fmt: skip
 
+    @override
     def validate(self) -> None:
-        """Refuse a table without sides, and a side that is named twice."""
         if not self.by:
             raise ParameterError("a cross_tab needs at least one variable.")
         if len(set(self.by)) < len(self.by):
             raise ParameterError("a cross_tab names a variable twice. Name each side once.")
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording; the order of the sides is part of the answer's form, so it stays."""
         return f"cross_tab:{self.by}:{self.of}:{self.weighted}:{self.errors}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording; counts have no standard errors."""
         return self.with_(errors="design" if self._design(dataset) else "hc1").wording()
 
     def _design(self, dataset: Dataset) -> bool:
@@ -170,13 +171,13 @@ class Histogram(Analysis):
     )
     weighted: bool = param(default=False, doc="whether survey weights are added up in place of records")
 
+    @override
     def validate(self) -> None:
-        """Refuse a side that is named twice."""
         if len(set(self.by)) < len(self.by):
             raise ParameterError("a histogram names a variable twice. Name each side once.")
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording."""
         return f"histogram:{self.of}:{self.by}:{self.bins}:{self.weighted}"
 
     def variables(self, known: Mapping[str, Variable]) -> tuple[Variable, ...]:
@@ -249,8 +250,8 @@ class Quantiles(Analysis):
         doc="standard errors: of records drawn one by one (hc1), of the survey's design, or the usual ones for the weights",
     )  # fmt: skip
 
+    @override
     def validate(self) -> None:
-        """Refuse shares that are none, and a side that is named twice; put the shares in order."""
         given: Any = self.p if isinstance(self.p, tuple | list) else (self.p,)
         try:
             shares = sorted({math.nan if isinstance(p, bool) else float(p) for p in given})  # "0.5" on the command line
@@ -262,12 +263,12 @@ class Quantiles(Analysis):
         if len(set(self.by)) < len(self.by):
             raise ParameterError("quantiles name a variable twice. Name each side once.")
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording."""
         return f"quantiles:{self.of}:{self.p}:{self.by}:{self.weighted}:{self.errors}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording."""
         return self.with_(errors="design" if self._design(dataset) else "hc1").wording()
 
     def _design(self, dataset: Dataset) -> bool:

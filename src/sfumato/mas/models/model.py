@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.parameters import param
 from sfumato.errors import DataError, ParameterError
@@ -107,8 +108,8 @@ class FormulaAnalysis(Analysis, abstract=True):
     formula: str = param(doc="R-style formula, such as log(income) ~ age + C(race)")
     weighted: bool = param(default=False, doc="whether records count by their survey weights")
 
+    @override
     def validate(self) -> None:
-        """Refuse what is not a formula."""
         if not isinstance(self.formula, str):
             raise ParameterError(f"the formula of {self.name} is a text, such as log(income) ~ age + C(race).")
         with contextlib.suppress(TooManyTerms):  # refused where it is asked, so that it is logged
@@ -131,12 +132,12 @@ class ModelAnalysis(FormulaAnalysis, abstract=True):
         doc="standard errors: classical, robust (hc0, hc1), of the survey's design, or the usual ones for the weights",
     )  # fmt: skip
 
+    @override
     def wording(self) -> str:
-        """Return the canonical wording, without knowing what the variables are."""
         return f"{self.name}:{Terms.of(self.formula).wording()}:{self.weighted}:{self.errors}"
 
+    @override
     def wording_for(self, dataset: Dataset) -> str:
-        """Return the canonical wording."""
         errors = default_covariance_type(self.errors, self.weighted, dataset)
         return f"{self.name}:{self.terms(dataset.variables).wording()}:{self.weighted}:{errors}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -89,8 +90,8 @@ class RTA(Protection):
     )
     period: str = param(default="", doc="the period of the data: another period has other noise")
 
+    @override
     def validate(self) -> None:
-        """Check the cutpoints and the period."""
         points = self.cutpoints
         if not all(isinstance(c, int | float) and 0 < c < math.inf for c in points) or list(points) != sorted(
             set(points)
@@ -101,8 +102,8 @@ class RTA(Protection):
         if not isinstance(self.period, str):
             raise ParameterError(f"period of {self.name} must be a text, such as '2024'.")
 
+    @override
     def label(self) -> str:
-        """Return a short label for a legend."""
         return f"RTA, prior cv {self.prior_cv:g}, base cv {self.base_cv:g}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:

@@ -6,6 +6,7 @@ import time
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import param
@@ -73,14 +74,14 @@ class Suppression(Protection):
         default=600, doc="seconds after which the best safe pattern so far is taken", low=0, published=False
     )
 
+    @override
     def validate(self) -> None:
-        """Make one rule of several, or of a text; check the requirements."""
         object.__setattr__(self, "rules", rules_of(self.rules))
         if self.a_priori is not None and not isinstance(self.a_priori, APriori):
             raise ParameterError("a_priori of suppression must be an APriori, or left out.")
 
+    @override
     def label(self) -> str:
-        """Return the method in a few words."""
         return f"suppression, {self.rules.label()}"
 
     def publish(self, table: Table, draws: Draws) -> PublishedTable:
