@@ -216,7 +216,7 @@ def test_kims_transformation_with_gaps_keeps_the_moments_of_the_complete_records
 def test_kims_transformation_as_matrices_uses_both_b_and_c() -> None:
     data = survey(100)
     form = KimTransformation().as_matrix(data, Draws(3))
-    made = KimTransformation().fit(data, Draws(3)).run(data, Draws(3))
+    made = KimTransformation().apply(data, Draws(3)).masked
     np.testing.assert_allclose(form.apply(matrix(data)), matrix(made), rtol=1e-10)
     assert form.B is not None
     assert np.abs(form.B - np.eye(3)).max() > 0.01
@@ -321,7 +321,7 @@ def test_romm_mixes_households_with_households() -> None:
     with pytest.raises(NotApplicable, match="by different matrices"):
         ROMM().as_matrix(data, Draws(1))
     form = ROMM("rent").as_matrix(data, Draws(1))
-    made = ROMM("rent").fit(data, Draws(1)).run(data, Draws(1))
+    made = ROMM("rent").apply(data, Draws(1)).masked
     np.testing.assert_allclose(form.apply(rent[:, None])[:, 0], made.numbers("rent"), rtol=1e-12)
 
 

@@ -458,7 +458,7 @@ def test_sampling_is_a_matrix_of_zeros_and_ones() -> None:
     assert (dense.sum(axis=1) == 1).all()
     assert set(np.unique(dense)) == {0.0, 1.0}
     x = np.column_stack([data.numbers(n) for n in form.names])
-    made = Sample(size=10).fit(data, Draws(1)).run(data, Draws(1))
+    made = Sample(size=10).apply(data, Draws(1)).masked
     np.testing.assert_array_equal(form.apply(x), np.column_stack([made.numbers(n) for n in form.names]))
 
 

@@ -519,7 +519,7 @@ def test_a_recipe_of_matrix_masks_is_one_matrix_mask() -> None:
 def matrix_masks() -> list[Mask]:
     """Every registered mask that is built from columns alone and has a matrix form."""
     kinds: list[Any] = [c for c in registered("mask").values() if c.__module__.startswith("sfumato.")]
-    some = [c for c in kinds if c.as_matrix is not Mask.as_matrix and "columns" in c.parameters()]
+    some = [c for c in kinds if c.matrices is not Mask.matrices and "columns" in c.parameters()]
     return [c(columns=XY) for c in some if not any(_is_required(f) for f in fields(c)) and c is not AggregateColumns]
 
 

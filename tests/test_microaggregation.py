@@ -404,7 +404,7 @@ def test_joint_averaging_is_a_matrix_that_averages_records(mask: Microaggregatio
     np.testing.assert_allclose(a @ a, a, atol=1e-14)  # averaging twice is averaging once
     assert (1 / a.max(axis=1)).min() >= mask.k - 1e-9
     x = np.column_stack([data.numbers(n) for n in form.names])
-    made = mask.fit(data, Draws(1)).run(data, Draws(1))
+    made = mask.apply(data, Draws(1)).masked
     np.testing.assert_allclose(form.apply(x), np.column_stack([made.numbers(n) for n in form.released]), rtol=1e-12)
 
 

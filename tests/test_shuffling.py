@@ -336,7 +336,7 @@ def test_gadp_on_numbers_is_a_matrix_mask() -> None:
     )
     mask = GADP(similarity=0.4)
     form = mask.as_matrix(data, Draws(5))
-    made = mask.fit(data, Draws(5)).run(data, Draws(5))
+    made = mask.apply(data, Draws(5)).masked
     np.testing.assert_allclose(form.apply(matrix(data, form.names)), matrix(made, form.released), rtol=1e-10)
     assert form.random == ("C",)
     # C is a constant and noise: it does not hang on the records

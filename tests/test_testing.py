@@ -91,7 +91,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"transform": stumble_over_no_records}, "It raised IndexError: index 0 is out of bounds"),
     ({"transform": change_ages}, "Column 'age' has changed, but `touches` does not name it"),
     ({"noise": lambda self, names, c, s: np.diag([1.0, -1.0, 1.0])}, "`noise` returns a covariance matrix.* negative"),
-    ({"as_matrix": lambda self, x, d: KimNoise().fit(x, d).as_matrix(x, d)}, "A matrix mask is its matrices.* AXB"),
+    ({"matrices": lambda self, x, d: KimNoise().fit(x, d).matrices(x, d)}, "A matrix mask is its matrices.* AXB"),
 ]  # fmt: skip
 
 

@@ -518,7 +518,7 @@ def equals_its_matrices(mask: Mask, data: Microdata) -> None:
     except NotApplicable as reason:
         require_sentence(reason, data)
         return
-    made = mask.run(plain, DRAWS) if mask.is_fitted else mask.fit(plain, DRAWS).run(plain, DRAWS)
+    made = mask.apply(plain, DRAWS).masked
     m = form.apply(np.column_stack([plain.numbers(n) for n in form.names]))
     released = np.column_stack([made.numbers(n) for n in form.released])
     require(np.allclose(m, released, rtol=1e-9, atol=0, equal_nan=True), "AXB + C is not what is released.")

@@ -102,7 +102,22 @@ class Mask(Method[Microdata, Release], family="mask", abstract=True):
         return 1
 
     def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
-        """Return the mask as M = AXB + C on the numbers of these data, with these draws; refused if it is no matrix mask."""
+        """Return what `apply` releases of the same data with the same draws as M = AXB + C; refused if it is no matrix mask.
+
+        What the schema does to the result, rounding to whole numbers and moving to bounds, is not in it.
+        """
+        if type(self).matrices is Mask.matrices:  # refused before anything is learned
+            return self.matrices(data, draws)
+        *before, step = self.as_recipe().steps
+        _, data, _ = run_steps(before, data, check_draws(draws), verify=False)
+        own = draws.child(step.name)
+        return (self if self.is_fitted else self.fit(data, own)).matrices(data, own)
+
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
+        """Return the mask, once fitted, as M = AXB + C on the numbers that reach it, with its own draws.
+
+        A mask that is one writes this method; any other is refused, with `no_matrix` as the reason.
+        """
         raise NotApplicable(f"{self.name} is not a matrix mask M = AXB + C: {self.no_matrix}.")
 
     def apply(self, x: Microdata, draws: Draws) -> Release:
@@ -231,7 +246,7 @@ class MatrixStep(NamedTuple):
 
 
 def matrix_steps(
-    steps: Sequence[Step], data: Microdata, draws: Draws, form_of: FormOf = lambda m, x, d: m.as_matrix(x, d)
+    steps: Sequence[Step], data: Microdata, draws: Draws, form_of: FormOf = lambda m, x, d: m.matrices(x, d)
 ) -> Iterator[MatrixStep]:
     """Yield the steps as matrices; refuse one that is no matrix mask, alone or together with those before.
 

@@ -136,7 +136,7 @@ class AddSimulatedRecords(Mask):
             for j, name in enumerate(numbers):
                 numbers[name][at] = mean[j] + sum(root[j, i] * z[i] for i in range(j + 1))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A = (I, 0)' and C with the simulated numbers below zeros; weights are not in X."""
         from scipy.sparse import csr_array
 

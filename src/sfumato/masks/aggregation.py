@@ -72,7 +72,7 @@ class AggregateColumns(Mask):
             return MatrixForm(self.columns, (self.total,), B=factor)
         return MatrixForm(self.columns, (*self.columns, self.total), B=np.hstack([np.eye(len(self.columns)), factor]))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return B."""
         check_numbers(data.batch(self.columns), self.columns)
         return self.form
@@ -291,11 +291,10 @@ class RecordAggregation(Mask, abstract=True):
         ids = -1 - np.arange(A.shape[0], dtype=np.int64)
         return Batch(Rows(ids, {name: columns[name] for name in after.names()}), after)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A: a row for each group, with its members' shares of the mean."""
-        ready = self if self.is_fitted else self.fit(data, draws)
-        A, _ = ready._averaging(data.batch(), draws)
-        return MatrixForm(ready.names, ready.names, A=A, random=self.random, depends=("A",))
+        A, _ = self._averaging(data.batch(), draws)
+        return MatrixForm(self.names, self.names, A=A, random=self.random, depends=("A",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify the number of released records, and the weighted totals if no record was suppressed."""
@@ -383,9 +382,9 @@ class RandomAggregation(RecordAggregation):
         """Return a random order, keyed by record id."""
         return np.argsort(draws.uniforms(ids, "group"), kind="stable")
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A, which depends on the data only if strata or missing answers separate records."""
-        form = super().as_matrix(data, draws)
+        form = super().matrices(data, draws)
         batch = data.batch(form.names)
         apart = bool(self.within) or any(batch.missing(name).any() for name in form.names)
         return form if apart else replace(form, depends=())

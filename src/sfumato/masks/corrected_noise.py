@@ -53,11 +53,10 @@ class CorrectedNoise(CorrelatedNoise):
             out = out.replace(name, partial(_corrected, batch, name, level, shrink, mean, unit))
         return out
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = XB + C: B is 1/√(1+λ²) on the diagonal, C the shrunk noise and a multiple of the mean."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        shrink, noise = fitted.shrinkage(), super(CorrectedNoise, fitted).as_matrix(data, draws)
-        c = np.asarray(noise.C) * shrink + (1 - shrink) * fitted.mean
+        shrink, noise = self.shrinkage(), super().matrices(data, draws)
+        c = np.asarray(noise.C) * shrink + (1 - shrink) * self.mean
         return MatrixForm(noise.names, noise.names, B=np.diag(shrink), C=c, random=("C",))
 
     def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> None:
@@ -154,13 +153,12 @@ class KimTransformation(CorrelatedNoise):
         gap = np.isnan(z[: j + 1]).any(axis=0)
         return np.where(gap, alone, joint)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = XB + C; B is diagonal if variances are kept, else triangular, and then no value may be missing."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        names, (of, to, scale, b) = fitted.names, fitted.affine
+        names, (of, to, scale, b) = self.names, self.affine
         batch = needed(data, names)
         gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in names])
-        noise = np.column_stack(fitted.unit_noise(batch, draws)) * fitted._level(names)
+        noise = np.column_stack(self.unit_noise(batch, draws)) * self._level(names)
         if b is not None and gaps.any():
             raise NotApplicable(
                 f"{int(gaps.any(axis=1).sum()):,} records have gaps among {join_names(names)}. They are transformed column by "

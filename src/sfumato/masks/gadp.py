@@ -435,16 +435,15 @@ class GADP(ConditionalNormal):
             new |= dict(zip(model.targets, y.T, strict=True))
         return new
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = XB + C on the masked and the given columns, if all are numbers and none is missing."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        given = fitted.models[-1].given
-        names = (*fitted.masked, *(g.name for g in given))
+        given = self.models[-1].given
+        names = (*self.masked, *(g.name for g in given))
         batch = data.batch()
         if any(g.levels is not None or g.gaps for g in given) or any(np.isnan(batch.numbers(n)).any() for n in names):
             raise NotApplicable(f"{self.name} is not a matrix mask M = AXB + C here: {self.no_matrix}.")
         k, b = self.similarity, np.eye(len(names))
-        for model in fitted.models:
+        for model in self.models:
             z = [names.index(g.name) for g in model.given]
             earlier, x = [names.index(n) for n in model.earlier], [names.index(n) for n in model.targets]
             on_given, on_earlier = model.beta[: len(z)], model.beta[len(z) :]
@@ -453,7 +452,7 @@ class GADP(ConditionalNormal):
             b[:, x] += b[:, earlier] @ on_earlier
             b[np.ix_(earlier, x)] -= k * on_earlier
         numbers = np.column_stack([batch.numbers(n) for n in names])
-        released = fitted._released(batch, draws)
+        released = self._released(batch, draws)
         c = np.column_stack([released.get(n, batch.numbers(n)) for n in names]) - numbers @ b
         return MatrixForm(names, names, B=b, C=c, random=("C",), depends=("B", "C"))
 

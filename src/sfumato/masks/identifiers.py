@@ -65,7 +65,7 @@ class RemoveIdentifiers(Mask):
         said = Guarantee(step, says, "the columns are absent from the released data")
         return (said, check_one_to_one(before, after, kept, None, step)) if kept else (said,)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return B that leaves out the identifiers among the numbers (matrix-masking paper, section IV)."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         gone = {*data.schema.names(role="identifier"), *(self.pseudonyms or ())}
@@ -204,7 +204,7 @@ class RandomOrder(Mask):
         """Sort all records by their random numbers, where the data are stored."""
         return data.reorder(lambda ids: draws.uniforms(ids, "order"))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the permutation."""
         ids, names = data.batch([]).ids, (*unchanged_numbers(data), *data.schema.names(role="weight"))
         order = np.argsort(draws.uniforms(ids, "order"), kind="stable")
@@ -239,7 +239,7 @@ class Identity(Mask):
         """Return the records unchanged."""
         return batch
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A = I, B = I, C = 0."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         return MatrixForm(names, names)

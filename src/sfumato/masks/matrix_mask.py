@@ -138,7 +138,7 @@ class MatrixMask(Mask):
         old = schema[name]
         return Attribute(name, old.role, Scale.ORDERED, label=old.label, unit=old.unit, level=level)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the matrices themselves."""
         return self._form(len(data))
 
@@ -360,13 +360,12 @@ class MultiplyRecords(RandomFactors):
         shared = [n for n in self.names if batch.schema[n].level is Level.HOUSEHOLD]
         return self.unit_mean(draws.normals(batch.units([*shared, *self.names][0]), "factor"))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A, the diagonal matrix of the factors."""
         from scipy.sparse import diags_array
 
-        ready = self if self.is_fitted else self.fit(data, draws)
-        factors = ready._diagonal(data.batch(), draws)
-        return MatrixForm(ready.names, ready.names, A=diags_array(factors).tocsr(), random=("A",))
+        factors = self._diagonal(data.batch(), draws)
+        return MatrixForm(self.names, self.names, A=diags_array(factors).tocsr(), random=("A",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no value changed its sign, and say that factors do not hide ratios."""
@@ -403,10 +402,9 @@ class MultiplyColumns(RandomFactors):
         file = np.zeros(1, np.int64)
         return self.unit_mean(np.concatenate([draws.normals(file, name) for name in self.names]))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return B, the diagonal matrix of the factors."""
-        ready = self if self.is_fitted else self.fit(data, draws)
-        return MatrixForm(ready.names, ready.names, B=np.diag(ready._diagonal(draws)), random=("B",))
+        return MatrixForm(self.names, self.names, B=np.diag(self._diagonal(draws)), random=("B",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no value changed its sign, and say how little a common factor hides."""
@@ -475,9 +473,9 @@ class Displace(Mask):
             return tuple(self.amount)
         return super().touches(schema)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return C: one row, the same for every record."""
-        amounts = (self if self.is_fitted else self.fit(data, draws)).amounts
+        amounts = self.amounts
         return MatrixForm(tuple(amounts), tuple(amounts), C=np.array([list(amounts.values())]))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:

@@ -240,18 +240,17 @@ class Microaggregation(Mask, abstract=True):
             said.append(Guarantee(step, says, "missing values counted"))
         return tuple(said)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return the block averaging of records as A (matrix-masking paper, section IV: aggregation across records)."""
-        mask = self if self.is_fitted else self.fit(data, draws)
-        sets = mask.together(mask.names, data.schema)
+        sets = self.together(self.names, data.schema)
         names = sets[0]
-        whole = [n for n in mask.names if data.schema[n].integer]
+        whole = [n for n in self.names if data.schema[n].integer]
         batch = data.batch()
         if why := (
             f"{self.aggregate}s are not linear in the data"
             if self.aggregate != "mean"
             else "it also changes columns of categories"
-            if any(data.kind(n) is not Kind.NUMBER for n in mask.names)
+            if any(data.kind(n) is not Kind.NUMBER for n in self.names)
             else "it aggregates columns over different groups (attribute-specific aggregation over records)"
             if len(sets) > 1
             else f"the means of {join_names(whole)} are rounded to whole numbers"
@@ -261,8 +260,8 @@ class Microaggregation(Mask, abstract=True):
             else ""
         ):
             raise NotApplicable(f"{self.name} is not a matrix mask M = AXB + C: {why}.")
-        form = MatrixForm(names, names, A=_averaging(*mask.grouped(batch, names, draws)), depends=("A",))
-        made = mask.transform(batch, draws)
+        form = MatrixForm(names, names, A=_averaging(*self.grouped(batch, names, draws)), depends=("A",))
+        made = self.transform(batch, draws)
         m, released = (np.column_stack([b(n) for n in names]) for b in (made.numbers, batch.numbers))
         if not np.allclose(form.apply(released), m, rtol=1e-9, atol=1e-12 * np.abs(m).max(initial=0)):
             why = "some means are suppressed, or moved by the bounds or the codes for missing in the schema"

@@ -204,13 +204,12 @@ class AdditiveNoise(NoiseLevel, abstract=True):
         )
         return made
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a random displacement, zero where a value is missing."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        batch = needed(data, fitted.names)
-        noise = np.column_stack(fitted.unit_noise(batch, draws)) * fitted._level(fitted.names)
-        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in fitted.names])
-        return MatrixForm(fitted.names, fitted.names, C=np.where(gaps, 0.0, noise), random=("C",))
+        batch = needed(data, self.names)
+        noise = np.column_stack(self.unit_noise(batch, draws)) * self._level(self.names)
+        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in self.names])
+        return MatrixForm(self.names, self.names, C=np.where(gaps, 0.0, noise), random=("C",))
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Say how bounds, rounding and linear dependence change the noise."""
@@ -331,13 +330,12 @@ class StructuredNoise(Mask):
             out = out.replace(name, partial(_sum, batch, name, noise))
         return out
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a random displacement, zero where a value is missing."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        batch = needed(data, fitted.order)
-        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in fitted.order])
-        noise = np.where(gaps, 0.0, np.column_stack(rooted_noise(batch, fitted.order, fitted.root, draws)))
-        return MatrixForm(fitted.order, fitted.order, C=noise, random=("C",))
+        batch = needed(data, self.order)
+        gaps = np.column_stack([np.isnan(batch.numbers(name)) for name in self.order])
+        noise = np.where(gaps, 0.0, np.column_stack(rooted_noise(batch, self.order, self.root, draws)))
+        return MatrixForm(self.order, self.order, C=noise, random=("C",))
 
     def noise(self, names: tuple[str, ...], covariance: Numbers, schema: Schema) -> Numbers:
         """Return the covariance of the noise on these columns as it is drawn, zero for those not masked."""

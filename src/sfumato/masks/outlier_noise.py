@@ -122,14 +122,13 @@ class OutlierNoise(NoiseLevel):
         squared, rank = robust_distances(x, part.centre, part.scatter)  # type: ignore[arg-type]
         return np.asarray((rank > 0) & (squared > chdtri(np.maximum(rank, 1), self.share)))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a displacement of the outliers, hence one that depends on the data."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        names = tuple(name for part in fitted.parts for name in part.names)
+        names = tuple(name for part in self.parts for name in part.names)
         batch = needed(data, names)
         columns = [
-            fitted._noise(batch, draws, part, j, fitted.outliers(batch, part))
-            for part in fitted.parts
+            self._noise(batch, draws, part, j, self.outliers(batch, part))
+            for part in self.parts
             for j in range(len(part.names))
         ]
         c = [np.where(np.isnan(batch.numbers(n)), 0.0, noise) for n, noise in zip(names, columns, strict=True)]

@@ -109,8 +109,7 @@ class RecordChoice(Mask, abstract=True):
         self, data: Microdata, draws: Draws, random: tuple[str, ...], depends: tuple[str, ...]
     ) -> MatrixForm:
         """Return M = AX: each row of A has a single 1, in the column of the record that is released there."""
-        mask = self.fit(data, draws)
-        keep, _ = mask.choice(data.batch(mask.touches(data.schema)), draws)
+        keep, _ = self.choice(data.batch(self.touches(data.schema)), draws)
         names = unchanged_numbers(data)
         return MatrixForm(names, names, A=picks(np.flatnonzero(keep), len(keep)), random=random, depends=depends)
 

@@ -112,17 +112,16 @@ class ROMM(NoiseLevel):
             for blocks in _blocks(rows, self.block | 1):
                 yield blocks, *_pairs(units[blocks], draws)
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = AX: A is T, block by block; refused if household and person columns are mixed by different matrices."""
-        fitted = self if self.is_fitted else self.fit(data, draws)
-        names = fitted.names
+        names = self.names
         if len(by_level(data.schema, names)) > 1:
             raise NotApplicable(
                 "romm mixes columns of households and columns of persons by different matrices, so there is no one A. "
                 "Mask them in separate steps."
             )
         batch = needed(data, names)
-        return MatrixForm(names, names, A=fitted._rotation(batch, draws), random=("A",))
+        return MatrixForm(names, names, A=self._rotation(batch, draws), random=("A",))
 
     def _rotation(self, batch: Batch, draws: Draws) -> csr_array:
         from scipy.sparse import csr_array, eye_array

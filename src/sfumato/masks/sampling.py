@@ -110,7 +110,7 @@ class Sampling(RecordChoice, abstract=True):
         frame = Frame.of(batch, self.unit)
         return self.learn(rule=Rule(self.drawn(frame, self.inclusion(frame), draws), data, self.stamp(draws)))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A with a single 1 in each row (matrix-masking paper, section IV: sampling); weights are not in X."""
         return self.chosen_form(data, draws, random=("A",), depends=())
 

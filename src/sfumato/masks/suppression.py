@@ -89,7 +89,7 @@ class RecordSuppression(RecordChoice, abstract=True):
         at = at_key(keys, combined(batch, strata_columns(batch.schema)))
         return ~drop, np.where(at >= 0, ratio[at], 1.0) if len(ratio) else np.ones(len(batch))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return A with a single 1 in each row; the rows depend on the data, and weights are not in X."""
         return self.chosen_form(data, draws, random=(), depends=("A",))
 
@@ -476,7 +476,7 @@ class SuppressColumns(Mask):
         """Drop the columns."""
         return batch.drop(self.touches(batch.schema))
 
-    def as_matrix(self, data: Microdata, draws: Draws) -> MatrixForm:
+    def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = XB: B is the identity without the removed columns."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         kept = [i for i, n in enumerate(names) if n not in self.touches(data.schema)]

@@ -451,7 +451,7 @@ def _of_recipe(data: Microdata, recipe: Recipe, revealed: Collection[str], draws
 
     def form_of(mask: Mask, now: Microdata, own: Draws) -> MatrixForm:
         told.append(None if "C" in revealed else noise_of(mask, now))
-        return mask.as_matrix(now, own) if told[-1] is None else told[-1][0]
+        return mask.matrices(now, own) if told[-1] is None else told[-1][0]
 
     even = True
     for mask, mine, together in matrix_steps(recipe.steps[1:], start, draws, form_of):
