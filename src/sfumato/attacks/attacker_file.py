@@ -14,21 +14,14 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Draws, Release, Snooper, param
+from sfumato.data import Batch, Column, Kind, Microdata
 from sfumato.data.classes import Missing, classes_of, common_codes
-from sfumato.data.columns import Column, Kind
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
-from sfumato.schema.attribute import Role, Scale
+from sfumato.schema import Role, Scale
 from sfumato.typing import Coded, Flags, Numbers, Whole
 
 Value = TypeVar("Value", bound=np.generic)
-
-# --- keys
-# What the snooper looks for records by, and what a missing key means.
 
 RULES = {
     "wildcard": "a missing key matches anything",
@@ -149,8 +142,7 @@ def _refuse_precision(name: str, kind: Kind) -> NoReturn:
     raise ParameterError(f"precision is the width of intervals of numbers, but '{name}' holds {kind}.")
 
 
-# --- knowledge
-# How well the snooper knows the keys of his targets, and how he recodes them as the release was: for every attack alike.
+# --- How well the snooper knows the keys of his targets, and how he recodes them as the release was: for every attack alike.
 
 
 def with_errors(
@@ -198,9 +190,7 @@ def _recoding(outcome: Release, original: Coded, released: Coded, last: bool) ->
     return table, len(np.unique(pairs % width)), int(counts.sum())
 
 
-# --- linkage
-# Pairs of keys for record linkage: what the snooper knows of each target, and what each released record says.
-
+# --- Pairs of keys for record linkage: what the snooper knows of each target, and what each released record says.
 
 _TO_LABELS = [Kind.NUMBER, Kind.CATEGORY]
 """Numbers that he knows, and labels of intervals in the release."""
@@ -395,10 +385,6 @@ def _recoded_alike(name: str, outcome: Release, mine: Coded, released: Coded) ->
     return np.array([*(codes.get(v, -1) for v in mine[1]), -1], np.int32)[mine[0]], released[1]
 
 
-# --- attribution
-# The people whom a snooper looks up in a release: what he knows of them, in the release's own terms.
-
-
 _NOWHERE = "\0"
 """What a value is recoded to that nobody in both files has: it agrees with no released value."""
 
@@ -481,9 +467,7 @@ def _recode(batch: Batch, name: str, table: Mapping[Any, Any]) -> Batch:
     return batch.with_codes(name, np.array([*(place[v] for v in new), -1], np.int32)[codes], list(place))
 
 
-# --- distance
-# Files as points: how far apart two records of different files are, by numbers and categories together.
-
+# --- Files as points: how far apart two records of different files are, by numbers and categories together.
 
 _SPREAD = 2.0
 """How far apart the codes of a category lie in the tree; distances do not depend on it."""

@@ -12,23 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, missing_rule, people_of
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Attack, Guesses, Snooper
+from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
+from sfumato.data import Kind, LocalEngine, Microdata
 from sfumato.data.classes import Classes, Missing, classes_of, common_codes
-from sfumato.data.columns import Kind
-from sfumato.data.engine import LocalEngine
-from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
 from sfumato.typing import Coded, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.matching import GroupedValues, Matches
-
-# --- cells
-# Counted values of a confidential column by class of the keys: what an attribution attack looks at, on either file.
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +148,7 @@ def in_common(mine: ValueCells, theirs: ValueCells) -> tuple[NDArray[np.int32], 
     return codes[0], codes[1], theirs
 
 
-# --- attribution
-# The attribution attack: look a person's keys up in the release, and take the confidential value that stands there.
-
+# --- The attribution attack: look a person's keys up in the release, and take the confidential value that stands there.
 
 Near = Literal["relative", "sd", "bins", "equal"]
 Unmatched = Literal["left out", "wrong", "nearest"]

@@ -18,16 +18,10 @@ from sfumato.attacks.attacker_file import (
     is_number,
     key_names,
 )
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import Parametric, param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Attack, Guesses, Snooper
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
+from sfumato.data import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural
 from sfumato.typing import Numbers, Whole
-
-# --- controlled
-# Attacks that are also run on people who are not in the release: what succeeds there too is true of anybody.
 
 
 class Repeated(Parametric, abstract=True):
@@ -71,9 +65,7 @@ def sample_rows(ids: NDArray[np.int64], count: int, draws: Draws) -> NDArray[np.
     return np.sort(np.argsort(draws.uniforms(ids, "targets"), kind="stable")[:count])
 
 
-# --- singling out
-# Singling out: a description that fits exactly one person (GDPR, recital 26; Giomi et al. 2022).
-
+# --- Singling out: a description that fits exactly one person (GDPR, recital 26; Giomi et al. 2022).
 
 Describe = Literal["one column", "several columns"]
 _LOWEST, _HIGHEST = np.finfo(np.float64).min, np.finfo(np.float64).max
@@ -233,8 +225,7 @@ def alone(counts: NDArray[np.int64], people: int, size: int) -> Numbers:
     return np.asarray(np.where(possible, np.clip(k * np.exp(ways - every), 0.0, 1.0), 0.0), np.float64)
 
 
-# --- linkability
-# Linkability: two files about the same people, joined through the release (Giomi et al. 2022).
+# --- Linkability: two files about the same people, joined through the release (Giomi et al. 2022).
 
 
 class TwoFiles(Parametric, abstract=True):
@@ -312,8 +303,7 @@ def random_overlap(count: int, k: int) -> float:
     return round(1 - apart, 15)
 
 
-# --- inference
-# Inference: what is not known of a person is read off the closest released record (Giomi et al. 2022).
+# --- Inference: what is not known of a person is read off the closest released record (Giomi et al. 2022).
 
 
 class InferenceTarget(Parametric, abstract=True):
@@ -376,9 +366,7 @@ def secrets(name: str, outcome: Release, people: Microdata) -> tuple[Numbers, Nu
     return one, two
 
 
-# --- membership
-# Membership: is this person's record behind the release? (Homer et al. 2008; Chen et al. 2020 for distances).
-
+# --- Membership: is this person's record behind the release? (Homer et al. 2008; Chen et al. 2020 for distances).
 
 Evidence = Literal["distance", "relative distance"]
 

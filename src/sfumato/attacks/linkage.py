@@ -9,23 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import LinkageFiles, LinkageKey, key_names, link_column, linkage_keys, missing_rule
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import Parametric, param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Attack, Guesses, Snooper
+from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.neighbours import GAP, Metric, distances, nearest_by_class
-from sfumato.schema.hierarchy import Hierarchy
-from sfumato.schema.schema import Schema
+from sfumato.schema import Hierarchy, Schema
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.agreement import AgreementModel
-
-# --- linking
-# Linking each target to the released records that are nearest to what is known of it.
 
 
 def link(
@@ -80,9 +73,7 @@ def _distinct(matrix: Numbers) -> tuple[Whole, Whole, Whole]:
     return labels, first, sizes
 
 
-# --- distance linkage
-# Distance-based record linkage: each target is taken for the released record that is nearest (Pagliuca and Seri 1999).
-
+# --- Distance-based record linkage: each target is taken for the released record that is nearest (Pagliuca and Seri 1999).
 
 Unit = Literal["sd", "range", "robust"]
 
@@ -190,9 +181,7 @@ def apart(key: LinkageKey, per_unit: float) -> float:
     return 1 - float(((np.unique(known, return_counts=True)[1] / len(known)) ** 2).sum())
 
 
-# --- probabilistic linkage
-# Probabilistic record linkage: agreement on a key weighs more the rarer it is by chance (Fellegi and Sunter 1969).
-
+# --- Probabilistic record linkage: agreement on a key weighs more the rarer it is by chance (Fellegi and Sunter 1969).
 
 MOST_PAIRS = 20_000_000
 """So many pairs at most are looked at to learn the weights, where classes cannot be joined."""
@@ -352,8 +341,7 @@ def _sure(guesses: Guesses, weight: Numbers, ties: Numbers, share: float) -> Gue
     return replace(guesses, sure=np.minimum(expit(weight + np.log(share / (1 - share))), 1 / np.maximum(ties, 1)))
 
 
-# --- rank linkage
-# Rank-based record linkage: what a mask did to the values matters less than where they stand among the others.
+# --- Rank-based record linkage: what a mask did to the values matters less than where they stand among the others.
 
 
 class Ranking(Parametric, abstract=True):

@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, people_of
 from sfumato.attacks.attribution import Attribution
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Attack, Guesses, Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
+from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable
 from sfumato.kernels.moments import is_constant
 from sfumato.typing import Numbers, Whole

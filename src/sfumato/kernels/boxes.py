@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers, Whole
 
-# --- boxes
-# How many points lie in each of many boxes.
-
 
 @numba.njit(cache=True, nogil=True)
 def _box_counts(x, low, high):  # type: ignore[no-untyped-def]
@@ -74,10 +71,6 @@ def box_counts(x: Numbers, low: Numbers, high: Numbers) -> tuple[Whole, Whole]:
     columns = np.ascontiguousarray(np.asarray(x, np.float64).T)
     counts, last = _box_counts(columns, np.ascontiguousarray(low), np.ascontiguousarray(high))
     return counts, last
-
-
-# --- equal bins
-# Equal bins: how many of them can all hold at least d observations.
 
 
 _REMEMBERED = 16

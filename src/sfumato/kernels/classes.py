@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers, Whole
 
-# --- classes
-# Equivalence classes: which records agree on several columns.
-
 _ROOM = 2**62
 
 
@@ -101,8 +98,7 @@ def number_codes(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.where(np.isnan(numbers), -1, codes)
 
 
-# --- groups
-# Groups of records: consecutive ones along an order, and what a group is released as.
+# --- Groups of records: consecutive ones along an order, and what a group is released as.
 
 
 def consecutive(order: NDArray[np.int64], k: int) -> Whole:
@@ -160,9 +156,7 @@ def _centre(column: Numbers, labels: Whole, sizes: Whole, how: str) -> Numbers:
     return np.asarray(values[begins[best[at]]])
 
 
-# --- digest
-# A digest of columns that may come in pieces: sums of row hashes, so the order of the pieces does not matter.
-
+# --- A digest of columns that may come in pieces: sums of row hashes, so the order of the pieces does not matter.
 
 _LIMB = np.uint64(0xFFFF)
 

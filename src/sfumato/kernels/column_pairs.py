@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from sfumato.kernels.sorting import sorted_runs
 from sfumato.typing import Codes, Numbers, Whole
 
-# --- linear
-# Small loops that a map runs hundreds of thousands of times: one pass, no temporary arrays, no BLAS threads.
-
 
 @numba.njit(cache=True, nogil=True)
 def _add_scaled(x, factor, unit, out):  # type: ignore[no-untyped-def]
@@ -70,8 +67,7 @@ def mean_square_difference(x: Numbers, y: Numbers) -> float:
     return float(_mean_square(x, y))
 
 
-# --- ecdf
-# How far two distribution functions of weighted numbers are apart, in one pass over both.
+# --- How far two distribution functions of weighted numbers are apart, in one pass over both.
 
 
 class Gaps(NamedTuple):
@@ -116,8 +112,7 @@ def ecdf_gaps(x: Numbers, f: Numbers, y: Numbers, g: Numbers) -> Gaps:
     return Gaps(*_gaps(x, f, y, g))
 
 
-# --- earth mover
-# Earth mover's distances of many small distributions from one large one.
+# --- Earth mover's distances of many small distributions from one large one.
 #
 # The distributions are sparse: row i has the cells from ``starts[i]`` to ``starts[i + 1]``, each with a value and a count above 0.
 
@@ -198,10 +193,6 @@ def tree_distances(starts: Whole, values: Codes, counts: Whole, whole: Whole, no
     width = int(nodes.max(initial=0)) + 1
     shares = np.stack([np.bincount(level, whole, width) for level in nodes]) / whole.sum()
     return np.asarray(_tree(starts, values, counts, nodes, shares))
-
-
-# --- inversions
-# Pairs of records that two columns put in opposite orders.
 
 
 _SHORT = 16

@@ -10,9 +10,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# --- warming
-# When to load compiled loops: not for a few numbers, since loading takes longer than many small jobs without them.
-
 Compiled = TypeVar("Compiled")
 _FEW = 1_024
 """A job of so many numbers is small."""
@@ -36,8 +33,7 @@ class Warming(Generic[Compiled]):
         return self._loaded
 
 
-# --- chacha
-# Keyed random numbers as a pure function of (key, counter).
+# --- Keyed random numbers as a pure function of (key, counter).
 #
 # Noise that protects people must not be invertible: whoever knows one record's true value knows that record's noise,
 # and with an ordinary generator (PCG, SplitMix, Mersenne Twister) a few such values give the seed, hence everybody's
@@ -118,8 +114,7 @@ def _rotated(x: _Row, k: int) -> _Row:
     return (x << np.uint32(k)) | (x >> np.uint32(32 - k))
 
 
-# --- normal
-# The inverse normal distribution function, fast: Wichura (1988), algorithm AS 241, about 1e-16 relative error.
+# --- The inverse normal distribution function, fast: Wichura (1988), algorithm AS 241, about 1e-16 relative error.
 
 
 def _compile() -> Callable[[Any, Any], None]:

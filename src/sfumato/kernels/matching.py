@@ -13,9 +13,6 @@ from sfumato.kernels.classes import mix64
 from sfumato.kernels.sorting import sorted_runs
 from sfumato.typing import Numbers, Whole
 
-# --- matching
-# Which rows of one table agree with which rows of another, and what the rows that agree say of a value.
-
 
 class Matches(NamedTuple):
     """For each of a asked rows, the held rows that agree with it: ``rows[starts[i]:starts[i + 1]]``."""
@@ -261,8 +258,7 @@ def best_answers(
     return guess, support, ties
 
 
-# --- wildcards
-# Sums over matching rows where a missing value matches anything.
+# --- Sums over matching rows where a missing value matches anything.
 
 
 @numba.njit(cache=True, nogil=True)
@@ -391,10 +387,6 @@ def wildcard_sums(
     out = np.empty(amounts.shape)
     out[found.order] = _sums(found.codes, found.parts, given, found.starts, some)
     return out
-
-
-# --- wildcard tables
-# Counts of values over matching rows where a missing value matches anything: a sparse table for each row.
 
 
 Table = tuple[Whole, Whole, NDArray[np.int32], Whole]

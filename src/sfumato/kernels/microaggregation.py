@@ -11,8 +11,7 @@ from sfumato.kernels.kd_tree import centre, farthest, nearest, plant, remove, sq
 from sfumato.kernels.moments import principal_axes
 from sfumato.typing import Numbers, Whole
 
-# --- mdav
-# Maximum distance to average vector: groups of k points, from the outside in (Domingo-Ferrer and Torra 2005).
+# --- Maximum distance to average vector: groups of k points, from the outside in (Domingo-Ferrer and Torra 2005).
 
 _DRIFT = 0.98
 """Share of the points left at which the tree is centred anew: the mean drifts as points go."""
@@ -85,8 +84,7 @@ def mdav(x: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     return labels
 
 
-# --- mdav variable
-# V-MDAV: groups of k to 2k - 1 points, from the outside in (Solanas and Martínez-Ballesté 2006).
+# --- V-MDAV: groups of k to 2k - 1 points, from the outside in (Solanas and Martínez-Ballesté 2006).
 
 
 @numba.njit(cache=True, nogil=True)
@@ -171,8 +169,7 @@ def v_mdav(x: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.int64]:
     return labels
 
 
-# --- gower
-# MDAV with Gower's distance, for numbers and categories together.
+# --- MDAV with Gower's distance, for numbers and categories together.
 #
 # Columns come ready to compare: numbers divided by their range and times their weight, so that they differ by |a - b|;
 # categories as codes, which differ by the column's weight or not at all. Gower's distance (1971) is the sum, up to a factor.
@@ -294,10 +291,6 @@ def gower_mdav(x: Numbers, codes: Whole, weight: Numbers, k: int) -> Whole:
     return labels
 
 
-# --- kmeans
-# k-means with a start that depends on the data alone.
-
-
 ROUNDS = 25
 """Most rounds of Lloyd's algorithm; the last ones move few records."""
 
@@ -366,10 +359,6 @@ def merge_small(x: Numbers, labels: Whole, k: int) -> Whole:
         sizes[into] = both
     _, merged = np.unique(joins[labels], return_inverse=True)
     return merged.astype(np.int64)
-
-
-# --- optimal groups
-# Optimal univariate microaggregation as a shortest path.
 
 
 LARGE = 64

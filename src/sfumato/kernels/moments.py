@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers
 
-# --- blas
-# Matrix products by one thread each, where the work is already divided among threads.
-
 _lock = threading.Lock()
 _inside = 0
 _limit: Any = None
@@ -47,10 +44,6 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-# --- moments
-# Means and covariances in two passes, over data that may come in pieces.
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +99,7 @@ def covariance_root(covariance: Numbers) -> Numbers:
     return root
 
 
-# --- pairwise
-# Means, covariances and correlations of columns with gaps, weighted or not: each pair over the records that have both.
-
+# --- Means, covariances and correlations of columns with gaps, weighted or not: each pair over the records that have both.
 
 _BLOCK = 8_192
 """Records at a time: a block of ten columns stays in the processor's cache."""
@@ -239,8 +230,7 @@ def _centred(
     return covariance, correlation, far
 
 
-# --- robust
-# Location and scatter that a minority of wild records cannot move: the orthogonalised Gnanadesikan–Kettenring estimator.
+# --- Location and scatter that a minority of wild records cannot move: the orthogonalised Gnanadesikan–Kettenring estimator.
 #
 # Deterministic, positive semi-definite, and O(n p²): Maronna and Zamar (2002), with medians and median absolute deviations.
 

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers, Whole
 
-# --- neighbourhoods
-# Which noisy sums lie near an unknown: the arrays of the problem, and how a neighbourhood grows. See `near_sums`.
-
 MOST = 300
 """A target in more sums than this is taken to face somebody who knows all other unknowns that are in several sums."""
 MANY = 64
@@ -141,8 +138,7 @@ def near_arguments(**arrays: Any) -> NearSums:
     return NearSums(**made)
 
 
-# --- near sums
-# How little may remain unknown of an unknown that is seen through noisy sums: a lower bound from the sums near it.
+# --- How little may remain unknown of an unknown that is seen through noisy sums: a lower bound from the sums near it.
 #
 # y = M d + noise, d independent with variances v. For a target h somebody is taken to see the sums in a neighbourhood N of its own
 # exactly as they are, and to know more than he can of what enters from outside: in a sum outside N the variance that is its own

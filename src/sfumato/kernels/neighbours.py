@@ -13,8 +13,6 @@ from sfumato.kernels.classes import classes, number_codes
 from sfumato.kernels.kd_tree import before, plant, sort_into_leaves, walk
 from sfumato.typing import Numbers, Whole
 
-# --- nearest rows
-# The nearest of many rows in columns of several sorts: differences count squared, or only whether they pass a limit.
 #
 # A k-d tree (Bentley 1975) over rows with numbers, codes and gaps. Every row's distance is summed column by column, boxes only say
 # where not to look, and rows that are equally near are counted: the answer is exact. A gap is written as minus infinity.
@@ -247,8 +245,6 @@ def _walk(targets: Numbers, row: Whole, own: Whole) -> Whole:
     return np.argsort(np.where(own < 0, -1, place[own]), kind="stable")
 
 
-# --- nearest by class
-# The nearest of many rows where most columns are codes: first among the rows with the same codes, then among the next alike.
 #
 # A row that differs in some codes is at least as far as these cost. So rows are looked for by the set of codes in which they
 # differ, the cheapest first, and whoever has found a row that is nearer than what the next set costs is done; when few are left,
@@ -405,8 +401,7 @@ def _put(best: Nearest, some: Whole, found: Nearest, rows: Whole | None = None) 
     best.row[some] = np.where(nearer, row, np.where(equal, np.minimum(old, row), old))
 
 
-# --- neighbours
-# Nearest records of one file for many records of another, exactly: numbers and categories together.
+# --- Nearest records of one file for many records of another, exactly: numbers and categories together.
 #
 # A record is a row: its first columns are numbers, which differ by the square of their difference; the rest are categories, as
 # numbers that only have to be different, which differ by 1 or not at all. The squared distance is the sum, column by column, so

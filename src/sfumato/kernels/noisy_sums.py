@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers, Whole
 
-# --- sum columns
-# Columns of the inverse covariance of noisy sums.
 #
 # y = M d + noise, d independent with variances v, S the covariance of y. Rows of M are the sums, its columns the unknowns; S falls
 # into blocks of rows that share an unknown, which are inverted one by one. Blocks too large for that: see `near_sums`.
@@ -125,10 +123,6 @@ def kernel_arguments(**arrays: Any) -> NoisySums:
         kind = np.int64 if name in whole else bool if name == "simple" else np.float64
         made[name] = np.ascontiguousarray(value, kind)
     return NoisySums(**made)
-
-
-# --- noisy sums
-# Unknowns that are seen through noisy sums: what remains unknown of each, and of whom one learns most by knowing another.
 
 
 @numba.njit(cache=True, nogil=True)
@@ -281,8 +275,7 @@ def learned(sums: NoisySums, wanted: NDArray[np.bool_], dense: int) -> tuple[Num
     return q, np.where(more, together, gain), np.where(more, by_group, best)
 
 
-# --- noisy pairs
-# How the posterior variance of an unknown depends on the noise in each sum, for somebody who knows others; a packing problem.
+# --- How the posterior variance of an unknown depends on the noise in each sum, for somebody who knows others; a packing problem.
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Numbers
 
-# --- least squares
-# Least squares that survive dependent columns: which coefficients can be told, their values and their covariance.
-
 TOLERANCE = 1e-10
 """A column is a combination of others if less than this share of its length is its own."""
 
@@ -139,8 +136,7 @@ def _estimable(unseen: Numbers) -> NDArray[np.bool_]:
     return np.asarray(np.linalg.norm(unseen, axis=0) < 1e-6)
 
 
-# --- linear models
-# Linear predictions with a ridge: of a number, and of the probabilities of classes.
+# --- Linear predictions with a ridge: of a number, and of the probabilities of classes.
 
 
 def ridge(x: Numbers, y: Numbers, penalty: float) -> tuple[float, Numbers]:
@@ -209,9 +205,7 @@ def probabilities(intercepts: Numbers, slopes: Numbers, x: Numbers) -> Numbers:
     return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
-# --- logistic
-# Logistic regression by Newton's method, piece by piece: of files longer than memory holds their columns.
-
+# --- Logistic regression by Newton's method, piece by piece: of files longer than memory holds their columns.
 
 Rows = Callable[[int, int], Numbers]
 """Gives rows start to stop of a design, shape (stop - start, k)."""

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Integers, Numbers
 
-# --- data swap
-# Pairs of units of one class that have different values.
-
 
 @numba.njit(cache=True, nogil=True)
 def _pairs(queue, label, cell, pool, begins, left, uniforms, pairs, partner):  # type: ignore[no-untyped-def]
@@ -61,8 +58,7 @@ def pairs_of_different(
     return partner
 
 
-# --- rank swap
-# Partners for values in order of rank, none further away than a limit.
+# --- Partners for values in order of rank, none further away than a limit.
 
 
 @numba.njit(cache=True, nogil=True)
@@ -175,10 +171,6 @@ def largest_moves(before: Integers, after: Integers, ties: Integers, begins: Int
     return largest, int(changed)
 
 
-# --- rank partners
-# How far rank partners lie apart: moments of normal values whose ranks are paired within a window.
-
-
 @numba.njit(cache=True, nogil=True)
 def _sums(m, v, left, right, limit, gradient):  # type: ignore[no-untyped-def]
     n = m.size
@@ -221,10 +213,6 @@ def partner_sums(m: Numbers, v: Numbers, left: Numbers, right: Numbers, limit: i
     gradient = np.zeros(len(m))
     sums = _sums(m, v, left, right, limit, gradient)
     return np.array(sums), gradient
-
-
-# --- pram
-# Draws from the rows of a transition matrix, one per record.
 
 
 @numba.njit(cache=True, nogil=True)

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- elimination
-# Gaussian elimination on the rows of a 0/1 matrix: which rows can be known without giving others away.
-
 _PRIME = 2**31 - 1
 """Arithmetic is modulo this prime: exact for the small fractions that elimination of sums brings about."""
 
@@ -192,10 +189,6 @@ def null_space(start: Whole, columns: Whole, width: int) -> Numbers:
     return basis
 
 
-# --- partitions
-# Sets as sums of smaller sets: for each set a few of the others that make it up without overlap.
-
-
 @numba.njit(cache=True, nogil=True)
 def partitions(ptr: Whole, members: Whole, inner_ptr: Whole, inner: Whole, size: int) -> tuple[Whole, Whole]:
     """Return for each set of more than one member the sets that it is the disjoint union of, as pointers and entries.
@@ -235,10 +228,6 @@ def partitions(ptr: Whole, members: Whole, inner_ptr: Whole, inner: Whole, size:
                         at += 1
         starts[c + 1] = at
     return starts, found[:at].copy()
-
-
-# --- two values
-# Choosing one of two values for every part so that the errors of their sums stay small: flips and swaps until none helps.
 
 
 OUTSIDE = 1e4

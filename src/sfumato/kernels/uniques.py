@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from sfumato.typing import Codes, Numbers
 
-# --- minimal uniques
-# Minimal uniques: the smallest sets of columns on which a row is the only one of its kind.
-
 _MOST_BITS = 2**31
 """Up to so many bits are kept, one for every candidate and set of columns: they save a look through all sets of a row."""
 
@@ -189,10 +186,6 @@ def minimal_uniques(
         whole = np.arange(len(codes), dtype=np.int32), live, np.array([0, len(codes)], np.int64)
         search.visit(whole, 0, codes.shape[1], most)
     return search.rows[: search.found].copy(), search.sets[: search.found].copy()
-
-
-# --- negative binomial
-# The reciprocal of a negative binomial count: its mean and its mean square.
 
 
 _MANY = 20

@@ -11,9 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.typing import Numbers
 
-# --- log choose
-# Logarithms of binomial coefficients, to full relative precision also where n is large and k is small.
-
 _SERIES_FROM = 16.0
 
 
@@ -49,8 +46,7 @@ def _stirling(m: Numbers) -> Numbers:
     return np.asarray(np.where(m < _SERIES_FROM, exact, series), dtype=np.float64)
 
 
-# --- series products
-# Products of power series with non-negative coefficients, kept as stretches around where their mass is.
+# --- Products of power series with non-negative coefficients, kept as stretches around where their mass is.
 #
 # A series is tilted so that its coefficients sum to one; the coefficients of a product are then the probabilities of a sum of
 # independent whole numbers. A coefficient smaller than `NEGLIGIBLE` can add no more than itself to any coefficient of a later
@@ -159,8 +155,7 @@ def all_but_one(series: Sequence[Series], counts: Sequence[int], top: int) -> li
     return result[::-1]
 
 
-# --- squared draws
-# Two draws from the same urn that come out the same: sums of squared multinomial or hypergeometric probabilities.
+# --- Two draws from the same urn that come out the same: sums of squared multinomial or hypergeometric probabilities.
 #
 # Σ over x with total q of Π c_i(x_i) is the coefficient of z^q in Π Σ_x c_i(x) z^x, with c_i(x) = (π_i^x / x!)² when the draws
 # are with replacement and C(n_i, x)² when they are not. The series are tilted, z = θ·u, with θ such that the sum of the
@@ -258,8 +253,7 @@ def _means(values: Numbers, log_root: float, finite: bool) -> Numbers:
     return np.asarray(means, dtype=np.float64)
 
 
-# --- largest difference
-# The chance that a lifted cell has the largest difference of two independent draws of q from the same urn, ties split evenly.
+# --- The chance that a lifted cell has the largest difference of two independent draws of q from the same urn, ties split evenly.
 #
 # Drawn are x and y, each with total q; the difference of cell s is y_s − x_s + lift, that of any other cell y_i − x_i. Numbers
 # drawn with a given total are independent Poisson or binomial numbers, given their sum; so the chance is a coefficient of a
@@ -372,10 +366,6 @@ def _power(a: Complex, exponent: int) -> Complex:
         exponent >>= 1
         a = a * a if exponent else a
     return result
-
-
-# --- informed guess
-# How likely each cell is the lifted one, given the difference of two draws, to somebody who knows the proportions.
 
 
 def guess_scores(difference: NDArray[np.int64], weights: Numbers, means: Numbers, lift: int) -> Numbers:

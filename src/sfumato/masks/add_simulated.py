@@ -7,20 +7,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import Scope, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import Rows
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, param
+from sfumato.data import Batch, Column, Kind, Microdata, Rows
 from sfumato.data.households import unit_ids
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.record_choice import among, at_key, checked_weights, combined, free_weights, unchanged_numbers
-from sfumato.schema.attribute import Level, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers, Whole
 
 ATTEMPTS = 100

@@ -11,25 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, SchemaError, join_names
 from sfumato.kernels.classes import classes
-from sfumato.schema.attribute import Attribute, Level, Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Role, Schema
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-# --- aggregate columns
-# Aggregation across attributes: M = XB, a total instead of its parts (matrix-masking paper, section IV).
 
 
 class AggregateColumns(Mask):
@@ -130,8 +120,7 @@ def _adds_up(form: MatrixForm, before: Microdata, total: NDArray[np.float64]) ->
     return bool(np.allclose(wanted, total, rtol=1e-9, atol=0, equal_nan=True))
 
 
-# --- aggregate records
-# Aggregation across records: M = AX, one released record for each group of records (matrix-masking paper, section IV).
+# --- Aggregation across records: M = AX, one released record for each group of records (matrix-masking paper, section IV).
 
 
 class RecordAggregation(Mask, abstract=True):
@@ -365,8 +354,7 @@ def _weights(batch: Batch) -> Numbers:
     return weight
 
 
-# --- random aggregation
-# Random aggregation across records: groups drawn at random (matrix-masking paper, section IV).
+# --- Random aggregation across records: groups drawn at random (matrix-masking paper, section IV).
 
 
 class RandomAggregation(RecordAggregation):

@@ -10,19 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import complete, is_constant, robust_location_scatter, whitened
-from sfumato.schema.attribute import Level
+from sfumato.schema import Level
 from sfumato.typing import Numbers
-
-# --- top code
-# Top and bottom coding: values beyond a threshold are released as one value.
 
 Replace = Literal["threshold", "mean"]
 
@@ -170,10 +164,6 @@ def _for_column(setting: float | Mapping[str, float] | None, name: str) -> float
     return setting.get(name) if isinstance(setting, Mapping) else setting
 
 
-# --- truncate
-# Truncation: values beyond limits are released as missing.
-
-
 TAIL = 0.01
 
 
@@ -282,9 +272,7 @@ def _for(setting: float | Mapping[str, float] | None, name: str) -> float | None
     return setting.get(name) if isinstance(setting, Mapping) else setting
 
 
-# --- multivariate top code
-# Top coding of several columns at once: jointly extreme records are pulled back to the edge of an ellipsoid.
-
+# --- Top coding of several columns at once: jointly extreme records are pulled back to the edge of an ellipsoid.
 
 _SLACK = 1 + 1e-9  # rounding of the last digit
 _STEPS = 400

@@ -10,13 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, Mask, Scope, learned, param
+from sfumato.data import Batch, Column, Kind, Microdata, Rows
 from sfumato.errors import DataError
 from sfumato.kernels.copula import (
     Pieces,
@@ -31,12 +26,8 @@ from sfumato.kernels.copula import (
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.gadp import LEVELS, PIECE, RARE, is_number
 from sfumato.masks.normal_synthesis import IMPLICATES, Originals, alone, new_ids, synthetic_schema
-from sfumato.schema.attribute import Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Schema
 from sfumato.typing import Numbers
-
-# --- latent columns
-# Columns of any kind as functions of normal variables, which the copula joins.
 
 STEPS = 2000
 """Steps of a distribution function at which correlations are computed."""
@@ -212,10 +203,6 @@ def _knots(ordered: Numbers, smooth: int) -> tuple[Numbers, Numbers]:
     return middle, means
 
 
-# --- mixed copula
-# The copula of mixed columns: categories by correlated questions, then numbers given the categories.
-
-
 Raw = dict[str, NDArray[Any]]
 Reads = Sequence[NDArray[Any]]
 GRID = np.linspace(-9.0, 9.0, 1801)
@@ -337,10 +324,6 @@ def _mixture(means: Numbers, variance: float) -> Numbers:
     spread = np.sqrt(max(variance, 1e-12))
     share = counts[used] / counts.sum()
     return np.asarray(ndtr((GRID[:, None] - middle[used]) / spread) @ share)
-
-
-# --- copula synthesis
-# Fully synthetic data of mixed columns: empirical distributions, joined by a normal copula.
 
 
 ROUNDS = 20

@@ -8,20 +8,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import check_numbers
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
+from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.kernels.moments import Moments
 from sfumato.masks.noise import CorrelatedNoise, apart, derived, moments_kept, needed
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- corrected noise
-# Correlated noise with corrected variance: masked values are shrunk towards the mean to undo the added variance.
 
 
 class CorrectedNoise(CorrelatedNoise):
@@ -80,8 +73,7 @@ def _corrected(batch: Batch, name: str, level: float, shrink: float, mean: float
     return mean + shrink * (batch.numbers(name) - mean + level * unit)
 
 
-# --- kim transformation
-# Kim's combination: noise, then a linear transformation that restores the mean and the covariance exactly.
+# --- Kim's combination: noise, then a linear transformation that restores the mean and the covariance exactly.
 
 
 class Affine(NamedTuple):

@@ -12,23 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Kind
-from sfumato.data.engine import Rows
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_numbers, learned, numeric_targets, param
+from sfumato.data import Kind, Rows
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
-from sfumato.schema.attribute import Level, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers
-
-# --- given columns
-# Given columns as regressors: numbers, indicators of categories, and indicators of missing values.
 
 PIECE = 1 << 16
 """Rows of regressors in memory at once."""
@@ -186,8 +177,7 @@ class MaskGiven(Mask, abstract=True):
         return tuple(dict.fromkeys([*super().touches(schema), *self.given_names((), schema)]))
 
 
-# --- conditional normal
-# Numbers given other columns: the normal regression behind GADP and normal synthesis.
+# --- Numbers given other columns: the normal regression behind GADP and normal synthesis.
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,10 +373,6 @@ class ConditionalNormal(MaskGiven, abstract=True):
         says = f"{join_names(kept)}: values are whole where the schema says so, and moved to its bounds where a draw passes them"
         bounded = (Guarantee(step, says, "by construction; moments are kept up to this"),) if kept else ()
         return (*bounded, *pooled_guarantee(self.models[-1].given, step))
-
-
-# --- gadp
-# General additive data perturbation: numbers replaced so that their covariances with other columns stay.
 
 
 class GADP(ConditionalNormal):

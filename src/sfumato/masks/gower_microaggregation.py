@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.parameters import learned, param
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, learned, param
+from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import centres
 from sfumato.masks.microaggregation import Microaggregation
-from sfumato.schema.attribute import Attribute
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Schema
 from sfumato.typing import Numbers, Whole
 
 _GROUPED = (Kind.NUMBER, Kind.BOOLEAN, Kind.CATEGORY)

@@ -9,20 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, param
+from sfumato.data import Column, Kind
 from sfumato.data.microdata import Batch, Microdata, missing_of
 from sfumato.errors import DataError, join_names
 from sfumato.masks.record_choice import picks, unchanged_numbers
-from sfumato.schema.attribute import Attribute, Scale
-from sfumato.schema.schema import Schema
-
-# --- remove identifiers
-# Removal of identifiers: the first step of every recipe.
+from sfumato.schema import Attribute, Scale, Schema
 
 
 class RemoveIdentifiers(Mask):
@@ -79,10 +71,6 @@ class RemoveIdentifiers(Mask):
     @override
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
         return np.zeros_like(covariance)
-
-
-# --- pseudonyms
-# Keyed pseudonyms: numbers or names that replace others, and that only the holder of the seed can compute.
 
 
 Form = Literal["number", "text"]
@@ -183,10 +171,6 @@ def check_one_to_one(
     return Guarantee(step, says, "values and pseudonyms counted: as many of the one as of the other, in pairs")
 
 
-# --- random order
-# Random order of the records: the position of a record in the file carries no information.
-
-
 class RandomOrder(Mask):
     """Release the records in random order; no value changes (matrix-masking paper, section IV: A is a permutation).
 
@@ -224,10 +208,6 @@ class RandomOrder(Mask):
     @override
     def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
         return np.zeros_like(covariance)
-
-
-# --- identity
-# No masking: the unmasked end of an R-U map.
 
 
 class Identity(Mask):

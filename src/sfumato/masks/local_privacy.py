@@ -11,19 +11,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
+from sfumato.data import Batch, Microdata, Rows
 from sfumato.errors import DataError, join_names
 from sfumato.masks.noise import bounds_of, check_by_column, check_range
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- local privacy
-# Differential privacy of single values: noise scaled to a stated sensitivity, on a grid, learning nothing from the data.
 
 STEPS = 1024
 """Smallest number of grid steps per noise scale."""
@@ -188,10 +181,6 @@ def of_column(setting: float | Mapping[str, float], name: str) -> float:
     return setting[name] if isinstance(setting, Mapping) else setting
 
 
-# --- laplace noise
-# The Laplace mechanism on single values.
-
-
 class LaplaceNoise(LocalPrivacy):
     """Laplace noise of scale sensitivity/ε on each value: ε-differential privacy of the value (Dwork et al. 2006).
 
@@ -214,10 +203,6 @@ class LaplaceNoise(LocalPrivacy):
     def variance(self) -> float:
         """Return the variance of the noise of scale 1."""
         return 2.0
-
-
-# --- gaussian mechanism
-# The Gaussian mechanism on single values, with the smallest noise that (ε, δ) allows.
 
 
 class GaussianMechanism(LocalPrivacy):

@@ -11,26 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import (
+    Draws,
+    Guarantee,
+    Mask,
+    MatrixForm,
+    Scope,
+    check_numbers,
+    check_values,
+    learned,
+    numeric_targets,
+    param,
+)
+from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.masks.aggregation import with_followers
 from sfumato.masks.noise import check_by_column
-from sfumato.schema.attribute import Attribute, Level, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Role, Scale, Schema
 from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# --- matrix mask
-# Matrix masks, given as matrices: M = AXB + C (matrix-masking paper, section IV).
+# --- Matrix masks, given as matrices: M = AXB + C (matrix-masking paper, section IV).
 
 _TRIPLETS = ("shape", "rows", "columns", "values")
 
@@ -291,8 +294,7 @@ def _words(matrix: Any) -> str:
     return f"of {r:,} × {n:,} (rank {np.linalg.matrix_rank(dense)})"
 
 
-# --- multiply records
-# Multiplication of records by random noise: M = AX with A diagonal and random (matrix-masking paper, section IV).
+# --- Multiplication of records by random noise: M = AX with A diagonal and random (matrix-masking paper, section IV).
 
 
 class RandomFactors(Mask, abstract=True):
@@ -381,8 +383,7 @@ class MultiplyRecords(RandomFactors):
         return tuple(said)
 
 
-# --- multiply columns
-# Multiplication of attributes by random noise: M = XB with B diagonal and random (matrix-masking paper, section IV).
+# --- Multiplication of attributes by random noise: M = XB with B diagonal and random (matrix-masking paper, section IV).
 
 
 class MultiplyColumns(RandomFactors):
@@ -420,8 +421,7 @@ class MultiplyColumns(RandomFactors):
         )
 
 
-# --- displace
-# Deterministic displacement: M = X + C with C fixed (matrix-masking paper, section IV).
+# --- Deterministic displacement: M = X + C with C fixed (matrix-masking paper, section IV).
 
 
 class Displace(Mask):

@@ -11,22 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Kind
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
+from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, unknown_name
 from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
 from sfumato.kernels.moments import is_constant, principal_axes
-from sfumato.schema.attribute import Attribute, Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Level, Schema
 from sfumato.typing import Numbers, Whole
-
-# --- microaggregation
-# Microaggregation: records are put into groups of at least k, and each group is released as one value.
 
 
 class Microaggregation(Mask, abstract=True):
@@ -313,10 +305,6 @@ def _clear_of_codes(values: Numbers, attribute: Attribute) -> Numbers:
     return new
 
 
-# --- mdav
-# MDAV: maximum distance to average vector, the usual method of microaggregation.
-
-
 class MDAV(Microaggregation):
     """Groups of k records that are close in all columns at once, taken from the outside in; the last has up to 2k - 1.
 
@@ -333,10 +321,6 @@ class MDAV(Microaggregation):
         from sfumato.kernels.microaggregation import mdav
 
         return mdav(x, self.k)
-
-
-# --- v mdav
-# V-MDAV: MDAV with groups of variable size, which follow clusters in the data.
 
 
 class VMDAV(Microaggregation):
@@ -362,8 +346,7 @@ class VMDAV(Microaggregation):
         return v_mdav(x, self.k, self.gamma)
 
 
-# --- individual ranking
-# Individual ranking: each column is sorted and averaged separately, k values at a time.
+# --- Individual ranking: each column is sorted and averaged separately, k values at a time.
 
 
 class UnivariateMicroaggregation(Microaggregation, abstract=True):
@@ -406,10 +389,6 @@ class IndividualRanking(UnivariateMicroaggregation):
         return consecutive_within(np.lexsort([x[:, 0], block]), block, self.k)
 
 
-# --- optimal univariate
-# Optimal univariate microaggregation: each column is divided into groups of at least k with the smallest loss.
-
-
 class OptimalUnivariate(UnivariateMicroaggregation):
     """Each column on its own, in groups of at least k with the least sum of squares about the means (Hansen, Mukherjee 2003).
 
@@ -422,10 +401,6 @@ class OptimalUnivariate(UnivariateMicroaggregation):
         from sfumato.kernels.microaggregation import optimal_groups
 
         return optimal_groups(x[:, 0], self.k)
-
-
-# --- projection microaggregation
-# Projection microaggregation: records are sorted along one line, and taken k at a time.
 
 
 _LINES = ("pca", "zscores")
@@ -483,10 +458,6 @@ def first_component(x: Numbers) -> Numbers:
     return np.asarray(centred @ axes[:, 0])
 
 
-# --- cluster microaggregation
-# Cluster microaggregation: clusters first, then groups of k within each cluster.
-
-
 class ClusterMicroaggregation(Microaggregation):
     """Records are clustered by k-means, and grouped within their cluster by MDAV or along its first principal component.
 
@@ -525,10 +496,6 @@ class ClusterMicroaggregation(Microaggregation):
 
             return mdav(x, self.k)
         return consecutive(np.argsort(first_component(x), kind="stable"), self.k)
-
-
-# --- robust microaggregation
-# Robust microaggregation: groups by robust Mahalanobis distances.
 
 
 class RobustMicroaggregation(Microaggregation):

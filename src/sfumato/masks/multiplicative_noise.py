@@ -8,11 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import check_numbers
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, check_numbers, learned, param
+from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.noise import NoiseLevel, check_spread, derived, spread_of

@@ -11,22 +11,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, check_values, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import (
+    Draws,
+    Guarantee,
+    Mask,
+    MatrixForm,
+    check_numbers,
+    check_values,
+    learned,
+    numeric_targets,
+    param,
+)
+from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Numbers
-
-# --- noise level
-# Shared by all noise methods: one meaning of the noise level, the variance it is a share of, and kept moments.
 
 
 class NoiseLevel(Mask, abstract=True):
@@ -160,8 +160,7 @@ def apart(one: Moments, two: Moments) -> tuple[float, float]:
     return float(means.max(initial=0)), float(products.max(initial=0))
 
 
-# --- noise
-# Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance.
+# --- Additive noise, with one meaning of its level: the noise variance as a share of the variable's own variance.
 
 
 class AdditiveNoise(NoiseLevel, abstract=True):
@@ -289,8 +288,7 @@ class IndependentNoise(AdditiveNoise):
         return [(name,) for name in names]
 
 
-# --- structured noise
-# Normal noise with a given covariance matrix: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
+# --- Normal noise with a given covariance matrix: M = X + C, C ~ N(0, Ω) (matrix-masking paper, section IV).
 
 
 class StructuredNoise(Mask):
@@ -387,10 +385,6 @@ def _plain(given: Any, size: int) -> tuple[tuple[float, ...], ...]:
             "random numbers are."
         )
     return tuple(map(tuple, ((matrix + matrix.T) / 2).tolist()))
-
-
-# --- bounded noise
-# Noise restricted to bounds: drawn given that the result lies inside, so that values do not pile up on the bounds.
 
 
 class BoundedNoise(NoiseLevel):

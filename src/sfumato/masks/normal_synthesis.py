@@ -12,14 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, Mask, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
-from sfumato.data.columns import Column
-from sfumato.data.engine import Rows
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import mix64
 from sfumato.masks.gadp import (
@@ -30,12 +25,8 @@ from sfumato.masks.gadp import (
     describes_household,
     standard_normals,
 )
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Numbers
-
-# --- synthetic
-# Shared by fully synthetic files: new records, and a check for copies of original records.
 
 
 def new_ids(start: int, count: int) -> NDArray[np.int64]:
@@ -86,8 +77,7 @@ def alone(batch: Batch, name: str) -> Batch:
     return Batch(Rows(batch.ids, {name: batch.column(name).bare()}), batch.schema)
 
 
-# --- synthesis model
-# The effect of normal synthesis on normal records: the models behind analytic R-U maps of synthetic data.
+# --- The effect of normal synthesis on normal records: the models behind analytic R-U maps of synthetic data.
 #
 # Parameters are estimated from n records, and drawn from their posterior where synthesis is `proper`; then values are drawn.
 # With ν degrees of freedom of the residuals of p columns, a residual variance drawn from its posterior is ν/(ν - p - 1) times
@@ -299,10 +289,6 @@ class FullSynthesisModel(ReleaseModel):
         S, z, q = self.covariance, list(given), len(given)
         explained = S[x, z] @ np.linalg.pinv(S[np.ix_(z, z)], rcond=1e-12, hermitian=True) @ S[z, x] if z else 0.0
         return float((S[x, x] - explained) * (1 - (1 + q) / self.n + (1 + q) * self._fitted(q)))
-
-
-# --- normal synthesis
-# Synthetic numbers from a multivariate normal model: some columns of the file, or a new file.
 
 
 IMPLICATES = "how many versions of the file are released, for the combining rules"

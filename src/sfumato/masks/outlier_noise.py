@@ -9,11 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import check_numbers
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
 from sfumato.kernels.classes import classes

@@ -9,21 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, categorical_targets
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column
+from sfumato.contract import Draws, Guarantee, Mask, categorical_targets, learned, param
+from sfumato.data import Column
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.masks.pram_matrix import CategoryCounts, Cell, Transition, generated, given, read_matrix
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Whole
-
-# --- pram cells
-# Cells: combinations of categories as whole numbers, counted in one file and looked up in any other.
 
 UNSEEN = -2
 """Cell of a record whose combination the counted file does not have."""
@@ -103,10 +96,6 @@ def count_cells(
                 key = cell[: len(within)], cell[len(within) :]
                 table[key] = table.get(key, 0) + size
     return tables
-
-
-# --- pram
-# PRAM, the post-randomisation method: categories change at random, with known probabilities.
 
 
 _PD = 0.8

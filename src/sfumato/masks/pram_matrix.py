@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.data.columns import Column
-from sfumato.data.engine import LocalEngine, Rows
-from sfumato.data.microdata import Microdata
+from sfumato.data import Column, LocalEngine, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names
-from sfumato.schema.attribute import Attribute, Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Attribute, Role, Scale, Schema
 from sfumato.typing import Numbers, Whole
 
 Cell = tuple[Any, ...]

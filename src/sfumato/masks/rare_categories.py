@@ -13,22 +13,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, Mask, Scope, learned, param
+from sfumato.data import Batch, Column, Kind, Microdata
 from sfumato.errors import DataError, ParameterError, SchemaError
 from sfumato.kernels.classes import classes
 from sfumato.masks.recoding import as_text, count_values, relabel
-from sfumato.schema.attribute import Attribute, Level, Scale
+from sfumato.schema import Attribute, Level, Scale, Schema
 from sfumato.schema.hierarchy import ROOT, label_of
-from sfumato.schema.schema import Schema
 from sfumato.typing import Whole
-
-# --- merging
-# Which categories are merged, so that each has enough records: into a remainder, with neighbours, or in a hierarchy.
 
 _MOST_ORDERED = 60
 
@@ -176,10 +168,6 @@ def path_of(attribute: Attribute, value: object) -> tuple[str, ...]:
         ) from None
 
 
-# --- merge rare
-# Merging of rare categories, until every released category has enough records.
-
-
 class MergeRare(Mask):
     """Categories with fewer than `least` records are merged, so that every released category has at least that many.
 
@@ -315,10 +303,6 @@ def _unit(attribute: Attribute, data: Microdata) -> str:
     return "households" if attribute.level is Level.HOUSEHOLD and data.schema.one("household") else "records"
 
 
-# --- recode rare
-# Local recoding of rare values: a value that few records have is shortened; the others do not change.
-
-
 class RecodeRare(Mask):
     """Values that fewer than t records have lose their last digits (global-risk paper, section 4: the rule for zip codes).
 
@@ -433,10 +417,6 @@ class RecodeRare(Mask):
             says = f"{name}: no {what} that fewer than {t:,} {self._counted} have; {cut:,} records have a cut one"
             said.append(Guarantee(step, says, "released values counted"))
         return tuple(said)
-
-
-# --- change rare
-# Changing a category where the keys are rarest.
 
 
 class ChangeRare(Mask):

@@ -13,21 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Column, Kind
+from sfumato.contract import Draws, Guarantee, Mask, learned, param
+from sfumato.data import Column, Kind
 from sfumato.data.households import unit_ids
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError, SchemaError
-from sfumato.schema.attribute import Attribute, Scale
+from sfumato.schema import Attribute, IntervalHierarchy, Scale, Schema
 from sfumato.schema.hierarchy import Hierarchy, TreeHierarchy, label_of
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
-
-# --- recoded schema
-# The schema of a column after its values are replaced by broader labels.
 
 Pairs = Iterable[tuple[float, str]]
 
@@ -163,10 +155,6 @@ def as_number(value: object) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-# --- recoding
-# Global recoding of values and of the schema, by any rule; and counting of categories.
 
 
 Rule = Mapping[str, str] | tuple[float, ...] | int
@@ -335,10 +323,6 @@ def no_rule(name: str, what: str) -> str:
     )
 
 
-# --- recode
-# Global recoding: every value of a column is released as a broader category, by one rule for the whole file.
-
-
 class Recode(Recoding):
     """Global recoding by rules: lists of old and new values, intervals, or a level of the hierarchy (Willenborg, de Waal 2001).
 
@@ -419,10 +403,6 @@ def _rule(name: str, given: Any) -> Rule:
         f"the rule of '{name}' must be old values and new labels, such as {{ widowed = 'single' }}, numbers where intervals "
         "begin, such as [18, 65], or a level of its hierarchy, such as 2."
     )
-
-
-# --- generalise
-# Generalisation: keys are recoded to a level of their hierarchies.
 
 
 class Generalise(Recoding):

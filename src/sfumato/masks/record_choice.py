@@ -12,17 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
+from sfumato.contract import Draws, Mask, MatrixForm, learned, param
 from sfumato.contract.linked_columns import run_linked
-from sfumato.contract.mask import Mask
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.data.columns import Column, Kind
+from sfumato.data import Batch, Column, Kind, Microdata
 from sfumato.data.households import Unit
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import check_numbers
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, MatrixForm, Scope, check_numbers, learned, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import Moments
 from sfumato.masks.noise import NoiseLevel, moments_kept, needed, spread_of
-from sfumato.schema.attribute import Level
+from sfumato.schema import Level
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:

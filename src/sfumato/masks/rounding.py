@@ -12,13 +12,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, check_numbers, numeric_targets
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
+from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
-from sfumato.schema.attribute import Attribute
+from sfumato.schema import Attribute
 from sfumato.typing import Numbers
 
 _EXACT = 2.0**53  # beyond it, floats no longer separate neighbouring whole numbers

@@ -11,20 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, MatrixForm, param
+from sfumato.data import Batch, Microdata
 from sfumato.data.households import Unit, unit_ids
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.masks.record_choice import Keys, RecordChoice, Rule, at_key, checked_weights, combined
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Flags, Numbers, Whole
-
-# --- sample
-# Simple random sampling, and code shared by all designs for records or households.
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,10 +209,6 @@ class Sample(StratifiedDraw):
         return np.array([self.total(frame)])
 
 
-# --- stratified sample
-# Stratified sampling: a simple random sample in each stratum.
-
-
 class StratifiedSample(StratifiedDraw):
     """A simple random sample in each stratum, with sizes allocated to the strata (Cochran 1977, chapter 5).
 
@@ -330,10 +319,6 @@ def allocate(total: int, measure: Numbers, least: int, most: Whole) -> Whole:
         if counts[h] < most[h]:
             heapq.heappush(next_ones, (-measure[h] / (counts[h] + 0.5), h))
     return counts
-
-
-# --- weighted sample
-# Sampling with unequal probabilities, proportional to a size.
 
 
 class WeightedSample(Sampling):

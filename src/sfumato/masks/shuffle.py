@@ -9,10 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import check_numbers, numeric_targets
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
 from sfumato.kernels.copula import (
@@ -25,7 +22,7 @@ from sfumato.kernels.copula import (
 )
 from sfumato.kernels.moments import covariance_root
 from sfumato.masks.gadp import PIECE, Given, MaskGiven, describes_household, learn_given, pooled_guarantee
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers, Whole
 
 

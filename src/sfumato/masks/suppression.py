@@ -10,14 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, learned, numeric_targets, param
 from sfumato.contract.linked_columns import run_linked
-from sfumato.contract.mask import Mask, numeric_targets
-from sfumato.contract.matrix import MatrixForm
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Guarantee
-from sfumato.data.columns import Kind
-from sfumato.data.condition import Condition
+from sfumato.data import Condition, Kind
 from sfumato.data.households import unit_ids
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
@@ -31,12 +26,8 @@ from sfumato.masks.record_choice import (
     combined,
     strata_columns,
 )
-from sfumato.schema.attribute import Level, Role
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Role, Schema
 from sfumato.typing import Flags, Numbers
-
-# --- suppress records
-# Suppression of records by rule: those that a condition selects, those with extreme values, those in small areas.
 
 
 class RecordSuppression(RecordChoice, abstract=True):
@@ -348,10 +339,6 @@ def _ratios(batch: Batch, keep: Flags, weights: Numbers | None) -> tuple[Keys, N
     return keys, np.where(after > 0, before / np.where(after > 0, after, 1.0), 1.0)
 
 
-# --- suppress values
-# Suppression of single values by a rule.
-
-
 class SuppressValues(Mask):
     """Values of some columns are released as missing where a rule holds, such as ``age > 90 and region == 'north'``.
 
@@ -441,10 +428,6 @@ class SuppressValues(Mask):
             says = f"{name}: no value is released where {self.where}; {count:,} of {len(hit):,} are suppressed"
             said.append(Guarantee(step, says, "all released values checked"))
         return tuple(said)
-
-
-# --- suppress columns
-# Suppression of attributes: some columns are not released.
 
 
 class SuppressColumns(Mask):

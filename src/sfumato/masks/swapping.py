@@ -12,20 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.mask import Mask, categorical_targets, numeric_targets
-from sfumato.contract.parameters import Scope, learned, param
-from sfumato.contract.release import Guarantee
+from sfumato.contract import Draws, Guarantee, Mask, Scope, categorical_targets, learned, numeric_targets, param
 from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data.microdata import Batch, Microdata, by_level, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
-from sfumato.schema.attribute import Level
-from sfumato.schema.schema import Schema
+from sfumato.schema import Level, Schema
 from sfumato.typing import Integers, Numbers
 
-# --- swap model
-# The effect of swapping on normal records: the model behind analytic R-U maps of data swapping and rank swapping.
 #
 # Swapping permutes a column, so its distribution, mean and variance stay. With a the centred values, S their sum of squares
 # and π the permutation, everything else depends on C = Σ a_i a_π(i) / S: for normal records C is independent of S. If either x
@@ -174,10 +168,6 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     kept = 1 - gone
     hermite = (1 - (n - 1) * gone / n, second / n / math.sqrt(2), third / n / math.sqrt(6))
     return KeptInPlace(kept, float(min(variance, 2 * max(1 - kept**2, 0.0) / (n + 1))), hermite)
-
-
-# --- data swap
-# Data swapping: records exchange values, and chosen tables do not change.
 
 
 class DataSwap(Mask):
@@ -383,10 +373,6 @@ def _same_table(codes: list[Any]) -> bool:
     n = len(codes[0][0])
     label, sizes = classes([np.concatenate(pair) for pair in codes], 2 * n)
     return bool((2 * np.bincount(label[:n], minlength=len(sizes)) == sizes).all())
-
-
-# --- rank swap
-# Rank swapping: values change places with values of similar rank, within a hard limit on the rank.
 
 
 class RankSwap(Mask):

@@ -10,20 +10,15 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of
 from sfumato.risk.class_distributions import ROUNDING
 from sfumato.risk.keys import of_original, population_classes, released_classes
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
-# --- k anonymity
-# k-anonymity: records that share their keys with too few others (Samarati 2001; Sweeney 2002).
+# --- k-anonymity: records that share their keys with too few others (Samarati 2001; Sweeney 2002).
 
 
 class KAnonymity(DirectMeasure):
@@ -76,8 +71,7 @@ class KAnonymity(DirectMeasure):
         )
 
 
-# --- k map
-# k-map: records that match too few persons of the population (Sweeney 2001).
+# --- k-map: records that match too few persons of the population (Sweeney 2001).
 
 
 class KMap(DirectMeasure):
@@ -129,8 +123,7 @@ class KMap(DirectMeasure):
         )
 
 
-# --- delta presence
-# δ-presence: how sure a snooper can be that a person of the population is in the file (Nergiz, Atzori, Clifton 2007).
+# --- δ-presence: how sure a snooper can be that a person of the population is in the file (Nergiz, Atzori, Clifton 2007).
 
 
 def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:

@@ -10,20 +10,14 @@ import numpy as np
 from scipy.special import ndtri
 from typing_extensions import override
 
-from sfumato.contract.measure import Measure, Need, reciprocal
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel, ReleaseModel
+from sfumato.contract import Measure, Need, NoiseModel, Release, ReleaseModel, Snooper, learned, param, reciprocal
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
+from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
-# --- prediction
-# How a snooper predicts a target's value, and how far off he is.
 #
 # Every snooper here predicts linearly: τ̂ = a + b·(released value of the record he linked) + c·(what else he knows). The
 # naive one takes the released value (b = 1). The Bayes one uses the best linear prediction, which for normal data is the
@@ -133,8 +127,7 @@ def spread_between(low: float, high: float) -> float:
     return 1.0 + (edge(a) - edge(b)) / (high - low)
 
 
-# --- attribute
-# Attribute risk: how closely a snooper predicts one person's value (R-U paper, equations 3.3 and 4.8).
+# --- Attribute risk: how closely a snooper predicts one person's value (R-U paper, equations 3.3 and 4.8).
 
 
 class AttributeRisk(Measure):
@@ -366,8 +359,7 @@ def typical_error(lead: str, value: float, schema: Schema, column: str) -> str:
     return f"{lead} {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"
 
 
-# --- coded value
-# Risk of a deterministic mask such as top coding (R-U paper, section 3, last paragraph).
+# --- Risk of a deterministic mask such as top coding (R-U paper, section 3, last paragraph).
 
 
 class CodedValueRisk(Measure):

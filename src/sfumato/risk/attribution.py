@@ -22,22 +22,13 @@ from sfumato.attacks.attribution import (
     tolerance_rule,
 )
 from sfumato.charts.captions import counted
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper, Success, wilson
+from sfumato.contract import DirectMeasure, Draws, Release, Score, Side, Snooper, Success, param, wilson
+from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable
 from sfumato.risk.gdpr_risks import residual
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- excess
-# What a release adds to what anybody could guess: the rate of right answers beyond a baseline.
 
 Against = Literal["marginal", "holdout"]
 What = Literal["excess", "rate"]
@@ -152,8 +143,7 @@ def share(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-# --- attribution
-# What the attribution measures have in common: the column, when an answer is right, and what it is compared with.
+# --- What the attribution measures have in common: the column, when an answer is right, and what it is compared with.
 
 
 def seed_rule() -> Any:
@@ -290,9 +280,7 @@ def excess_of(found: Attributed, right: Numbers, plain: Numbers, rest: tuple[flo
     return Excess(rate, n, average(np.where(np.isnan(right), np.nan, plain), counts, "")[0])
 
 
-# --- cap
-# CAP: the probability that a confidential value is attributed rightly (Elliot 2014; Taub, Elliot, Pampaka and Smith 2018).
-
+# --- CAP: the probability that a confidential value is attributed rightly (Elliot 2014; Taub, Elliot, Pampaka and Smith 2018).
 
 UNMATCHED = {
     "left out": "keys that are not in the release are left out",
@@ -362,9 +350,7 @@ class CAP(AttributionMeasure):
         return np.nan_to_num(found.drawn) if self.unmatched == "wrong" else found.drawn
 
 
-# --- tcap
-# TCAP: attributions of which a snooper is sure (Taub et al. 2018; Little, Elliot and Allmendinger 2022; Raab et al. 2024).
-
+# --- TCAP: attributions of which a snooper is sure (Taub et al. 2018; Little, Elliot and Allmendinger 2022; Raab et al. 2024).
 
 Denominator = Literal["certain", "matched", "all"]
 OF = {
@@ -496,8 +482,7 @@ def _effective(cells: ValueCells, inside: NDArray[np.bool_], matched: Numbers) -
     return float(counts.sum() ** 2 / (counts**2 / people).sum())
 
 
-# --- weap
-# WEAP: what the keys of a released record say of its value within the release (Taub and Elliot 2019).
+# --- WEAP: what the keys of a released record say of its value within the release (Taub and Elliot 2019).
 
 
 class WEAP(KeyedMeasure):
@@ -562,8 +547,7 @@ class WEAP(KeyedMeasure):
         return outcome.per_original(within if right is None else within[right])
 
 
-# --- disco
-# DiSCO: disclosive in the release, correct in the original (Raab, Nowok and Dibben 2024).
+# --- DiSCO: disclosive in the release, correct in the original (Raab, Nowok and Dibben 2024).
 
 
 class Disco(AttributionMeasure):

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import key_names
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Release, Snooper
+from sfumato.data import Kind
 from sfumato.data.classes import Classes, Missing
-from sfumato.data.columns import Kind
 from sfumato.errors import NotApplicable, unknown_name
 from sfumato.kernels.classes import classes
 from sfumato.risk.keys import of_original, released_classes

@@ -13,18 +13,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import key_names
-from sfumato.contract.parameters import Parametric, param
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Parametric, Release, Snooper, param
 from sfumato.data.classes import Classes, Missing, classes_of, gaps_of
 from sfumato.errors import NotApplicable, ParameterError, plural
 from sfumato.kernels.classes import classes
 from sfumato.risk.key_changes import ValuePairs
 from sfumato.risk.keys import released_classes
 from sfumato.typing import Numbers, Whole
-
-# --- classification
-# Which class a record was in, and which it is in now: the classification matrix (global-risk paper, section 3).
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +204,7 @@ def _labels(outcome: Release, before: Classes, after: Classes) -> tuple[Whole, W
     return before.labels[left], after.labels[right]
 
 
-# --- weight matrices
-# Weight matrices of the weighted global risk: how much a record counts by the sizes of its classes (global-risk paper, 3.4).
-
+# --- Weight matrices of the weighted global risk: how much a record counts by the sizes of its classes (global-risk paper, 3.4).
 
 Sizes = NDArray[Any]
 

@@ -11,20 +11,14 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import Closest, Points, as_points, comparable, exact_tables
 from sfumato.attacks.holdout_attacks import holdout_of
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper, wilson
+from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.kernels.classes import classes, number_codes
 from sfumato.risk.keys import in_id_order
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
-# --- closest records
-# Are released records closer to the original than to people who are not in it? (Platzer and Reutterer 2021).
+# --- Are released records closer to the original than to people who are not in it? (Platzer and Reutterer 2021).
 
 NO_MEMBERSHIP = "it says nothing of whether a person's presence in the file can be told"
 
@@ -230,8 +224,7 @@ def ratios(distances: Numbers) -> Numbers:
     return np.divide(first, second, out=np.ones(len(first)), where=second > 0)
 
 
-# --- identical matches
-# Identical match share: released records that are exact copies of original ones.
+# --- Identical match share: released records that are exact copies of original ones.
 
 
 class IMS(DirectMeasure):

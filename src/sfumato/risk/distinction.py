@@ -9,15 +9,11 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, plural
 from sfumato.risk.keys import SetCounts, check_sets, named, of_original, released_classes, set_counts, sets_of
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd

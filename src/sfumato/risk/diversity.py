@@ -10,25 +10,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
 from sfumato.kernels.classes import classes
 from sfumato.risk.class_distributions import ROUNDING, ClassCells, Distributions, distributions, keys_beside
 from sfumato.risk.keys import of_original
-from sfumato.schema.attribute import Scale
+from sfumato.schema import Scale, Schema
 from sfumato.schema.hierarchy import label_of
-from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- l diversity
-# l-diversity: records that match on the keys and have too few different confidential values (Machanavajjhala et al. 2007).
+# --- l-diversity: records that match on the keys and have too few different confidential values (Machanavajjhala et al. 2007).
 
 DiversityKind = Literal["distinct", "entropy", "recursive"]
 
@@ -165,8 +158,7 @@ def _amount(kind: DiversityKind, least: float) -> str:
     return f"l = {least:.3g}"
 
 
-# --- alpha k
-# (α, k)-anonymity: classes that are too small, or in which a confidential value is too frequent (Wong et al. 2006).
+# --- (α, k)-anonymity: classes that are too small, or in which a confidential value is too frequent (Wong et al. 2006).
 
 
 class AlphaK(DirectMeasure):
@@ -267,9 +259,7 @@ def _matches(found: Distributions) -> Numbers:
     return matches
 
 
-# --- t closeness
-# t-closeness: classes whose confidential values are distributed unlike the whole file (Li, Li, Venkatasubramanian 2007).
-
+# --- t-closeness: classes whose confidential values are distributed unlike the whole file (Li, Li, Venkatasubramanian 2007).
 
 Distance = Literal["ordered", "unordered", "hierarchical"]
 _BY_SCALE: dict[Scale, Distance] = {
@@ -388,8 +378,7 @@ def _nodes(found: Distributions, data: Microdata) -> NDArray[np.int32]:
     return np.stack([np.unique(labels.astype(str), return_inverse=True)[1] for labels in levels]).astype(np.int32)
 
 
-# --- beta likeness
-# β-likeness: values whose share in a class is too far above their share in the file (Cao, Karras 2012).
+# --- β-likeness: values whose share in a class is too far above their share in the file (Cao, Karras 2012).
 
 
 class BetaLikeness(DirectMeasure):
@@ -451,8 +440,7 @@ class BetaLikeness(DirectMeasure):
         )
 
 
-# --- delta disclosure
-# δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
+# --- δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
 
 
 class DeltaDisclosure(DirectMeasure):

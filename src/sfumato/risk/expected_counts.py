@@ -13,13 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.classes import Classes
+from sfumato.data import Classes
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes, find_rows
 from sfumato.typing import Codes, Numbers
-
-# --- blocks
-# Parts of a log-linear model that can be fitted apart: keys that hang together by more than one key between them.
 
 Margin = tuple[int, ...]
 CYCLES, TOLERANCE = 200, 0.01
@@ -132,8 +129,7 @@ def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.
     return np.asarray(np.searchsorted(here, wanted), np.int64)
 
 
-# --- whole table
-# The expected counts of all cells of a table: by an axis per key where that is small enough, else as a list of cells.
+# --- The expected counts of all cells of a table: by an axis per key where that is small enough, else as a list of cells.
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +210,7 @@ def _quotient(amounts: Numbers, sums: Numbers) -> Numbers:
     return np.divide(amounts, sums, out=np.zeros(len(amounts)), where=sums > 0)
 
 
-# --- expected counts
-# Expected counts of a file's classes under a log-linear model, fitted by maximum likelihood to the counts of all cells.
-
+# --- Expected counts of a file's classes under a log-linear model, fitted by maximum likelihood to the counts of all cells.
 
 CELLS, PLACES = 10_000_000, 30_000_000
 """More cells than this are not gone through, nor more cells times margins fitted."""

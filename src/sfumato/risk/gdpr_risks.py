@@ -18,18 +18,10 @@ from sfumato.attacks.holdout_attacks import (
     SingleOut,
     TwoFiles,
 )
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper, Success, success
+from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, Success, param, success
 from sfumato.errors import NotApplicable, plural
 from sfumato.risk.keys import of_targets
-from sfumato.schema.schema import Schema
-
-# --- controlled
-# What an attack on people in the release achieves beyond the same attack on people who are not in it (Giomi et al. 2022).
+from sfumato.schema import Schema
 
 
 class ControlledRisk(DirectMeasure, Repeated, abstract=True):
@@ -125,8 +117,7 @@ def _count(success: Success) -> str:
     return f"{success.rate * success.targets:,.4g} of {success.targets:,}"
 
 
-# --- singling out
-# Singling out, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
+# --- Singling out, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
 
 
 class SinglingOut(ControlledRisk, Describing):
@@ -154,8 +145,7 @@ class SinglingOut(ControlledRisk, Describing):
         return f"descriptions by {what}; {super().variant}"
 
 
-# --- linkability
-# Linkability, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
+# --- Linkability, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
 
 
 class Linkability(ControlledRisk, TwoFiles):
@@ -182,8 +172,7 @@ class Linkability(ControlledRisk, TwoFiles):
         return f"{plural(self.k, 'closest released record')}; {super().variant}"
 
 
-# --- inference
-# Inference, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
+# --- Inference, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
 
 
 class Inference(ControlledRisk, InferenceTarget):

@@ -13,25 +13,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Need, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
+from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural, unknown_name
 from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, UniqueWeights, WeightMatrix, crossed
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
-from sfumato.schema.attribute import Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Scale, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- key subsets
-# Which of the keys serve a snooper best: the subset with the largest product of two numbers.
 #
 # A subset S of the keys has the value Π(1 - icf_k) · base(S): keys that were changed cost a factor each, and make classes smaller.
 
@@ -142,9 +135,7 @@ def at_most(subsets: KeySubsets) -> float:
     return max((subsets.bound((k,), tuple(o for o in useful if o != k)) for k in useful), default=0.0)
 
 
-# --- global risk
-# Global disclosure risk of a masked file: minimal, maximal and weighted (Truta, Fotouhi and Barth-Jones 2004).
-
+# --- Global disclosure risk of a masked file: minimal, maximal and weighted (Truta, Fotouhi and Barth-Jones 2004).
 
 RiskKind = Literal["min", "max", "weighted"]
 _IN_ORDER = (Kind.NUMBER, Kind.BOOLEAN, Kind.DATE)

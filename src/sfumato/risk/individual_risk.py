@@ -12,21 +12,15 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
 from sfumato.data.classes import Classes, Missing
 from sfumato.data.households import unit_ids
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
 from sfumato.risk.keys import nothing_in_common, of_original, population_classes, released_classes
 from sfumato.risk.population_uniques import fraction_parameter
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- class risks
-# How likely a record is identified by its keys: 1 / (how many look the same), counted or estimated, for each class.
 
 _FEW = 0.05
 """If no larger share of the records than this has weights that are too small, those are taken for 1."""
@@ -180,9 +174,7 @@ def lognormal_interval(mean: float, variance: float, top: float) -> tuple[float,
     return min(low, mean), min(max(high, mean), max(top, mean))
 
 
-# --- individual risk
-# Individual risk: the probability that a record of a sample is identified (Benedetti and Franconi 1998).
-
+# --- Individual risk: the probability that a record of a sample is identified (Benedetti and Franconi 1998).
 
 MANY = 0.1
 """Share of records that are unique beyond which the risk is understated by a lot."""
@@ -328,8 +320,7 @@ def _spread(outcome: Release, home: NDArray[np.int64], risk: Numbers) -> Callabl
     return find
 
 
-# --- reidentification
-# Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).
+# --- Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).
 
 
 class Reidentification(DirectMeasure):
@@ -439,10 +430,6 @@ class Reidentification(DirectMeasure):
             f"a {self.attacker} is right for {digits(100 * risks.mean)} % of {plural(n)}, with probability "
             f"{digits(risks.largest)} for the one at most risk, and with probability above {self.threshold:g} for {above:,}"
         )
-
-
-# --- any identified
-# The probability that anybody is identified, and how many are expected to be.
 
 
 class AnyIdentified(DirectMeasure):

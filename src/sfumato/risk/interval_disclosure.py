@@ -7,15 +7,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper, wilson
-from sfumato.data.columns import Kind
+from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.data import Kind
 from sfumato.data.microdata import check_numeric
 from sfumato.errors import DataError, NotApplicable, count_of
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Flags, Numbers
 
 

@@ -11,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, SchemaError, plural
-from sfumato.schema.attribute import Attribute, Scale
+from sfumato.schema import Attribute, Scale
 from sfumato.schema.hierarchy import ROOT, Hierarchy, PrefixHierarchy, label_of
 from sfumato.schema.interval_hierarchy import interval_bounds
 from sfumato.typing import Numbers
-
-# --- key order
-# The order of the values of a key, as it was and as it was released: numbers, labels with numbers, intervals.
 
 Codes = NDArray[Any]
 Span = tuple[float, float]
@@ -83,9 +80,7 @@ def _spans_of_nodes(attribute: Attribute) -> dict[str, Span]:
     return spans
 
 
-# --- changes
-# How much masking changed a key: inversions, changes, weak and strong changes (global-risk paper, section 2).
-
+# --- How much masking changed a key: inversions, changes, weak and strong changes (global-risk paper, section 2).
 
 WeakRule = Callable[[str, str], float] | Sequence[float] | Mapping[str, Mapping[str, float]]
 """What a weak change counts: a function of the two labels; a number for each level of the hierarchy between the values and the

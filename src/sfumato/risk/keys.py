@@ -12,16 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract.release import Release
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import Release, Snooper
+from sfumato.data import Microdata
 from sfumato.data.classes import Classes, Missing, classes_of
-from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, SfumatoError, unknown_name
 from sfumato.kernels.classes import classes
 from sfumato.typing import Numbers
-
-# --- per record
-# Values of original records, whatever order they were found in, in the order of their ids.
 
 
 def in_id_order(outcome: Release, values: Numbers) -> Numbers:
@@ -43,9 +39,7 @@ def of_targets(outcome: Release, targets: NDArray[np.int64], values: Numbers) ->
     return out
 
 
-# --- keys
-# What the snooper looks for records by, and how many records of the release look the same.
-
+# --- What the snooper looks for records by, and how many records of the release look the same.
 
 __all__ = [
     "RULES",
@@ -117,9 +111,7 @@ def of_original(outcome: Release, found: Classes, values: Any) -> Any:
     return outcome.per_original(spread if right is None else spread[right])
 
 
-# --- key sets
-# Sets of keys: which there are, and how many records agree on one.
-
+# --- Sets of keys: which there are, and how many records agree on one.
 
 MOST_SETS = 250_000
 """So many sets of keys are looked through at most: all sets of 17 keys, or all of up to five out of 30."""

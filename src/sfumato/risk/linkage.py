@@ -12,14 +12,9 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES
 from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Nearness, Ranking, Weighing
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Attack, Guesses, Snooper, success
+from sfumato.contract import Attack, DirectMeasure, Draws, Guesses, Need, Release, Score, Side, Snooper, param, success
 from sfumato.errors import plural
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 
 _SUREST = 0.1
 """Share of the links that the snooper is surest of, which he would act on first."""

@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
 from sfumato.risk.expected_counts import (
@@ -30,7 +27,7 @@ from sfumato.risk.expected_counts import (
 )
 from sfumato.risk.keys import of_original, released_classes
 from sfumato.risk.population_uniques import Z, fraction_parameter, fraction_source, sampling_fraction, with_error
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 Target = Literal["unique", "match"]

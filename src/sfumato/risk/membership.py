@@ -8,15 +8,10 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.attacks.holdout_attacks import Telling, TellMembers
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper, wilson
+from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
 from sfumato.errors import plural
 from sfumato.risk.keys import of_targets
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 Report = Literal["true positive rate", "advantage"]

@@ -12,19 +12,13 @@ from scipy.special import expit, gammaln, logit
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.risk.keys import released_classes
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- fraction
-# How large a share of the population the released file holds: given, or told by the survey weights.
 
 
 def fraction_parameter() -> Any:
@@ -74,10 +68,6 @@ def household_warning(outcome: Release) -> str:
     return "; far too low if whole households were drawn and their members look alike"
 
 
-# --- frequencies
-# The frequencies of frequencies: how many keys are shared by one record, by two, by three.
-
-
 @dataclass(frozen=True, eq=False)
 class Frequencies:
     """n_i, the number of keys that occur i times, for every i that occurs.
@@ -117,9 +107,7 @@ def frequencies_of(found: Classes) -> Frequencies:
     return Frequencies(sizes.astype(np.float64), records / sizes)
 
 
-# --- likelihood
-# Maximum likelihood with two parameters, and the likelihood interval of a share that they imply.
-
+# --- Maximum likelihood with two parameters, and the likelihood interval of a share that they imply.
 
 Z = 1.959963984540054
 """Normal quantile of a 95 % interval; Z²/2 is how far the log-likelihood may fall."""
@@ -214,8 +202,7 @@ def with_error(share: float, interval: tuple[float, float], variance: float) -> 
     return float(expit(middle - math.sqrt(low**2 + extra))), float(expit(middle + math.sqrt(high**2 + extra)))
 
 
-# --- superpopulation
-# Models of how large the classes of a population are, fitted to the classes of a sample: how many have one member.
+# --- Models of how large the classes of a population are, fitted to the classes of a sample: how many have one member.
 #
 # Each function takes the frequencies of frequencies n_i and the sampling fraction π, and returns the share of the population that
 # is unique. Sampling is Bernoulli: a class of F persons has f ~ Bin(F, π) records in the file.
@@ -391,10 +378,6 @@ def _several_sizes(seen: Frequencies, name: str) -> None:
             f"all keys of the file are shared by the same number of records, which does not tell the parameters of the model "
             f"'{name}'. Try another model, or fewer keys."
         )
-
-
-# --- population uniques
-# How many persons are unique in the population, estimated from a sample of it.
 
 
 Model = Literal["dankar", "zayatz", "pitman", "snb", "poisson_gamma"]

@@ -12,13 +12,19 @@ from typing_extensions import override
 
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
 from sfumato.charts.captions import counted
-from sfumato.contract.measure import DirectMeasure, Measure, reciprocal
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel, ReleaseModel
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
+from sfumato.contract import (
+    DirectMeasure,
+    Measure,
+    NoiseModel,
+    Release,
+    ReleaseModel,
+    Score,
+    Side,
+    Snooper,
+    param,
+    reciprocal,
+)
+from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.risk.attribute_risk import typical_error
@@ -35,11 +41,8 @@ from sfumato.risk.attribution import (
     snoopers_draws,
     what_rule,
 )
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- prediction risk
-# Prediction risk: how closely a person's value is predicted from the released file, without finding any record.
 
 
 class PredictionRisk(Measure):
@@ -145,9 +148,7 @@ def _fit(x: Numbers, z: Numbers) -> tuple[float, Numbers]:
     return float(middle - centre @ slopes), slopes
 
 
-# --- rapid
-# RAPID: people whose value a model fitted to the release predicts too well (Templ, Thees and Müller 2026).
-
+# --- RAPID: people whose value a model fitted to the release predicts too well (Templ, Thees and Müller 2026).
 
 Error = Literal["symmetric", "relative", "sd"]
 ERRORS = {

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sfumato.attacks.attacker_file import key_names
-from sfumato.contract.measure import Measure
-from sfumato.contract.release import Release
+from sfumato.contract import Measure, Release, Snooper
 from sfumato.contract.score import Figure, Score, Section, TextTable, digits
-from sfumato.contract.snooper import Snooper
+from sfumato.data import Kind
 from sfumato.data.classes import Classes, Missing
-from sfumato.data.columns import Kind
 from sfumato.errors import NotApplicable, SfumatoError, count_of, join_names, plural
 from sfumato.risk.anonymity import DeltaPresence, KAnonymity, KMap
 from sfumato.risk.attribute_risk import AttributeRisk
@@ -46,9 +44,6 @@ from sfumato.risk.unique_matches import MatchRisk
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
-
-# --- usual
-# The measures that a custodian usually wants of a file.
 
 LINKED = 100_000
 """Linkage takes its time; of larger files it is worked out only when it is asked for."""
@@ -116,10 +111,6 @@ def _confidential(outcome: Release) -> dict[str, Kind]:
     plain = (Kind.NUMBER, Kind.CATEGORY, Kind.BOOLEAN)
     names = [n for n in outcome.original.schema.names(role="confidential") if n in kinds]
     return {name: kinds[name] for name in names if kinds[name] in plain}
-
-
-# --- verdict
-# What a risk profile comes to, in sentences: which records, which attributes, how sure.
 
 
 ARE = ("is", "are")
@@ -253,9 +244,7 @@ def _sure(profile: RiskProfile) -> str:
     return "; ".join(parts) + ". A snooper who knows more than these keys learns more."
 
 
-# --- profile
-# A risk profile: every measure that applies to a file, the verdict in words, and where the risk comes from.
-
+# --- A risk profile: every measure that applies to a file, the verdict in words, and where the risk comes from.
 
 _EDGES = (1, 2, 3, 5, 10, 20, 100)
 _RISKS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -14,24 +14,17 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
-from sfumato.contract.score import Score, Side
-from sfumato.contract.snooper import Snooper
+from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
 from sfumato.risk.keys import check_sets, named, of_original, released_classes, set_counts, sets_of
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# --- suda
-# SUDA: records that are unique on few keys (Elliot, Manning and Ford 2002; Elliot et al. 2005).
 
 Points = Literal["elliot", "ihsn"]
 
@@ -270,8 +263,7 @@ def _value(value: object, width: float | None) -> str:
     return str(value) if width is None else f"{float(value) * width:g} to {(float(value) + 1) * width:g}"  # type: ignore[arg-type]
 
 
-# --- unsafe combinations
-# Unsafe combinations: values of a few keys that few records have, as μ-Argus looks for them (Willenborg and de Waal 1996).
+# --- Unsafe combinations: values of a few keys that few records have, as μ-Argus looks for them (Willenborg and de Waal 1996).
 
 
 class UnsafeCombinations(DirectMeasure):

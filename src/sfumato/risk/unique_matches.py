@@ -12,11 +12,8 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, check_in_common, check_keys, key_names, missing_rule, people_of
 from sfumato.charts.captions import counted
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
 from sfumato.data.classes import Classes, Missing, classes_of
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.risk.attribution import share
@@ -29,10 +26,7 @@ from sfumato.risk.population_uniques import (
     household_warning,
     sampling_fraction,
 )
-from sfumato.schema.schema import Schema
-
-# --- match risk
-# How often a unique match is the right person (Skinner and Elliot 2002; Skinner and Carter 2003).
+from sfumato.schema import Schema
 
 Z = 1.959963984540054
 """Normal quantile of a 95 % interval."""
@@ -150,8 +144,7 @@ def outside_interval(others: float, variance: float, pi: float) -> tuple[float, 
     return low, max(limit(others, 1), Z * math.sqrt(variance))
 
 
-# --- replicated uniques
-# Replicated uniques: people unique on the keys whose keys are unique in the release as well (Raab, Nowok and Dibben 2024).
+# --- Replicated uniques: people unique on the keys whose keys are unique in the release as well (Raab, Nowok and Dibben 2024).
 
 
 class ReplicatedUniques(DirectMeasure):

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from sfumato.schema.schema import Schema
 
-# --- grid
-# The cells of a table as numbers: the row and column of each record, with totals at the end of both.
-
 
 @dataclass(frozen=True, eq=False)
 class TableGrid:
@@ -128,10 +125,6 @@ def places(keys: pd.DataFrame, labels: pd.Index, missing: bool) -> Whole:
     else:
         found = labels.get_indexer(pd.MultiIndex.from_frame(distinct.astype(object)))
     return np.append(np.where(found < 0, len(labels), found), -1).astype(np.int64)[group]
-
-
-# --- sensitivity table
-# The table that sensitivity rules assess: counts, the largest values of each cell, or all contributors.
 
 
 KEYS = ("row", "column")
@@ -243,9 +236,7 @@ def _places(table: Table, grid: TableGrid) -> tuple[Whole, Whole]:
     return found[0], found[1]
 
 
-# --- checks
-# The rules applied to the cells of a table.
-
+# --- The rules applied to the cells of a table.
 
 COUNTS = "count"
 OF_VALUES = ("sum", "mean", "std", "var")
@@ -367,8 +358,7 @@ def _class_disclosure(grid: TableGrid, content: Content, count: Numbers, present
     return found
 
 
-# --- model checks
-# The checks of a model: enough degrees of freedom, and no coefficient about a few records only.
+# --- The checks of a model: enough degrees of freedom, and no coefficient about a few records only.
 
 
 def check_model(

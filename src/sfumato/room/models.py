@@ -19,9 +19,6 @@ from sfumato.utility.estimators import TRANSFORMS, named_in
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- design
-# The outcome and the columns of a model, from arrays or from a formula with permitted functions.
-
 
 @dataclass(frozen=True, eq=False)
 class RoomDesign:
@@ -160,9 +157,7 @@ def _checked(y: Numbers, x: Numbers, names: tuple[str, ...], outcome: str, hasco
     return RoomDesign(y, x, names, outcome, constant)
 
 
-# --- fit
-# Least squares and logistic regression, as statsmodels computes them.
-
+# --- Least squares and logistic regression, as statsmodels computes them.
 
 _FLAT = 1e-8
 """Information below this share of what the columns could give: the likelihood has no maximum, outcomes are predicted perfectly."""
@@ -251,9 +246,7 @@ def fit_logit(design: RoomDesign) -> RoomModel:
     )
 
 
-# --- model
-# A fitted model with the attributes of statsmodels; residuals and fitted values stay with the records.
-
+# --- A fitted model with the attributes of statsmodels; residuals and fitted values stay with the records.
 
 ModelKind = Literal["OLS", "Logit"]
 
@@ -386,8 +379,7 @@ class ModelSummary:
     __repr__ = __str__
 
 
-# --- foreign
-# Models that statsmodels fitted, read without importing it.
+# --- Models that statsmodels fitted, read without importing it.
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Template
 
-# --- output
-# An output of the room: the call, the result, the checks, and the researcher's comments.
-
 Status = Literal["pass", "review", "fail"]
 Kind = Literal["table", "model", "custom"]
 
@@ -92,10 +89,6 @@ def _words(label: object) -> list[str]:
     return [str(part) for part in label if str(part)] if isinstance(label, tuple) else [str(label)]
 
 
-# --- page
-# The index for the output checker, an HTML page without scripts or external files.
-
-
 def page(outputs: Sequence[Output], files: Mapping[str, list[str]], policy: str, notes: Sequence[str]) -> str:
     """Return the index as HTML; researchers' comments and labels of data are escaped."""
     counts = {s: sum(o.status == s for o in outputs) for s in ("fail", "review", "pass")}
@@ -141,9 +134,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-# --- finalise
-# The folder for the output checker: results, checks, the researcher's comments, and checksums; whole or not at all.
-
+# --- The folder for the output checker: results, checks, the researcher's comments, and checksums; whole or not at all.
 
 CHECKSUMS = "checksums.sha256"
 

@@ -16,9 +16,6 @@ from sfumato.typing import Flags, Numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- table request
-# A requested table: the keys and values of every record, and how to compute it again from some of them.
-
 Functions = Mapping[str, tuple[str, ...]]
 """For each column of values its statistics; the key is empty for counts of records."""
 
@@ -174,8 +171,7 @@ def quietly(make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         ) from None
 
 
-# --- requests
-# The two calls for a table, with pandas' signatures.
+# --- The two calls for a table, with pandas' signatures.
 
 
 def ask_crosstab(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from sfumato.contract.parameters import param
+from sfumato.contract import param
 from sfumato.errors import ParameterError
 from sfumato.mas.policy import PolicyFile
 from sfumato.tables.rules import NK, MinimumContributors, PPercent

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.release import Release
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import Release
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, SchemaError
-from sfumato.schema.attribute import Scale
+from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
 from sfumato.schema.interval_hierarchy import written_bounds
 from sfumato.typing import Numbers
@@ -26,8 +25,6 @@ from sfumato.utility.recoded_values import distinct_pairs, paired_codes, read_nu
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- before after
-# The figures of a before-and-after summary: statistics of numbers, two-way tables, correlations.
 #
 # Each figure rests on at least `fewest` original records, so that none describes a person; others are left out. Smallest and
 # largest values are not among them.
@@ -223,10 +220,6 @@ def _correlation(x: Numbers, y: Numbers, weights: Numbers) -> float:
 def with_difference(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with a column more: after - before."""
     return frame.assign(difference=frame["after"] - frame["before"])
-
-
-# --- category shares
-# The shares of categories before and after, for a summary of a release.
 
 
 CategoryCodes = tuple[NDArray[np.int32], Sequence[str]]

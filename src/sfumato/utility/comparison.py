@@ -9,21 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
-from sfumato.schema.attribute import Role, Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Role, Scale, Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, survey_weights
 
-# --- compared
-# What every comparison of two files shares: which columns, whose weights, and how a loss becomes a utility.
 #
 # A utility of the house is 1 for a file that was not changed, and falls as information is lost: U = 1 - loss, where the loss is
 # the number of the literature. It may fall below 0 where the loss has no upper end. The loss stands in the Score's words, and by
@@ -79,10 +72,6 @@ def weights_of(data: Microdata, weighted: bool) -> Numbers | None:
 def released_kind(outcome: Release, name: str) -> Kind | None:
     """Return what a column of the original holds in the release; None if it was not released."""
     return outcome.masked.engine.kinds.get(name)
-
-
-# --- columnwise
-# What distances between distributions share: one loss for each column, their mean, and the worst column in words.
 
 
 class Columnwise(DirectMeasure, abstract=True):

@@ -12,16 +12,11 @@ import numpy as np
 from numpy.random import Generator
 from typing_extensions import override
 
-from sfumato.contract.draws import Draws
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Draws, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, join_names, plural
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import (
     CATEGORY,
@@ -55,9 +50,6 @@ from sfumato.utility.recoded_values import read_numbers
 
 if TYPE_CHECKING:
     from sfumato.kernels.column_pairs import Gaps
-
-# --- numbers apart
-# What distances between numbers share: suppressed values, the unit, and columns that do not vary.
 
 
 class NumbersApart(Columnwise, abstract=True):
@@ -99,8 +91,7 @@ class NumbersApart(Columnwise, abstract=True):
         return float(with_gaps(np.array(distance), np.array(min(after.known / before.known, 1.0))))
 
 
-# --- hellinger
-# Hellinger distance between the original's and the release's distribution of each column (Hellinger 1909).
+# --- Hellinger distance between the original's and the release's distribution of each column (Hellinger 1909).
 
 
 class Hellinger(Columnwise):
@@ -121,10 +112,6 @@ class Hellinger(Columnwise):
         weights = weights_of(original, self.weighted)
         column = coded(original, released, name, weights, self.bins, self.binning)
         return hellinger(shares([column], weights, weights_of(released, self.weighted)))
-
-
-# --- total variation
-# Total variation between the original's and the release's distribution of each column.
 
 
 class TotalVariation(Columnwise):
@@ -148,10 +135,6 @@ class TotalVariation(Columnwise):
         return total_variation(shares([column], weights, weights_of(released, self.weighted)))
 
 
-# --- kolmogorov smirnov
-# Kolmogorov-Smirnov distance between the original's and the release's distribution of each column of numbers.
-
-
 class KolmogorovSmirnov(NumbersApart):
     """U = 1 - the mean over columns of D, the largest |F(x) - G(x)| of the two files' distribution functions.
 
@@ -167,10 +150,6 @@ class KolmogorovSmirnov(NumbersApart):
     def apart(self, found: Gaps, unit: float) -> float:
         """Return the largest |F - G|."""
         return found.largest
-
-
-# --- wasserstein
-# Wasserstein distance between the original's and the release's distribution of each column of numbers.
 
 
 class Wasserstein(NumbersApart):
@@ -191,8 +170,7 @@ class Wasserstein(NumbersApart):
         return found.area / unit
 
 
-# --- energy distance
-# Energy distance between the original's and the release's distribution of each column of numbers (Székely, Rizzo 2013).
+# --- Energy distance between the original's and the release's distribution of each column of numbers (Székely, Rizzo 2013).
 
 
 class EnergyDistance(NumbersApart):
@@ -213,9 +191,7 @@ class EnergyDistance(NumbersApart):
         return float((2.0 * found.square / unit) ** 0.5)
 
 
-# --- joint energy distance
-# Energy distance between the joint distributions of several columns of numbers (Székely, Rizzo 2013).
-
+# --- Energy distance between the joint distributions of several columns of numbers (Székely, Rizzo 2013).
 
 LEVEL = 0.95
 LEAST = 4
@@ -374,10 +350,6 @@ def _square(before: _Records, after: _Records, turn: Numbers) -> float:
         gaps(sample(before.points @ u, before.weights), sample(after.points @ u, after.weights)).square for u in turn.T
     ]
     return 2.0 * float(np.mean(apart)) / c
-
-
-# --- table distance
-# Distances between the tables that both files give: all tables of up to k columns.
 
 
 Distance = Literal["total variation", "hellinger", "mean difference"]

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.parameters import param
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.contract import param
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError
 from sfumato.kernels.classes import classes
-from sfumato.schema.attribute import Scale
+from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Codes, Numbers
 from sfumato.utility.comparison import weights_of
@@ -22,9 +21,6 @@ from sfumato.utility.recoded_values import LabelCells, column_numbers, covered_v
 
 if TYPE_CHECKING:
     from sfumato.kernels.column_pairs import Gaps
-
-# --- bins
-# Bins of numbers, fixed from the original: where a distribution of numbers is compared as a table.
 
 Binning = Literal["quantiles", "equal widths"]
 
@@ -91,8 +87,7 @@ def _edges(upper: Numbers, alone: Numbers) -> Numbers:
     return np.unique(np.concatenate([upper, np.nextafter(alone, -np.inf)]))
 
 
-# --- cells
-# Two files as shares of the same cells: categories as they are, numbers in bins, missing values as a cell of their own.
+# --- Two files as shares of the same cells: categories as they are, numbers in bins, missing values as a cell of their own.
 #
 # The cells are those that the original has. What is released as a broader category (a node of the column's hierarchy, an
 # interval of numbers) is spread evenly over the values it covers; whatever else is released lies in no cell of the original.
@@ -241,8 +236,7 @@ def _truth(value: object) -> str:
     return {"true": "1", "false": "0"}.get(text.casefold(), text)
 
 
-# --- samples
-# Numbers as distribution functions: sorted, with the share of the known ones at or below each.
+# --- Numbers as distribution functions: sorted, with the share of the known ones at or below each.
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,20 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import override
 
-from sfumato.contract.measure import Design, Measure, reciprocal
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel, ReleaseModel
+from sfumato.contract import Design, Measure, NoiseModel, Release, ReleaseModel, Snooper, learned, param, reciprocal
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.microdata import Microdata
+from sfumato.data import Microdata
 from sfumato.errors import DataError, ParameterError
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import WEIGHTED, Estimator, Target, as_estimator, check_flag, survey_weights
-
-# --- quantile
-# A quantile of a column, with survey weights or without.
 
 
 class Quantile(Estimator):
@@ -106,10 +99,6 @@ def quantile(values: Numbers, share: float, weights: Numbers | None = None) -> f
         after = min(at + 1, n - 1) if abs(sums[at] - share * sums[-1]) <= slack else at
         low, high = values[order[at]], values[order[after]]
     return float(low if low == high else low + (high - low) / 2)
-
-
-# --- pram correction
-# The analyst's correction of counts from a file that went through PRAM.
 
 
 _SINGULAR = 1e10
@@ -196,8 +185,7 @@ def _likeliest(observed: Numbers, r: Numbers) -> Numbers:
     return counts
 
 
-# --- mse
-# Utility of an estimate: the reciprocal of its mean squared error (R-U paper, equation 3.2).
+# --- Utility of an estimate: the reciprocal of its mean squared error (R-U paper, equation 3.2).
 
 
 class EstimatorUtility(Measure):

@@ -13,16 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.parameters import Parametric, param
-from sfumato.contract.release_model import NoiseModel, ReleaseModel
-from sfumato.data.columns import Kind
+from sfumato.contract import NoiseModel, Parametric, ReleaseModel, param
+from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names, shorten, unknown_name
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
-
-# --- estimators
-# What an analyst estimates from a file: means, combinations of means, slopes, or a function of one's own.
 
 Target = Literal["population", "file"]
 WEIGHTED = "whether the survey weights that the schema names are used"
@@ -355,9 +351,7 @@ def as_estimator(given: Any) -> Estimator:
     )
 
 
-# --- formula
-# Least squares from a formula such as ``salary ~ age + C(region)``: parsed by formulaic, computed here, never evaluated.
-
+# --- Least squares from a formula such as ``salary ~ age + C(region)``: parsed by formulaic, computed here, never evaluated.
 
 Term = tuple[tuple[str, str], ...]
 Levels = Mapping[str, Sequence[Any]]

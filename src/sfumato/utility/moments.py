@@ -11,14 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
+from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.moments import (
     PairwiseMoments,
@@ -29,7 +24,7 @@ from sfumato.kernels.moments import (
     rank_shares,
     robust_location_scatter,
 )
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import (
     NUMBER,
@@ -41,8 +36,6 @@ from sfumato.utility.comparison import (
     weights_of,
 )
 
-# --- moments
-# What the comparisons of means, variances, covariances and correlations share: the moments of both files, in one unit.
 #
 # A mean and a variance are over a column's own values; a covariance and a correlation are over the records that have both columns
 # (pairwise), in each file by itself, so nothing has to be paired. All are in the units of the original's columns: mean 0 and
@@ -240,10 +233,6 @@ def _is_empty(data: Microdata, name: str) -> bool:
     return bool(data.batch([name]).missing(name).all())
 
 
-# --- each column
-# What the comparisons of means and of variances share: column by column, and the worst in words.
-
-
 class ColumnMeasure(MomentMeasure, abstract=True):
     """U = 1 - the mean over columns of how far a moment of the column is off."""
 
@@ -289,10 +278,6 @@ class ColumnMeasure(MomentMeasure, abstract=True):
                 **{f"{self.companion} of {n}": float(x) for n, x in each if math.isfinite(x)},
             },
         )
-
-
-# --- matrices
-# What the comparisons of covariances and of correlations share: entry by entry, and the worst pair in words.
 
 
 class MatrixMeasure(MomentMeasure, abstract=True):
@@ -347,10 +332,6 @@ class MatrixMeasure(MomentMeasure, abstract=True):
         )
 
 
-# --- means
-# Means kept: how far the means of the released columns are from the original ones.
-
-
 class MeansKept(ColumnMeasure):
     """U = 1 - the mean over columns of |mean released - mean original| / sd, the sd being that of the original column.
 
@@ -391,10 +372,6 @@ class MeansKept(ColumnMeasure):
         return 1 - float(np.sqrt(2 * noise / (math.pi * model.n * variance)).mean())
 
 
-# --- spreads
-# Spreads kept: how much the variances of the released columns differ from the original ones.
-
-
 class SpreadsKept(ColumnMeasure):
     """U = 1 - the mean over columns of |variance released - variance original| / variance original.
 
@@ -424,10 +401,6 @@ class SpreadsKept(ColumnMeasure):
         return f"{digits(100 * loss)} %"
 
 
-# --- covariances
-# Covariances kept: variances, and how columns vary together, before and after.
-
-
 class CovariancesKept(MatrixMeasure):
     """U = 1 - the mean over pairs of columns of |covariance released - covariance original| / (sd · sd of the original columns).
 
@@ -442,10 +415,6 @@ class CovariancesKept(MatrixMeasure):
     def matrix(self, moments: PairwiseMoments) -> Numbers:
         """Return the covariances in units of the original's standard deviations."""
         return moments.covariance
-
-
-# --- correlations
-# Correlations kept: what two columns have to do with each other, before and after.
 
 
 Method = Literal["pearson", "spearman"]
@@ -480,9 +449,7 @@ class CorrelationsKept(MatrixMeasure):
         return moments.correlation
 
 
-# --- eigenvalues
-# Eigenvalues kept: the overlap of the principal components' variances, before and after.
-
+# --- Eigenvalues kept: the overlap of the principal components' variances, before and after.
 
 Matrix = Literal["correlation", "rank", "covariance", "robust"]
 

@@ -12,19 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
+from sfumato.data import Batch, Kind, Microdata
 from sfumato.data.classes import common_codes
-from sfumato.data.columns import Kind
 from sfumato.data.households import unit_ids
-from sfumato.data.microdata import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.kernels.classes import mix64
-from sfumato.schema.attribute import Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Scale, Schema
 from sfumato.typing import Codes, Numbers, Whole
 from sfumato.utility.comparison import (
     COMPARED,
@@ -39,9 +34,6 @@ from sfumato.utility.regression import synthesised
 
 if TYPE_CHECKING:
     from sfumato.kernels.forest import ForestTree
-
-# --- folds
-# Folds for cross-fitting: a released record and the original it came from are always in the same one.
 
 
 def folds_of(original: Microdata, count: int) -> Whole:
@@ -70,9 +62,7 @@ def _hashed(numbers: NDArray[np.int64], count: int) -> Whole:
     return np.asarray(mix64(numbers.astype(np.int64).view(np.uint64)) % np.uint64(count), np.int64)
 
 
-# --- propensity
-# Two files in one, as the columns of a propensity model: numbers, categories, and what is missing.
-
+# --- Two files in one, as the columns of a propensity model: numbers, categories, and what is missing.
 
 LEVELS = 20
 """Most categories of a column that a logistic model tells apart; the rarer ones are one, or two (see `_category`)."""
@@ -198,10 +188,6 @@ def _category(name: str, before: Codes, after: Codes, most: int) -> Feature:
     return Feature(name, None, (np.cumsum(used) - 1)[placed].astype(np.int32), int(used.sum()))
 
 
-# --- propensity tree
-# Propensities by a tree (CART) that is never asked about records it was grown on.
-
-
 CATEGORIES = 60
 """Most categories of a column that a tree tells apart; the rarer ones are one, or two (see `feature_of`)."""
 LEAVES = 200
@@ -275,10 +261,6 @@ def _ordered(feature: Feature, hit: Numbers, weights: Numbers, rows: NDArray[np.
     rank = np.empty(feature.levels, np.int64)
     rank[np.argsort(share, kind="stable")] = np.arange(feature.levels)
     return rank[feature.codes]
-
-
-# --- pmse
-# Propensity-score mean squared error: can a model tell released records from original ones? (Woo et al. 2009)
 
 
 Model = Literal["main effects", "two-way", "tree"]

@@ -14,20 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract.release import Release
-from sfumato.data.classes import classes_of
-from sfumato.data.columns import Kind
+from sfumato.contract import Release
+from sfumato.data import Kind, classes_of
 from sfumato.data.microdata import Batch, Microdata, missing_of
 from sfumato.errors import NotApplicable, SchemaError, plural
 from sfumato.kernels.classes import row_finder
-from sfumato.schema.attribute import Attribute
+from sfumato.schema import Attribute
 from sfumato.schema.hierarchy import ROOT, Hierarchy, TreeHierarchy, label_of
 from sfumato.schema.interval_hierarchy import IntervalHierarchy, date_bounds, interval_bounds, written_bounds
 from sfumato.typing import Codes, Numbers, Whole
 from sfumato.utility.comparison import compared_columns, weights_of
-
-# --- covers
-# Which values of the original a released label covers, by the column's hierarchy.
 
 
 def covered_values(
@@ -69,8 +65,7 @@ def _path(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
         return ()
 
 
-# --- meanings
-# What a released label says about numbers and dates: "[20, 30)" stands evenly for all that lies between.
+# --- What a released label says about numbers and dates: "[20, 30)" stands evenly for all that lies between.
 #
 # Values that were recoded are compared on the original's own scale, as an analyst would have to use them: the share of a label
 # is spread evenly over what it covers. So recoding loses as much as the values within a label are unevenly distributed. A label
@@ -192,8 +187,7 @@ def _hierarchy_leaves(hierarchy: Hierarchy | None, label: str) -> list[float]:
     return [b[0] for b in bounds if b is not None and b[0] == b[1]]
 
 
-# --- leaves
-# How many values of its hierarchy a released value stands for, when keys are recoded or suppressed.
+# --- How many values of its hierarchy a released value stands for, when keys are recoded or suppressed.
 
 
 def key_columns(data: Microdata, over: Sequence[str] | None) -> tuple[str, ...]:
@@ -360,8 +354,7 @@ def _leaves(known: Sequence[Hierarchy], value: object, root: float) -> float:
     return math.nan
 
 
-# --- told apart
-# Which records a file tells apart: its classes by the keys, and the records that are in none.
+# --- Which records a file tells apart: its classes by the keys, and the records that are in none.
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,10 +402,6 @@ def distinct_records(outcome: Release, data: Microdata, names: Sequence[str]) ->
     classes = max(int((whole | (looks == sizes)).sum()), int(said.any()))
     told = int(sizes.sum())
     return DistinctRecords(classes, float(sizes @ looks), told, len(data) - told + gone)
-
-
-# --- label cells
-# Which cells of a table the released labels stand for: a label of a broader category is spread evenly over what it covers.
 
 
 _ROOM = 2**22

@@ -11,17 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure, Need
-from sfumato.contract.parameters import param
-from sfumato.contract.release import Release
+from sfumato.contract import DirectMeasure, Need, Release, Snooper, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Microdata
+from sfumato.data import Kind, Microdata
 from sfumato.errors import NotApplicable, SchemaError, join_names
+from sfumato.schema import IntervalHierarchy, Schema
 from sfumato.schema.hierarchy import Hierarchy, label_of
-from sfumato.schema.interval_hierarchy import IntervalHierarchy
-from sfumato.schema.schema import Schema
 from sfumato.typing import Codes, Numbers
 from sfumato.utility.comparison import over_columns, weighted_flag, weights_of
 from sfumato.utility.recoded_values import (
@@ -39,8 +34,7 @@ from sfumato.utility.recoded_values import (
     paired_codes,
 )
 
-# --- average class size
-# Average class size, C_AVG (LeFevre, DeWitt and Ramakrishnan 2006).
+# --- Average class size, C_AVG (LeFevre, DeWitt and Ramakrishnan 2006).
 
 
 class AverageClassSize(DirectMeasure):
@@ -106,8 +100,7 @@ def _told(classes: int, average: float) -> str:
     )
 
 
-# --- discernibility
-# Discernibility: the sum of squared class sizes (Bayardo and Agrawal 2005).
+# --- Discernibility: the sum of squared class sizes (Bayardo and Agrawal 2005).
 
 
 class Discernibility(DirectMeasure):
@@ -159,8 +152,7 @@ class Discernibility(DirectMeasure):
         )
 
 
-# --- ambiguity
-# Ambiguity: how many different original records a released one could be (Goldberger and Tassa 2010).
+# --- Ambiguity: how many different original records a released one could be (Goldberger and Tassa 2010).
 
 
 class Ambiguity(DirectMeasure):
@@ -240,8 +232,7 @@ def _log_ambiguity(outcome: Release, data: Microdata, names: tuple[str, ...], we
     return top + float(np.log(added / max(total, float(here.sum()))))
 
 
-# --- granularity
-# Granularity: how fine the released values still are (the loss metric of Iyengar 2002).
+# --- Granularity: how fine the released values still are (the loss metric of Iyengar 2002).
 
 
 class Granularity(DirectMeasure):
@@ -302,10 +293,6 @@ def _lost(outcome: Release, data: Microdata, name: str, weighted: bool) -> float
     share = (leaves_of_values(outcome, data, name) - 1) / max(root - 1, 1.0)
     # what was known before and is not now was suppressed, alone or with its record
     return (float(mass @ share) + max(before - known, 0.0)) / max(before, known)
-
-
-# --- non uniform entropy
-# Non-uniform entropy: bits of the original that recoding and suppression lose (de Waal and Willenborg 1999).
 
 
 class NonUniformEntropy(DirectMeasure):

@@ -11,16 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure, Measure, Need
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
+from sfumato.contract import DirectMeasure, Measure, Need, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
+from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, join_names
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import (
     NUMBER,
@@ -33,8 +29,7 @@ from sfumato.utility.comparison import (
 )
 from sfumato.utility.moments import ColumnSpread, check_numbers, check_size, released_numbers, spread, worst_of
 
-# --- il1s
-# IL1s: how far each released value is from its original, in standard deviations (Mateo-Sanz, Sebé and Domingo-Ferrer 2004).
+# --- IL1s: how far each released value is from its original, in standard deviations (Mateo-Sanz, Sebé and Domingo-Ferrer 2004).
 
 
 class IL1s(DirectMeasure):
@@ -180,8 +175,7 @@ def _records(outcome: Release, spreads: Mapping[str, ColumnSpread]) -> Numbers:
     return values[np.argsort(outcome.original.batch([]).ids, kind="stable")]
 
 
-# --- sse
-# Information kept, record by record: 1 - SSE/SST on standardised columns (Domingo-Ferrer and Mateo-Sanz 2002).
+# --- Information kept, record by record: 1 - SSE/SST on standardised columns (Domingo-Ferrer and Mateo-Sanz 2002).
 
 
 class VarianceKept(Measure):

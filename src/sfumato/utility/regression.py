@@ -11,22 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
+from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, count_of, plural
-from sfumato.schema.schema import Schema
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import FEWEST, weighted_flag, weights_of
 from sfumato.utility.estimators import Levels, design_of, is_category, levels_of, named_in, parse, response_of
-
-# --- synthesised
-# How a release was synthesised, as far as its recipe tells: which null distributions and combining rules hold.
 
 Parameters = Literal["estimated", "drawn"]
 
@@ -50,9 +42,7 @@ def synthesised(outcome: Release) -> Parameters | None:
     return found
 
 
-# --- implicates
-# One estimate from several implicates: the analyst's combining rules for synthetic data.
-
+# --- One estimate from several implicates: the analyst's combining rules for synthetic data.
 
 Synthesis = Literal["partial", "full"]
 
@@ -130,9 +120,7 @@ def combine(
     return Combined(estimate, variance, (m - 1) * (1 - m * within / ((m + 1) * between)) ** 2)
 
 
-# --- analysis
-# An analyst's regression on the original and on a release, coefficient by coefficient: estimates and standard errors.
-
+# --- An analyst's regression on the original and on a release, coefficient by coefficient: estimates and standard errors.
 
 Model = Literal["linear", "logistic"]
 Rules = Literal["recipe", "partial", "full"]
@@ -376,10 +364,6 @@ def _logistic(x: Numbers, y: Numbers, weights: Numbers | None, formula: str) -> 
     return estimates, back @ covariance @ back.T
 
 
-# --- of coefficients
-# What measures of an analyst's coefficients share: the formula, and its fits to the original and to every implicate.
-
-
 class OfCoefficients(DirectMeasure, abstract=True):
     """A measure of the coefficients of one formula, on the original and on the release."""
 
@@ -433,9 +417,7 @@ class OfCoefficients(DirectMeasure, abstract=True):
         return found.titles if "~" in self.formula else (f"mean {self.formula}",)
 
 
-# --- coefficient difference
-# Standardised coefficient difference: how many standard errors an analyst's coefficients move (Nowok, Raab and Dibben 2016).
-
+# --- Standardised coefficient difference: how many standard errors an analyst's coefficients move (Nowok, Raab and Dibben 2016).
 
 APART = 3.92
 """Standard errors by which two 95 % intervals of the same length no longer meet: 2 · 1.96."""
@@ -474,9 +456,7 @@ class CoefficientDifference(OfCoefficients):
         return self.result(value, words, details=details)
 
 
-# --- interval overlap
-# Confidence-interval overlap: how far the intervals of an analyst's coefficients agree (Karr et al. 2006).
-
+# --- Confidence-interval overlap: how far the intervals of an analyst's coefficients agree (Karr et al. 2006).
 
 Interval = tuple[float, float]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.contract.release import Release
+from sfumato.contract import Release
 from sfumato.contract.score import Figure, Section, TextTable, digits, number
-from sfumato.data.columns import Kind
+from sfumato.data import Kind
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Numbers
@@ -22,9 +22,6 @@ from sfumato.utility.estimators import survey_weights
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
-
-# --- changes told
-# The sentences of a before-and-after summary: what changed most.
 
 NOTHING = 1e-9
 """Less is the computer's rounding."""
@@ -118,9 +115,7 @@ def _correlation(frame: pd.DataFrame) -> Iterator[str]:
         )
 
 
-# --- summary
-# Before and after: one summary of what a release changed, for people.
-
+# --- Before and after: one summary of what a release changed, for people.
 
 CATEGORIES, PAIRS = 12, 8
 """How many categories, and how many pairs of columns, the text and the chart show; the frames have all."""

@@ -11,23 +11,14 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import people_of
 from sfumato.attacks.prediction import Features
-from sfumato.contract.measure import DirectMeasure
-from sfumato.contract.parameters import learned, param
-from sfumato.contract.release import Release
-from sfumato.contract.release_model import NoiseModel
+from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
-from sfumato.contract.snooper import Snooper
-from sfumato.data.columns import Kind
-from sfumato.data.microdata import Batch, Microdata
+from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
-from sfumato.schema.attribute import Scale
-from sfumato.schema.schema import Schema
+from sfumato.schema import Scale, Schema
 from sfumato.typing import Numbers, Whole
 from sfumato.utility.comparison import COMPARED, compared_columns, weighted_flag, weights_of
 from sfumato.utility.propensity import folds_after, folds_of
-
-# --- learner
-# A prediction from other columns, trained on the records of other folds: linear with a ridge, or a forest.
 
 Model = Literal["linear", "forest"]
 PENALTY = 1.0
@@ -116,10 +107,6 @@ class Training:
 
 def _with_one(design: Numbers, y: Numbers) -> Numbers:
     return np.column_stack([np.ones(len(design)), design, y])
-
-
-# --- train on masked
-# Train on masked, test on real: how well a model that learned from the release predicts real records.
 
 
 By = Literal["accuracy", "brier"]
