@@ -8,7 +8,16 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from sfumato.kernels.regression import PIECE, independent, information_inverse, least_squares, logistic, orthonormal
+from sfumato.kernels.regression import (
+    PIECE,
+    coefficients_of,
+    independent,
+    information_inverse,
+    least_squares,
+    logistic,
+    logistic_regression,
+    orthonormal,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -130,3 +139,44 @@ def test_orthonormal_columns_span_the_same_space_and_say_what_cannot_be_told() -
     np.testing.assert_allclose(basis.columns.T @ basis.columns, np.eye(4), atol=1e-9)
     slopes = basis.back @ (basis.columns.T @ y)
     np.testing.assert_allclose(slopes[[0, 2, 3]], sm.OLS(y, x).fit().params[[0, 2, 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1e-7], ids=["well apart", "nearly dependent"])
+def test_coefficients_alone_are_those_of_statsmodels_where_columns_are_nearly_dependent_too(apart: float) -> None:
+    g = np.random.default_rng(8)
+    a = g.normal(size=300)
+    x = np.column_stack([np.ones(300), a, a + apart * g.normal(size=300)])
+    y = x @ np.array([1.0, 2.0, 3.0]) + g.normal(size=300)
+    np.testing.assert_allclose(coefficients_of(x, y), sm.OLS(y, x).fit(method="qr").params, rtol=1e-5)
+    assert coefficients_of(np.column_stack([x, x[:, 1] - x[:, 2]]), y) is None
+
+
+def ill(n: int = 400) -> tuple[Numbers, Numbers, Numbers]:
+    g = np.random.default_rng(9)
+    x = np.column_stack([np.ones(n), g.normal(50, 10, n), g.integers(0, 2, n)])
+    return x, (g.random(n) < 1 / (1 + np.exp(3 - 0.05 * x[:, 1] - x[:, 2]))).astype(np.float64), g.uniform(0.5, 4, n)
+
+
+def test_a_logistic_regression_is_that_of_statsmodels() -> None:
+    x, y, _ = ill()
+    found, peer = logistic_regression(x, y, polish=True), sm.Logit(y, x).fit(disp=0, method="newton", tol=1e-14)
+    np.testing.assert_allclose(found.coefficients, peer.params, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance, peer.cov_params(), rtol=1e-8)
+    np.testing.assert_allclose(found.log_likelihood, peer.llf, rtol=1e-12)
+    np.testing.assert_allclose(found.fitted, peer.predict(), rtol=1e-9)
+    assert found.converged
+
+
+def test_a_logistic_regression_with_survey_weights_has_linearised_errors() -> None:
+    x, y, w = ill()
+    peer = sm.GLM(y, x, family=sm.families.Binomial(), var_weights=w).fit(cov_type="HC0", tol=1e-12)
+    found = logistic_regression(x, y, w)
+    np.testing.assert_allclose(found.coefficients, peer.params, rtol=1e-6)
+    np.testing.assert_allclose(found.covariance, peer.cov_params() * 400 / 399, rtol=1e-5)
+
+
+def test_a_logistic_regression_says_what_dependent_columns_do_not_tell() -> None:
+    x, y, _ = ill()
+    found = logistic_regression(np.column_stack([x, 1 - x[:, 2]]), y)
+    assert np.isnan(found.coefficients).tolist() == [True, False, True, True]
+    np.testing.assert_allclose(found.coefficients[1], sm.Logit(y, x).fit(disp=0).params[1], rtol=1e-5)

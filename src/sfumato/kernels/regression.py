@@ -85,6 +85,26 @@ def least_squares(x: Numbers, y: Numbers, weight: Numbers | None = None) -> Leas
     return LeastSquaresFit(np.where(estimable, b, np.nan) * unit, covariance * np.outer(unit, unit), rank)
 
 
+def coefficients_of(x: Numbers, y: Numbers) -> Numbers | None:
+    """Return the coefficients of least squares alone, shape (k,), from X'X where that keeps enough digits; None if it is singular.
+
+    A map fits thousands of times: this takes a tenth of the time of `least_squares`. Weights: multiply x and y by their roots.
+    """
+    design = np.concatenate([x, y[:, None]], axis=1)
+    k = x.shape[1]
+    products = design.T @ design
+    scale = np.sqrt(np.diag(products)[:k])
+    scale[scale == 0] = 1.0
+    gram = products[:k, :k] / np.outer(scale, scale)
+    eigen = np.linalg.eigvalsh(gram)
+    if eigen[0] > 1e-10 * eigen[-1]:
+        return np.asarray(np.linalg.solve(gram, products[:k, k] / scale) / scale)
+    z = x / scale  # nearly dependent columns: the products have lost digits, the columns have not
+    if np.linalg.matrix_rank(z) < k:
+        return None
+    return np.asarray(np.linalg.lstsq(z, y, rcond=None)[0] / scale)
+
+
 class Basis(NamedTuple):
     """The space of k columns, by r orthonormal ones."""
 
@@ -285,3 +305,60 @@ def _look(rows: Rows, hit: Numbers, weight: Numbers, b: Numbers, penalty: Number
         z = x * np.sqrt(w * p * (1 - p))[:, None]
         information += z.T @ z  # of one matrix with itself: half the work
     return _State(value - 0.5 * float(penalty @ (b * b)), slope - penalty * b, information, fitted)
+
+
+class LogisticRegression(NamedTuple):
+    """Coefficients of k columns, and how well they fit."""
+
+    coefficients: Numbers
+    """Shape (k,); NaN for those that cannot be told."""
+    covariance: Numbers
+    """Shape (k, k)."""
+    fitted: Numbers
+    """Probability of each record, shape (n,)."""
+    log_likelihood: float
+    least_information: float
+    """The least that any combination of orthonormal columns has: near 0 where records are told perfectly."""
+    converged: bool
+
+
+def logistic_regression(
+    x: Numbers, y: Numbers, weight: Numbers | None = None, polish: bool = False
+) -> LogisticRegression:
+    """Regress y (n,), 0 or 1, on the columns of x (n, k), dependent or not.
+
+    The covariance is the inverse of the information; with survey weights the linearised one of a sample drawn with replacement
+    (Binder 1983). `polish` takes one more step of Newton's method, for coefficients to the last digits.
+    """
+    basis, w = orthonormal(x), np.ones(len(x)) if weight is None else weight
+    q = basis.columns
+
+    def rows(start: int, stop: int) -> Numbers:
+        return q[start:stop]
+
+    fit = logistic(rows, y, w, q.shape[1], intercept=False)
+    b, information = fit.coefficients, fit.information
+    bread, least = _information_bread(information)
+    if polish:
+        b = b + bread @ (q.T @ (w * (y - fit.fitted)))
+    state = _look(rows, y, w, b, np.zeros(len(b)))
+    if polish:
+        bread, _ = _information_bread(state.information)
+    covariance = bread
+    if weight is not None:
+        scores = q * (w * (y - state.fitted))[:, None]
+        covariance = bread @ (scores.T @ scores) @ bread * len(x) / (len(x) - 1)
+    return LogisticRegression(
+        np.where(basis.estimable, basis.back @ b, np.nan),
+        basis.back @ covariance @ basis.back.T,
+        state.fitted,
+        state.value,
+        least,
+        fit.converged,
+    )
+
+
+def _information_bread(information: Numbers) -> tuple[Numbers, float]:
+    """Return the inverse, and the least eigenvalue; an outcome that is told completely has a huge error, not an infinite one."""
+    values, vectors = np.linalg.eigh(information)
+    return (vectors / values.clip(min=1e-16 * values[-1])) @ vectors.T, float(values[0])

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, plural, unknown_name
-from sfumato.kernels.regression import independent, least_squares, logistic, orthonormal
+from sfumato.kernels.regression import independent, least_squares, logistic_regression
 from sfumato.room.pandas_calls import as_pandas
 from sfumato.typing import Numbers
-from sfumato.utility.estimators import TRANSFORMS, named_in
+from sfumato.utility.estimators import frame_design, named_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +67,6 @@ def from_arrays(endog: Any, exog: Any, missing: str, hasconst: bool | None) -> R
 def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = None) -> RoomDesign:
     """Return the design of a formula such as ``"income ~ age + C(region)"``; records with a missing value are left out."""
     import pandas as pd
-    from formulaic import model_matrix
     from formulaic.errors import FormulaicError
 
     frame = as_pandas(data)
@@ -82,17 +80,12 @@ def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = N
             frame = frame.loc[subset]
         except (KeyError, IndexError, ValueError, TypeError, pd.errors.IndexingError):
             raise DataError("subset must select records of the data: a true or false for each, or labels.") from None
-    context = {"np": SimpleNamespace(**TRANSFORMS), **TRANSFORMS}
     try:
-        with np.errstate(all="ignore"):
-            made = model_matrix(
-                formula, frame.reset_index(drop=True), context=context, na_action="drop", cluster_by="numerical_factors"
-            )
+        left, right = frame_design(frame, formula)
     except (FormulaicError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(
             "the formula does not fit the data. Check that its columns hold numbers, or categories where it says C(column)."
         ) from None
-    left, right = pd.DataFrame(made.lhs), pd.DataFrame(made.rhs).iloc[:, _categories_first(made.rhs.model_spec)]
     if left.shape[1] != 1:
         raise DataError("the outcome of a model is one column of numbers; make 0 and 1 of an outcome in words.")
     unwanted = [] if drop_cols is None else [drop_cols] if isinstance(drop_cols, str) else list(drop_cols)
@@ -101,15 +94,6 @@ def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = N
     if not (np.isfinite(y).all() and np.isfinite(x).all()):
         raise DataError("a function in the formula has no value for some records, such as the logarithm of 0.")
     return _checked(y, x, tuple(map(str, right.columns)), str(left.columns[0]), None)
-
-
-def _categories_first(spec: Any) -> list[int]:
-    """Return the columns in the order of statsmodels: those of categories alone, then each number with its products."""
-    told = [
-        (any(f not in spec.factor_contrasts for f in term.factors if f.eval_method.value != "literal"), at)
-        for term, at in spec.term_indices.items()
-    ]
-    return [i for numbers in (False, True) for has, at in told if has is numbers for i in at]
 
 
 def _array(given: Any) -> Numbers:
@@ -212,21 +196,14 @@ def fit_logit(design: RoomDesign) -> RoomModel:
         )
     if y.min() == y.max():
         raise DataError("all records have the same outcome, so that there is nothing to explain.")
-    basis = orthonormal(design.columns)
-    q = basis.columns
-    n, k = q.shape
-    found = logistic(lambda start, stop: q[start:stop], y, np.ones(n), k, intercept=False)
-    b, information, p = found.coefficients, found.information, found.fitted
-    if not found.converged or np.linalg.eigvalsh(information)[0] < _FLAT:
+    n, k = design.columns.shape
+    found = logistic_regression(design.columns, y, polish=True)
+    if not found.converged or found.least_information < _FLAT:
         raise DataError(
             "the columns tell the outcome of some records perfectly, so that the model has no estimate. Leave out the column "
             "that does, or join its small categories."
         )
-    b = b + np.linalg.solve(information, q.T @ (y - p))  # one more Newton step, for full precision
-    eta = q @ b
-    p = 1 / (1 + np.exp(-eta))
-    z = q * np.sqrt(p * (1 - p))[:, None]
-    llf = float(y @ eta - np.logaddexp(0.0, eta).sum())
+    llf = found.log_likelihood
     share = float(y.mean())
     llnull = n * (share * np.log(share) + (1 - share) * np.log(1 - share))
     slopes = float(k - design.constant)
@@ -239,10 +216,18 @@ def fit_logit(design: RoomDesign) -> RoomModel:
         "aic": -2 * llf + 2 * k,
         "bic": -2 * llf + np.log(n) * k,
     }
-    covariance = basis.back @ np.linalg.inv(z.T @ z) @ basis.back.T
-    params = pd.Series(basis.back @ b, design.names)
+    params = pd.Series(found.coefficients, design.names)
     return RoomModel(
-        "Logit", design.outcome_name, params, covariance, float(n), slopes, float(n - k), 1 - llf / llnull, llf, facts
+        "Logit",
+        design.outcome_name,
+        params,
+        found.covariance,
+        float(n),
+        slopes,
+        float(n - k),
+        1 - llf / llnull,
+        llf,
+        facts,
     )
 
 

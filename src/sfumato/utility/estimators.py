@@ -8,7 +8,8 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -19,6 +20,9 @@ from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names, shorten, unknown_name
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Target = Literal["population", "file"]
 WEIGHTED = "whether the survey weights that the schema names are used"
@@ -536,11 +540,12 @@ class Formula(Estimator):
         terms, names = design_of(batch, self.formula)
         if self.term not in names:
             raise DataError(_unknown_term(str(self.term), self.formula))
-        design = np.concatenate([terms, response_of(batch, self.formula)[:, None]], axis=1)
+        response = response_of(batch, self.formula)
         if self.weighted:
             weights = survey_weights(data)
-            design = design[weights > 0] * np.sqrt(weights[weights > 0])[:, None]
-        return _least_squares(design, self.formula)[names.index(self.term)]
+            root = np.sqrt(weights[weights > 0])
+            terms, response = terms[weights > 0] * root[:, None], response[weights > 0] * root
+        return _least_squares(terms, response, self.formula)[names.index(self.term)]
 
     def true_value(self, model: NoiseModel) -> float | None:
         """Return the population's coefficient, where response and terms are plain columns."""
@@ -579,6 +584,29 @@ def design_of(batch: Batch, formula: str, levels: Levels | None = None) -> tuple
         blocks.append(block)
         names += titles
     return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(batch), 0)), names
+
+
+def frame_design(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the left and the right side of a formula as columns with the names and the coding of statsmodels.
+
+    Records with a missing value are left out. The right side has columns of categories alone first, then each number with its
+    products.
+    """
+    import pandas as pd
+    from formulaic import model_matrix
+
+    context = {"np": SimpleNamespace(**TRANSFORMS), **TRANSFORMS}
+    with np.errstate(all="ignore"):
+        made = model_matrix(
+            formula, frame.reset_index(drop=True), context=context, na_action="drop", cluster_by="numerical_factors"
+        )
+    spec = made.rhs.model_spec
+    numeric = {
+        term: any(f not in spec.factor_contrasts for f in term.factors if f.eval_method.value != "literal")
+        for term in spec.term_indices
+    }
+    order = [i for term in sorted(numeric, key=numeric.__getitem__) for i in spec.term_indices[term]]
+    return pd.DataFrame(made.lhs), pd.DataFrame(made.rhs).iloc[:, order]
 
 
 def response_of(batch: Batch, formula: str) -> Numbers:
@@ -661,24 +689,20 @@ def _dummies(batch: Batch, column: str, every: bool, given: Sequence[Any] | None
     return made
 
 
-def _least_squares(design: Numbers, formula: str) -> list[float]:
-    """Return the coefficients; the last column of `design` (n, k + 1) is the response, rows with NaN are left out."""
-    if np.isnan(design.sum()):
-        design = design[~np.isnan(design).any(axis=1)]
-    n, k = len(design), design.shape[1] - 1
+def _least_squares(x: Numbers, y: Numbers, formula: str) -> list[float]:
+    """Return the coefficients; rows of x (n, k) and y (n,) with NaN are left out."""
+    from sfumato.kernels.regression import coefficients_of
+
+    if np.isnan(x.sum() + y.sum()):
+        whole = ~(np.isnan(x).any(axis=1) | np.isnan(y))
+        x, y = x[whole], y[whole]
+    n, k = x.shape
     if n <= k + 1:
         raise DataError(f"'{formula}' has {k} coefficients, and only {n} records have all its columns; it needs more.")
-    products = design.T @ design
-    scale = np.sqrt(np.diag(products)[:k])
-    scale[scale == 0] = 1.0
-    gram = products[:k, :k] / np.outer(scale, scale)
-    eigen = np.linalg.eigvalsh(gram)
-    if eigen[0] > 1e-10 * eigen[-1]:
-        return [float(v) for v in np.linalg.solve(gram, products[:k, k] / scale) / scale]
-    x = design[:, :k] / scale  # nearly dependent terms: the products have lost digits, the columns have not
-    if np.linalg.matrix_rank(x) < k:
+    found = coefficients_of(x, y)
+    if found is None:
         raise DataError(
             f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "
             f"apart. Leave one out. Terms: {join_names(map(_title, parse(formula)[1]))}."
         )
-    return [float(v) for v in np.linalg.lstsq(x, design[:, k], rcond=None)[0] / scale]
+    return [float(v) for v in found]

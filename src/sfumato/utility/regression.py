@@ -325,43 +325,24 @@ def _complete(
 
 def _fit(x: Numbers, y: Numbers, weights: Numbers | None, model: Model, formula: str) -> tuple[Numbers, Numbers, float]:
     """Return estimates (NaN where the columns do not determine them), standard errors and degrees of freedom."""
-    if model == "linear":
-        from sfumato.kernels.regression import least_squares
+    from sfumato.kernels.regression import least_squares, logistic_regression
 
+    if model == "linear":
         with np.errstate(over="ignore", invalid="ignore"):
             estimates, covariance, rank = least_squares(x, y, weights)
         freedom = float(len(x) - rank)
     else:
-        estimates, covariance = _logistic(x, y, weights, formula)
-        freedom = math.inf
+        found = logistic_regression(x, y, weights)
+        if np.abs(y - found.fitted).max() < 1e-4:
+            raise NotApplicable(
+                f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose "
+                "another formula, or model='linear'."
+            )
+        estimates, covariance, freedom = found.coefficients, found.covariance, math.inf
     errors = np.sqrt(np.diag(covariance).clip(min=0))
     if not np.isfinite(errors).all() or freedom <= 0:
         raise DataError(f"columns of '{shown(formula)}' hold values too large to square. Give them another unit.")
     return estimates, errors, freedom
-
-
-def _logistic(x: Numbers, y: Numbers, weights: Numbers | None, formula: str) -> tuple[Numbers, Numbers]:
-    """Return the estimates and their covariance; with survey weights the linearised one (Binder 1983)."""
-    from sfumato.kernels.regression import logistic, orthonormal
-
-    basis, w = orthonormal(x), np.ones(len(x)) if weights is None else weights
-    z = basis.columns
-    found = logistic(lambda start, stop: z[start:stop], y, w, z.shape[1], intercept=False)
-    if np.abs(y - found.fitted).max() < 1e-4:
-        raise NotApplicable(
-            f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose another "
-            "formula, or model='linear'."
-        )
-    values, vectors = np.linalg.eigh(found.information)
-    # one category's response may be told completely: its error is huge, not infinite
-    bread = (vectors / values.clip(min=1e-16 * values[-1])) @ vectors.T
-    covariance = bread
-    if weights is not None:
-        scores = z * (w * (y - found.fitted))[:, None]
-        covariance = bread @ (scores.T @ scores) @ bread * len(x) / (len(x) - 1)
-    back = basis.back
-    estimates = np.where(basis.estimable, back @ found.coefficients, np.nan)
-    return estimates, back @ covariance @ back.T
 
 
 class OfCoefficients(DirectMeasure, abstract=True):
