@@ -9,42 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param
+from sfumato.attacks.attacker_file import key_names, missing_rule
+from sfumato.contract import Need, Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of
 from sfumato.risk.class_distributions import ROUNDING
-from sfumato.risk.keys import of_original, population_classes, released_classes
-from sfumato.schema import Schema
+from sfumato.risk.keys import RiskMeasure, of_original, population_classes, released_classes
 from sfumato.typing import Numbers
 
 # --- k-anonymity: records that share their keys with too few others (Samarati 2001; Sweeney 2002).
 
 
-class KAnonymity(DirectMeasure):
+class KAnonymity(RiskMeasure):
     """The share of released records that match fewer than k records on the snooper's keys, themselves included.
 
     The file is k-anonymous when the share is 0. The smallest number of matching records stands in the details: it is the
     largest k for which the file is k-anonymous. Per record: the number of records that match it.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records below {self.k}-anonymity"
+    sentence: ClassVar[str] = "{percent:.3g} % of the records match fewer than {self.k} records on the keys"
 
     k: int = param(default=3, doc="how many records must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return f"records below {self.k}-anonymity"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records match fewer than {self.k} records on the keys"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
         """Return the share of some records that match fewer than k; their values count those that match."""
@@ -74,31 +61,19 @@ class KAnonymity(DirectMeasure):
 # --- k-map: records that match too few persons of the population (Sweeney 2001).
 
 
-class KMap(DirectMeasure):
+class KMap(RiskMeasure):
     """The share of released records that match fewer than k persons of the population on the snooper's keys.
 
     It is to the population what k-anonymity is to the released file. A record whose keys nobody in the population has counts as
     below k, and the number of these stands in the details. Per record: how many persons match it.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records below a {self.k}-map"
+    sentence: ClassVar[str] = "{percent:.3g} % of the records match fewer than {self.k} persons of the population"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
 
     k: int = param(default=3, doc="how many persons must look the same", low=2, integer=True)
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return f"records below a {self.k}-map"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records match fewer than {self.k} persons of the population"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
         """Return the share of some records that fewer than k persons match; their values count those."""
@@ -141,7 +116,7 @@ def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> 
     return found, population, persons
 
 
-class DeltaPresence(DirectMeasure):
+class DeltaPresence(RiskMeasure):
     """The largest probability with which a snooper who has a table of the population can say that a person is in the file.
 
     Of the F persons with the same keys f are released, so each of them is in the file with probability f/F. The release is
@@ -149,7 +124,8 @@ class DeltaPresence(DirectMeasure):
     match anything, may be that of any person it matches, each equally likely. Per record: the probability of its person.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "largest probability of presence"
+    sentence: ClassVar[str] = "a snooper can say of somebody, with probability {value:.3g}, that he is in the file"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.POPULATION})
 
     delta_max: float = param(default=0.5, doc="the largest probability that is allowed", low=0, high=1)
@@ -162,19 +138,6 @@ class DeltaPresence(DirectMeasure):
             raise ParameterError(
                 f"delta_min of delta_presence must be at most delta_max, but they are {self.delta_min:g} and {self.delta_max:g}."
             )
-
-    @override
-    def label(self) -> str:
-        return "largest probability of presence"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"a snooper can say of somebody, with probability {value:.3g}, that he is in the file"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the probability of each person."""

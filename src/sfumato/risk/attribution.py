@@ -22,11 +22,12 @@ from sfumato.attacks.attribution import (
     tolerance_rule,
 )
 from sfumato.charts.captions import counted
-from sfumato.contract import DirectMeasure, Draws, Release, Score, Side, Snooper, Success, param, wilson
+from sfumato.contract import Draws, Release, Score, Snooper, Success, param, wilson
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable
 from sfumato.risk.gdpr_risks import residual
+from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -166,10 +167,10 @@ def own_file(snooper: Snooper) -> str:
     return "" if snooper.external is None else "; his own file is not used: he has the original's keys"
 
 
-class KeyedMeasure(DirectMeasure, abstract=True):
+class KeyedMeasure(RiskMeasure, abstract=True):
     """A measure of what keys say of a confidential column: when a value is right, and what a missing key means."""
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "{self.short} of {self.column}"
     short: ClassVar[str] = ""
     """The name that the literature uses."""
 
@@ -179,10 +180,6 @@ class KeyedMeasure(DirectMeasure, abstract=True):
     tolerance: float = tolerance_rule()
     bins: int = bins_rule()
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return f"{self.short} of {self.column}"
 
     @property
     def definition(self) -> str:

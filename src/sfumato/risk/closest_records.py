@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import Closest, Points, as_points, comparable, exact_tables
 from sfumato.attacks.holdout_attacks import holdout_of
-from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.contract import Draws, Need, Release, Score, Snooper, param, wilson
 from sfumato.errors import NotApplicable, count_of, plural
 from sfumato.kernels.classes import classes, number_codes
-from sfumato.risk.keys import in_id_order
+from sfumato.risk.keys import RiskMeasure, in_id_order
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -23,10 +23,9 @@ from sfumato.typing import Numbers
 NO_MEMBERSHIP = "it says nothing of whether a person's presence in the file can be told"
 
 
-class ClosestRecords(DirectMeasure, abstract=True):
+class ClosestRecords(RiskMeasure, abstract=True):
     """A comparison of released records with the original, and with records that were set aside before masking."""
 
-    side: ClassVar[Side] = Side.RISK
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
 
     using: tuple[str, ...] = param(
@@ -73,9 +72,7 @@ class DCR(ClosestRecords):
     the release favours neither file, 1/2 for an exact copy. Per original record: its distance from the closest released one.
     """
 
-    @override
-    def label(self) -> str:
-        return "closer to the original than to others (DCR)"
+    title: ClassVar[str] = "closer to the original than to others (DCR)"
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -121,9 +118,7 @@ class NNDR(ClosestRecords):
     one is refused if there are categories.
     """
 
-    @override
-    def label(self) -> str:
-        return "beside one original record (NNDR)"
+    title: ClassVar[str] = "beside one original record (NNDR)"
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -227,7 +222,7 @@ def ratios(distances: Numbers) -> Numbers:
 # --- Identical match share: released records that are exact copies of original ones.
 
 
-class IMS(DirectMeasure):
+class IMS(RiskMeasure):
     """The share of released records that are exact copies of an original record, less the same for the holdout.
 
     Where few columns with few values are released, records agree by chance: the holdout tells how often. A larger holdout
@@ -235,7 +230,10 @@ class IMS(DirectMeasure):
     is too high rather than too low. Per original record: how many released records are the same.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "exact copies of original records (IMS)"
+    sentence: ClassVar[str] = (
+        "{percent:.3g} % of the released records, more than by chance, are exact copies of an original record"
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
 
     using: tuple[str, ...] = param(
@@ -243,19 +241,9 @@ class IMS(DirectMeasure):
     )
 
     @override
-    def label(self) -> str:
-        return "exact copies of original records (IMS)"
-
-    @override
     @property
     def variant(self) -> str:
         return "above the share in the holdout; missing is a value of its own"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return (
-            f"{100 * value:.3g} % of the released records, more than by chance, are exact copies of an original record"
-        )
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the copies; the interval of the difference is Newcombe's (1998, method 10)."""

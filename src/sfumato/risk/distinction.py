@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
-from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.attacks.attacker_file import missing_rule
+from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, plural
-from sfumato.risk.keys import SetCounts, check_sets, named, of_original, released_classes, set_counts, sets_of
-from sfumato.schema import Schema
+from sfumato.risk.keys import (
+    RiskMeasure,
+    SetCounts,
+    check_sets,
+    named,
+    of_original,
+    released_classes,
+    set_counts,
+    sets_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +42,7 @@ def separation(counts: SetCounts) -> float:
     return float(1 - pairs_alike(counts) / (n * (n - 1) / 2))
 
 
-class Distinction(DirectMeasure):
+class Distinction(RiskMeasure):
     """The number of distinct combinations of the snooper's keys, as a share of the number of records.
 
     1 if every record is unique, 1/n if all are alike. Where a missing key matches anything, combinations are not distinct or
@@ -43,23 +50,11 @@ class Distinction(DirectMeasure):
     key is missing. Per group: the distinction of every set of up to `max_size` keys. Per record: 1 / f.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "distinction"
+    sentence: ClassVar[str] = "there are {percent:.3g} % as many distinct combinations of the keys as records"
 
     max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return "distinction"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"there are {100 * value:.3g} % as many distinct combinations of the keys as records"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the distinct combinations."""
@@ -78,30 +73,18 @@ class Distinction(DirectMeasure):
         )
 
 
-class Separation(DirectMeasure):
+class Separation(RiskMeasure):
     """The share of pairs of records that the snooper's keys tell apart.
 
     1 if every record is unique, 0 if all are alike. Per group: the separation of every set of up to `max_size` keys. Per record:
     the share of the other records that differ from it.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "separation"
+    sentence: ClassVar[str] = "{percent:.4g} % of the pairs of records differ on the keys"
 
     max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return "separation"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.4g} % of the pairs of records differ on the keys"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the pairs that differ."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -10,16 +11,16 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
 from sfumato.kernels.classes import classes
 from sfumato.risk.class_distributions import ROUNDING, ClassCells, Distributions, distributions, keys_beside
-from sfumato.risk.keys import of_original
-from sfumato.schema import Scale, Schema
+from sfumato.risk.keys import RiskMeasure, of_original
+from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
-from sfumato.typing import Numbers
+from sfumato.typing import Flags, Numbers
 
 # --- l-diversity: records that match on the keys and have too few different confidential values (Machanavajjhala et al. 2007).
 
@@ -52,7 +53,7 @@ def recursive_diversity(cells: ClassCells, c: float) -> Numbers:
     return np.add.reduceat(holds.astype(np.float64), first)  # tails fall, so the first l hold
 
 
-class LDiversity(DirectMeasure):
+class LDiversity(RiskMeasure):
     """The share of released records in classes whose confidential values are not l-diverse.
 
     A class is what a snooper finds who knows the keys: the records that match. It is l-diverse if it has l different values
@@ -69,7 +70,7 @@ class LDiversity(DirectMeasure):
     0.0
     """
 
-    side: ClassVar[Side] = Side.RISK
+    sentence: ClassVar[str] = "{percent:.3g} % of the records are in classes without {self._asked}"
 
     over: tuple[str, ...] = param(doc="the confidential columns", columns="many", holds="anything")
     l: float = param(default=2.0, doc="how many values a class must have, in the sense of `kind`", low=1, above=True)  # noqa: E741
@@ -108,10 +109,6 @@ class LDiversity(DirectMeasure):
     def variant(self) -> str:
         several = "" if len(self.over) < 2 else f"; the other columns are {self.others}"
         return f"{self.kind}{several}; {RULES[self.missing]}"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
 
     def of_records(self, values: Numbers) -> float:
         """Return the share of some records whose l is too small; their values are the l of their classes."""
@@ -161,7 +158,7 @@ def _amount(kind: DiversityKind, least: float) -> str:
 # --- (α, k)-anonymity: classes that are too small, or in which a confidential value is too frequent (Wong et al. 2006).
 
 
-class AlphaK(DirectMeasure):
+class AlphaK(RiskMeasure):
     """The share of released records that are not (α, k)-anonymous.
 
     A record is, if at least k records match it on the keys, itself included, and none of the sensitive values has a share above α
@@ -169,7 +166,8 @@ class AlphaK(DirectMeasure):
     may be of no concern. Per record: the largest share of a sensitive value in its class.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records below {self._asked} of {self.column}"
+    sentence: ClassVar[str] = "{percent:.3g} % of the records are in classes without {self._asked}"
 
     column: str = param(doc="the confidential column", columns="one", holds="anything")
     alpha: float = param(default=0.5, doc="the largest share that a sensitive value may have in a class", low=0, high=1)
@@ -185,10 +183,6 @@ class AlphaK(DirectMeasure):
         listed = (given,) if isinstance(given, str) else given
         object.__setattr__(self, "values", tuple(label_of(value) for value in listed))
 
-    @override
-    def label(self) -> str:
-        return f"records below {self._asked} of {self.column}"
-
     @property
     def _asked(self) -> str:
         return f"({self.alpha:g}, {self.k})-anonymity"
@@ -199,10 +193,6 @@ class AlphaK(DirectMeasure):
         named = "1 named value is" if len(self.values) == 1 else f"{len(self.values)} named values are"
         which = f"{named} sensitive" if self.values else "every value is sensitive"
         return f"{which}; {RULES[self.missing]}"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records are in classes without {self._asked}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the size of each class and the largest share in it."""
@@ -269,7 +259,7 @@ _BY_SCALE: dict[Scale, Distance] = {
 }
 
 
-class TCloseness(DirectMeasure):
+class TCloseness(RiskMeasure):
     """The largest distance between the distribution of a confidential column in a class and in the whole file, from 0 to 1.
 
     The distance is the earth mover's: how far shares of the values have to be moved, on average, to make one distribution the
@@ -278,7 +268,10 @@ class TCloseness(DirectMeasure):
     (``"hierarchical"``). If none is named, the column's scale decides. Per record: the distance of its class.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "t-closeness distance of {self.column}"
+    sentence: ClassVar[str] = (
+        "the class that is least like the whole file is {value:.3g} away from it in '{self.column}'"
+    )
 
     column: str = param(doc="the confidential column", columns="one", holds="anything")
     distance: Distance | None = param(
@@ -290,17 +283,9 @@ class TCloseness(DirectMeasure):
     missing: Missing = missing_rule()
 
     @override
-    def label(self) -> str:
-        return f"t-closeness distance of {self.column}"
-
-    @override
     @property
     def variant(self) -> str:
         return f"{self.distance or 'by the scale of the column'}; {RULES[self.missing]}"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"the class that is least like the whole file is {value:.3g} away from it in '{self.column}'"
 
     def of_records(self, values: Numbers) -> float:
         """Return how far the classes of some records are from the whole file at most."""
@@ -378,10 +363,39 @@ def _nodes(found: Distributions, data: Microdata) -> NDArray[np.int32]:
     return np.stack([np.unique(labels.astype(str), return_inverse=True)[1] for labels in levels]).astype(np.int32)
 
 
+class FrequencyRule(RiskMeasure, abstract=True):
+    """A bound on how frequent a value may be in a class, compared with the file."""
+
+    column: str = param(doc="the confidential column", columns="one", holds="anything")
+
+    def score_classes(
+        self, outcome: Release, snooper: Snooper, find: Callable[[Distributions], tuple[Numbers, Flags, str, str]]
+    ) -> Score:
+        """Count the records in classes that break the rule.
+
+        `find` returns an amount for each class (c,), which classes break the rule, what the amount is called, and what to say.
+        """
+        keys = keys_beside(outcome, snooper, [self.column])
+        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        amounts, breaks, name, told = find(found)
+        broken = found.records_in(breaks)
+        return self.result(
+            broken / found.n,
+            f"{count_of(broken, found.n, ('is', 'are'))} in classes of {', '.join(keys)} without {told}",
+            details={
+                "records in violating classes": float(broken),
+                name: float(amounts.max()),
+                "classes": float(len(found)),
+                "records left out": float(found.left_out),
+            },
+            find_records=(lambda: found.per_original(outcome, amounts)) if outcome.aligned else None,
+        )
+
+
 # --- β-likeness: values whose share in a class is too far above their share in the file (Cao, Karras 2012).
 
 
-class BetaLikeness(DirectMeasure):
+class BetaLikeness(FrequencyRule):
     """The share of released records in classes that are not β-like: a confidential value is too much more frequent there.
 
     A value with share p in the file and q in a class has the gain (q - p)/p: how much more likely it has become to a snooper who
@@ -389,9 +403,9 @@ class BetaLikeness(DirectMeasure):
     frequent value cannot become certain). Per record: the largest gain in its class.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records below {self.beta:g}-likeness of {self.column}"
+    sentence: ClassVar[str] = "{percent:.3g} % of the records are in classes without {self.kind} {self.beta:g}-likeness"
 
-    column: str = param(doc="the confidential column", columns="one", holds="anything")
     beta: float = param(
         default=1.0, doc="how much more frequent a value may be in a class, relatively", low=0, above=True
     )
@@ -401,49 +415,36 @@ class BetaLikeness(DirectMeasure):
     missing: Missing = missing_rule()
 
     @override
-    def label(self) -> str:
-        return f"records below {self.beta:g}-likeness of {self.column}"
-
-    @override
     @property
     def variant(self) -> str:
         return f"{self.kind}; {RULES[self.missing]}"
 
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records are in classes without {self.kind} {self.beta:g}-likeness"
-
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the gains of each class."""
-        keys = keys_beside(outcome, snooper, [self.column])
-        found = distributions(outcome, snooper, self.missing, self.column, keys)
-        shares, n = found.whole / found.n, found.n
-        bounds = np.minimum(self.beta, -np.log(shares)) if self.kind == "enhanced" else np.full(len(shares), self.beta)
 
-        def most(cells: ClassCells) -> Numbers:
-            gain = cells.shares / shares[cells.values] - 1
-            return np.column_stack([cells.largest(gain), cells.largest(gain - bounds[cells.values])])
+        def gains(found: Distributions) -> tuple[Numbers, Flags, str, str]:
+            shares = found.whole / found.n
+            bounds = np.full(len(shares), self.beta)
+            if self.kind == "enhanced":
+                bounds = np.minimum(self.beta, -np.log(shares))
 
-        gain, excess = found.each(most).T
-        broken, largest = found.records_in(excess > ROUNDING), float(gain.max())
-        return self.result(
-            broken / n,
-            f"{count_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.kind} {self.beta:g}-likeness; "
-            f"at most, a value of '{self.column}' is {1 + largest:.3g} times as frequent in a class as in the file",
-            details={
-                "records in violating classes": float(broken),
-                "largest gain": largest,
-                "classes": float(len(found)),
-                "records left out": float(found.left_out),
-            },
-            find_records=(lambda: found.per_original(outcome, gain)) if outcome.aligned else None,
-        )
+            def most(cells: ClassCells) -> Numbers:
+                gain = cells.shares / shares[cells.values] - 1
+                return np.column_stack([cells.largest(gain), cells.largest(gain - bounds[cells.values])])
+
+            gain, excess = found.each(most).T
+            return gain, excess > ROUNDING, "largest gain", (
+                f"{self.kind} {self.beta:g}-likeness; at most, a value of '{self.column}' is {1 + gain.max():.3g} times as "
+                "frequent in a class as in the file"
+            )  # fmt: skip
+
+        return self.score_classes(outcome, snooper, gains)
 
 
 # --- δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
 
 
-class DeltaDisclosure(DirectMeasure):
+class DeltaDisclosure(FrequencyRule):
     """The share of released records in classes that are not δ-disclosure private.
 
     A class is, if |log2(q/p)| < δ for every value of the confidential column: its share q in the class is neither 2^δ times its
@@ -452,18 +453,14 @@ class DeltaDisclosure(DirectMeasure):
     its class.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records below {self.delta:g}-disclosure privacy of {self.column}"
+    sentence: ClassVar[str] = "{percent:.3g} % of the records are in classes without {self.delta:g}-disclosure privacy"
 
-    column: str = param(doc="the confidential column", columns="one", holds="anything")
     delta: float = param(default=1.0, doc="the bound on |log2(q/p)|, which must stay below", low=0, above=True)
     absent: Literal["counts", "ignored"] = param(
         default="counts", doc="whether a value that a class lacks breaks the bound", choices=("counts", "ignored")
     )
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return f"records below {self.delta:g}-disclosure privacy of {self.column}"
 
     @override
     @property
@@ -472,32 +469,20 @@ class DeltaDisclosure(DirectMeasure):
             f"a value that a class lacks {'counts' if self.absent == 'counts' else 'is ignored'}; {RULES[self.missing]}"
         )
 
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the records are in classes without {self.delta:g}-disclosure privacy"
-
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Find the largest ratio of each class."""
-        keys = keys_beside(outcome, snooper, [self.column])
-        found = distributions(outcome, snooper, self.missing, self.column, keys)
-        shares, n, m = found.whole / found.n, found.n, len(found.whole)
 
-        def ratio(cells: ClassCells) -> Numbers:
-            largest = cells.largest(np.abs(np.log2(cells.shares / shares[cells.values])))
-            return np.where(cells.distinct < m, np.inf, largest) if self.absent == "counts" else largest
+        def ratios(found: Distributions) -> tuple[Numbers, Flags, str, str]:
+            shares, m = found.whole / found.n, len(found.whole)
 
-        ratios = found.each(ratio)
-        broken, largest = found.records_in(ratios >= self.delta * (1 - ROUNDING)), float(ratios.max())
-        most = "a class lacks a value altogether" if np.isinf(largest) else f"the largest |log2(q/p)| is {largest:.3g}"
-        return self.result(
-            broken / n,
-            f"{count_of(broken, n, ('is', 'are'))} in classes of {', '.join(keys)} without {self.delta:g}-disclosure privacy of "
-            f"'{self.column}'; {most}",
-            details={
-                "records in violating classes": float(broken),
-                "largest |log2(q/p)|": largest,
-                "classes": float(len(found)),
-                "records left out": float(found.left_out),
-            },
-            find_records=(lambda: found.per_original(outcome, ratios)) if outcome.aligned else None,
-        )
+            def ratio(cells: ClassCells) -> Numbers:
+                largest = cells.largest(np.abs(np.log2(cells.shares / shares[cells.values])))
+                return np.where(cells.distinct < m, np.inf, largest) if self.absent == "counts" else largest
+
+            ratios = found.each(ratio)
+            most = ratios.max()
+            told = "a class lacks a value altogether" if np.isinf(most) else f"the largest |log2(q/p)| is {most:.3g}"
+            sentence = f"{self.delta:g}-disclosure privacy of '{self.column}'; {told}"
+            return ratios, ratios >= self.delta * (1 - ROUNDING), "largest |log2(q/p)|", sentence
+
+        return self.score_classes(outcome, snooper, ratios)

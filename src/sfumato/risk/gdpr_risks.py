@@ -18,16 +18,17 @@ from sfumato.attacks.holdout_attacks import (
     SingleOut,
     TwoFiles,
 )
-from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, Success, param, success
+from sfumato.contract import Draws, Need, Release, Score, Snooper, Success, param, success
 from sfumato.errors import NotApplicable, plural
-from sfumato.risk.keys import of_targets
-from sfumato.schema import Schema
+from sfumato.risk.keys import RiskMeasure, of_targets
 
 
-class ControlledRisk(DirectMeasure, Repeated, abstract=True):
+class ControlledRisk(RiskMeasure, Repeated, abstract=True):
     """(a - c) / (1 - c): a is the share of right guesses about people in the file, c that about people of the holdout."""
 
-    side: ClassVar[Side] = Side.RISK
+    sentence: ClassVar[str] = (
+        "a snooper gains {percent:.3g} % of what he could not do about people outside the file; 0 is ideal"
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
     attack: ClassVar[type[ControlledAttack]]
 
@@ -42,10 +43,6 @@ class ControlledRisk(DirectMeasure, Repeated, abstract=True):
     @property
     def variant(self) -> str:
         return "beyond the same attack on the holdout"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"a snooper gains {100 * value:.3g} % of what he could not do about people outside the file; 0 is ideal"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Attack people of the original and of the holdout, and compare."""
@@ -127,11 +124,8 @@ class SinglingOut(ControlledRisk, Describing):
     as the original. Per original record: 1 if some description singles it out, NaN if none does.
     """
 
+    title: ClassVar[str] = "singling out"
     attack: ClassVar[type[ControlledAttack]] = SingleOut
-
-    @override
-    def label(self) -> str:
-        return "singling out"
 
     @property
     def achieved(self) -> str:
@@ -155,11 +149,8 @@ class Linkability(ControlledRisk, TwoFiles):
     record: 1 if its halves were linked, 0 if not, NaN if it was not attacked.
     """
 
+    title: ClassVar[str] = "linkability"
     attack: ClassVar[type[ControlledAttack]] = LinkColumns
-
-    @override
-    def label(self) -> str:
-        return "linkability"
 
     @property
     def achieved(self) -> str:
@@ -182,11 +173,8 @@ class Inference(ControlledRisk, InferenceTarget):
     well is science, not disclosure. Per original record: the probability that the guess is right, NaN if it was not attacked.
     """
 
+    title: ClassVar[str] = "inference of {self.column}"
     attack: ClassVar[type[ControlledAttack]] = InferValue
-
-    @override
-    def label(self) -> str:
-        return f"inference of {self.column}"
 
     @property
     def achieved(self) -> str:

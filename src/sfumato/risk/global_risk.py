@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Need, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Need, Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, join_names, plural, unknown_name
 from sfumato.risk.classification import Crossed, EqualWeights, PowerWeights, UniqueWeights, WeightMatrix, crossed
 from sfumato.risk.key_changes import KeyChange, WeakRule, key_change
+from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Scale, Schema
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ _IN_ORDER = (Kind.NUMBER, Kind.BOOLEAN, Kind.DATE)
 _MOST_LISTED = 16
 
 
-class GlobalRisk(DirectMeasure):
+class GlobalRisk(RiskMeasure):
     """The share of the original records that a snooper who knows every key is expected to find in the release.
 
     DR = max over the subsets v of the keys of Π(1 - icf_k) · Σ w_ij c_ij / max(i, j) / (n w_11): a record in a class of i
@@ -151,7 +152,6 @@ class GlobalRisk(DirectMeasure):
     the maximal all of them, the weighted as much as a weight matrix says (global-risk paper, (3.6) to (3.11)).
     """
 
-    side: ClassVar[Side] = Side.RISK
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     kind: RiskKind = param(

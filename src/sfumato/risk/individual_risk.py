@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.data.households import unit_ids
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
-from sfumato.risk.keys import nothing_in_common, of_original, population_classes, released_classes
+from sfumato.risk.keys import RiskMeasure, nothing_in_common, of_original, population_classes, released_classes
 from sfumato.risk.population_uniques import fraction_parameter
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
@@ -180,15 +180,13 @@ MANY = 0.1
 """Share of records that are unique beyond which the risk is understated by a lot."""
 
 
-class IndividualRisk(DirectMeasure):
+class IndividualRisk(RiskMeasure):
     """The mean probability that a record of a sample is identified by its keys: the share expected to be identified.
 
     The snooper knows a person's keys, not whether the person is in the sample, and picks one of the F persons of the population
     who have them. Of F only f, the number in the sample, is known; the risk is E[1/F | f], in its exact form. Per record: that
     risk, or that of its household, 1 - Π(1 - r).
     """
-
-    side: ClassVar[Side] = Side.RISK
 
     per: Literal["person", "household"] = param(
         default="person",
@@ -323,7 +321,7 @@ def _spread(outcome: Release, home: NDArray[np.int64], risk: Numbers) -> Callabl
 # --- Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).
 
 
-class Reidentification(DirectMeasure):
+class Reidentification(RiskMeasure):
     """How often a snooper who picks one of those who look the same is right.
 
     A prosecutor goes for one person and knows that he or she is in the release: 1/f for a record that f records match. A
@@ -331,8 +329,6 @@ class Reidentification(DirectMeasure):
     matches the whole release with his file of the population; what counts is the share of records he gets right. Per record: the
     probability.
     """
-
-    side: ClassVar[Side] = Side.RISK
 
     attacker: Literal["prosecutor", "journalist", "marketer"] = param(
         default="prosecutor",
@@ -362,11 +358,6 @@ class Reidentification(DirectMeasure):
             return "marketer risk"
         part = f"share above {self.threshold:g}" if self.summary == "share at risk" else self.summary
         return f"{self.attacker} risk, {part}"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
 
     @override
     def words(self, value: float, schema: Schema) -> str:
@@ -432,7 +423,7 @@ class Reidentification(DirectMeasure):
         )
 
 
-class AnyIdentified(DirectMeasure):
+class AnyIdentified(RiskMeasure):
     """The probability that at least one record is identified when a snooper goes for all of them, 1 - Π(1 - r).
 
     r is the risk of a record: 1/f for a prosecutor, who knows who is in the release; 1/F for a journalist, counted in the
@@ -440,7 +431,8 @@ class AnyIdentified(DirectMeasure):
     independently of each other. Per record: r.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "chance that a {self.attacker} identifies anybody"
+    sentence: ClassVar[str] = "the chance that anybody is identified is {percent_digits} %"
 
     attacker: Literal["prosecutor", "journalist"] = param(
         default="journalist",
@@ -449,19 +441,6 @@ class AnyIdentified(DirectMeasure):
     )
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return f"chance that a {self.attacker} identifies anybody"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"the chance that anybody is identified is {digits(100 * value)} %"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Put the risks of all records together."""

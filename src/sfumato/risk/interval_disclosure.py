@@ -7,15 +7,16 @@ from typing import ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.contract import Need, Release, Score, Snooper, param, wilson
 from sfumato.data import Kind
 from sfumato.data.microdata import check_numeric
 from sfumato.errors import DataError, NotApplicable, count_of
+from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Schema
 from sfumato.typing import Flags, Numbers
 
 
-class IntervalDisclosure(DirectMeasure):
+class IntervalDisclosure(RiskMeasure):
     """The share of records whose true values lie in an interval around the released ones.
 
     The half width of the interval is `width` times the standard deviation of the released column ("sd"), or times the number
@@ -24,7 +25,7 @@ class IntervalDisclosure(DirectMeasure):
     for which too many other released ones lie near its own (`crowd`) is safe all the same: nobody can tell which it is.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "interval disclosure"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     over: tuple[str, ...] | None = param(
@@ -50,10 +51,6 @@ class IntervalDisclosure(DirectMeasure):
     near: float = param(
         default=0.05, doc="how near these lie, in standard deviations (robust ones, if robust)", low=0, above=True
     )
-
-    @override
-    def label(self) -> str:
-        return "interval disclosure"
 
     @override
     @property

@@ -6,18 +6,49 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract import Release, Snooper
+from sfumato.contract import DirectMeasure, Release, Snooper
+from sfumato.contract.score import Side, digits
 from sfumato.data import Microdata
 from sfumato.data.classes import Classes, Missing, classes_of
 from sfumato.errors import NotApplicable, SfumatoError, unknown_name
 from sfumato.kernels.classes import classes
+from sfumato.schema import Schema
 from sfumato.typing import Numbers
+
+
+class RiskMeasure(DirectMeasure, abstract=True):
+    """A measure of risk. What it is called and what its value means are templates, in which `{self.k}` is a parameter.
+
+    In `sentence`, `{value}` and `{percent}` are the value and 100 times the value, `{digits}` and `{percent_digits}` the same with
+    three digits.
+    """
+
+    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
+
+    @override
+    def label(self) -> str:
+        return self.title.format(self=self)
+
+    @override
+    def words(self, value: float, schema: Schema) -> str:
+        percent = 100 * value
+        return self.sentence.format(
+            self=self, value=value, percent=percent, digits=digits(value), percent_digits=digits(percent)
+        )
+
+    @override
+    @property
+    def variant(self) -> str:
+        return RULES.get(getattr(self, "missing", None), "")
 
 
 def in_id_order(outcome: Release, values: Numbers) -> Numbers:

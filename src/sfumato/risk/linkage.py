@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -12,18 +11,18 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES
 from sfumato.attacks.linkage import LinkByDistance, LinkByRank, LinkByWeight, Nearness, Ranking, Weighing
-from sfumato.contract import Attack, DirectMeasure, Draws, Guesses, Need, Release, Score, Side, Snooper, param, success
+from sfumato.contract import Attack, Draws, Guesses, Need, Release, Score, Snooper, param, success
 from sfumato.errors import plural
-from sfumato.schema import Schema
+from sfumato.risk.keys import RiskMeasure
 
 _SUREST = 0.1
 """Share of the links that the snooper is surest of, which he would act on first."""
 
 
-class Linkage(DirectMeasure, abstract=True):
+class Linkage(RiskMeasure, abstract=True):
     """The share of the snooper's targets that he links to their own record: the score of a linkage attack."""
 
-    side: ClassVar[Side] = Side.RISK
+    sentence: ClassVar[str] = "{percent:.3g} % of the snooper's targets are linked to their own record"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
     attack: ClassVar[type[Attack]]
 
@@ -33,14 +32,6 @@ class Linkage(DirectMeasure, abstract=True):
         low=0,
         integer=True,
     )
-
-    @abstractmethod
-    def label(self) -> str:
-        """Return a few words for a legend."""
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{100 * value:.3g} % of the snooper's targets are linked to their own record"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
         """Return the share of some targets that are linked rightly."""
@@ -73,11 +64,8 @@ class Linkage(DirectMeasure, abstract=True):
 class DistanceLinkage(Linkage, Nearness):
     """The share of targets whose nearest released record is their own; t records that tie count 1/t."""
 
+    title: ClassVar[str] = "linked by distance"
     attack: ClassVar[type[Attack]] = LinkByDistance
-
-    @override
-    def label(self) -> str:
-        return "linked by distance"
 
     @override
     @property
@@ -90,11 +78,8 @@ class DistanceLinkage(Linkage, Nearness):
 class ProbabilisticLinkage(Linkage, Weighing):
     """The share of targets whose record of the greatest match weight is their own; t records that tie count 1/t."""
 
+    title: ClassVar[str] = "linked by match weight"
     attack: ClassVar[type[Attack]] = LinkByWeight
-
-    @override
-    def label(self) -> str:
-        return "linked by match weight"
 
     @override
     @property
@@ -110,11 +95,8 @@ class ProbabilisticLinkage(Linkage, Weighing):
 class RankLinkage(Linkage, Ranking):
     """The share of targets whose released record of the nearest ranks is their own; t records that tie count 1/t."""
 
+    title: ClassVar[str] = "linked by rank"
     attack: ClassVar[type[Attack]] = LinkByRank
-
-    @override
-    def label(self) -> str:
-        return "linked by rank"
 
     @override
     @property

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
-from sfumato.contract import DirectMeasure, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
 from sfumato.risk.expected_counts import (
@@ -25,7 +25,7 @@ from sfumato.risk.expected_counts import (
     table_of,
     with_main_effects,
 )
-from sfumato.risk.keys import of_original, released_classes
+from sfumato.risk.keys import RiskMeasure, of_original, released_classes
 from sfumato.risk.population_uniques import Z, fraction_parameter, fraction_source, sampling_fraction, with_error
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
@@ -37,7 +37,7 @@ BUDGET = 2_000_000, 4_000_000
 MEANING = {"unique": "are unique in the population (τ₁)", "match": "would be matched correctly (τ₂)"}
 
 
-class LogLinearRisk(DirectMeasure):
+class LogLinearRisk(RiskMeasure):
     """The share of records that are unique in the population, or would be matched correctly, by a log-linear model.
 
     The number F of persons with a record's keys is Poisson with mean λ, and log λ is a sum of effects of the keys and of
@@ -45,8 +45,6 @@ class LogLinearRisk(DirectMeasure):
     h = (1-π)λ, so that it is unique in the population with probability e⁻ʰ, and a match with it is right with probability
     (1-e⁻ʰ)/h. The score is their sum over the unique records, over all records; per record, the probability.
     """
-
-    side: ClassVar[Side] = Side.RISK
 
     target: Target = param(
         default="match",

@@ -8,16 +8,16 @@ import numpy as np
 from typing_extensions import override
 
 from sfumato.attacks.holdout_attacks import Telling, TellMembers
-from sfumato.contract import DirectMeasure, Draws, Need, Release, Score, Side, Snooper, param, wilson
+from sfumato.contract import Draws, Need, Release, Score, Snooper, param, wilson
 from sfumato.errors import plural
-from sfumato.risk.keys import of_targets
+from sfumato.risk.keys import RiskMeasure, of_targets
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
 Report = Literal["true positive rate", "advantage"]
 
 
-class Membership(DirectMeasure, Telling):
+class Membership(RiskMeasure, Telling):
     """How many members a snooper finds while he takes few others for members: the true positive rate at a false positive rate.
 
     On average over all thresholds he may do no better than chance and still be sure of a few people: so the rate at few false
@@ -26,7 +26,6 @@ class Membership(DirectMeasure, Telling):
     count half); the mean of this is the AUC.
     """
 
-    side: ClassVar[Side] = Side.RISK
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
 
     report: Report = param(

@@ -12,12 +12,11 @@ from scipy.special import expit, gammaln, logit
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, count_of, plural
-from sfumato.risk.keys import released_classes
-from sfumato.schema import Schema
+from sfumato.risk.keys import RiskMeasure, released_classes
 from sfumato.typing import Numbers
 
 
@@ -398,7 +397,7 @@ SMALL = 0.1
 """Sampling fraction up to which the rule of Dankar et al. takes Pitman's model."""
 
 
-class PopulationUniques(DirectMeasure):
+class PopulationUniques(RiskMeasure):
     """The share of persons whose keys nobody else in the population has, estimated from the released file as a sample.
 
     The same share of the released records is expected to be unique in the population: whoever knows their keys, and that the
@@ -406,7 +405,8 @@ class PopulationUniques(DirectMeasure):
     classes; "dankar" chooses between three of them by the sampling fraction and by their estimates.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "records unique in the population"
+    sentence: ClassVar[str] = "about {percent_digits} % of the records are unique in the population"
 
     model: Model = param(
         default="dankar",
@@ -417,17 +417,9 @@ class PopulationUniques(DirectMeasure):
     missing: Missing = missing_rule()
 
     @override
-    def label(self) -> str:
-        return "records unique in the population"
-
-    @override
     @property
     def variant(self) -> str:
         return f"{NAMES[self.model]}; {fraction_source(self.fraction)}; {RULES[self.missing]}"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"about {digits(100 * value)} % of the records are unique in the population"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model to the sizes of the released classes."""

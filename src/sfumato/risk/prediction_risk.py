@@ -13,7 +13,6 @@ from typing_extensions import override
 from sfumato.attacks.prediction import MODELS, Model, PredictByModel, Predicted
 from sfumato.charts.captions import counted
 from sfumato.contract import (
-    DirectMeasure,
     Measure,
     NoiseModel,
     Release,
@@ -41,6 +40,7 @@ from sfumato.risk.attribution import (
     snoopers_draws,
     what_rule,
 )
+from sfumato.risk.keys import RiskMeasure
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -159,7 +159,7 @@ ERRORS = {
 """What a tolerance is a share of, in words."""
 
 
-class RAPID(DirectMeasure):
+class RAPID(RiskMeasure):
     """The risk of attribute prediction-induced disclosure: the share of people whose value a model predicts too well.
 
     A snooper fits a model to the release and predicts the confidential value of every original record from its keys. A number
@@ -168,7 +168,7 @@ class RAPID(DirectMeasure):
     strangers too, so compare with a holdout where there is one. Per record: g, or for a number 1 if at risk, else 0.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "RAPID of {self.column}"
 
     column: str = param(doc="the confidential column a snooper wants to know", columns="one", holds="anything")
     model: Model = param(default="forest", doc="what the snooper fits to the release", choices=tuple(MODELS))
@@ -184,10 +184,6 @@ class RAPID(DirectMeasure):
     against: Against = against_rule()
     what: What = what_rule()
     seed: int = seed_rule()
-
-    @override
-    def label(self) -> str:
-        return f"RAPID of {self.column}"
 
     @override
     @property

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, missing_rule
-from sfumato.contract import DirectMeasure, Release, Score, Side, Snooper, param
+from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
 from sfumato.errors import NotApplicable, ParameterError, count_of, unknown_name
-from sfumato.risk.keys import check_sets, named, of_original, released_classes, set_counts, sets_of
+from sfumato.risk.keys import RiskMeasure, check_sets, named, of_original, released_classes, set_counts, sets_of
 from sfumato.risk.population_uniques import fraction_parameter, fraction_source, frequencies_of, sampling_fraction
 from sfumato.risk.unique_matches import outside, outside_interval
 from sfumato.schema import Schema
@@ -78,7 +78,7 @@ class SpecialUniques:
         return np.where(fewest > len(self.points), 0, fewest)
 
 
-class SUDA(DirectMeasure):
+class SUDA(RiskMeasure):
     """Special uniques: the records that are unique on few keys, and how many ways there are to single them out.
 
     A minimal sample unique is a set of keys on which a record is unique, while it is on no set within. The fewer keys, and the
@@ -88,8 +88,6 @@ class SUDA(DirectMeasure):
     Per record: the SUDA score, or the DIS-SUDA score. Per group: the share of the file's score, in percent, that each key takes
     part in; they add up to more than 100, since a minimal unique counts for each of its keys.
     """
-
-    side: ClassVar[Side] = Side.RISK
 
     max_size: int = param(default=3, doc="how many keys a minimal unique has at most", low=1, integer=True)
     summary: Literal["share", "dis"] = param(
@@ -266,7 +264,7 @@ def _value(value: object, width: float | None) -> str:
 # --- Unsafe combinations: values of a few keys that few records have, as μ-Argus looks for them (Willenborg and de Waal 1996).
 
 
-class UnsafeCombinations(DirectMeasure):
+class UnsafeCombinations(RiskMeasure):
     """The share of released records that have a rare combination of values of a few keys.
 
     Every set of up to `dimension` keys is tabulated; a combination of values is unsafe if at most `threshold` records match it,
@@ -275,8 +273,6 @@ class UnsafeCombinations(DirectMeasure):
 
     Per record: in how many unsafe combinations it takes part. Per group: the share of records that are unsafe on a set of keys.
     """
-
-    side: ClassVar[Side] = Side.RISK
 
     dimension: int = param(default=3, doc="how many keys are combined at most", low=1, integer=True)
     threshold: float = param(default=2, doc="a combination of at most so many is unsafe", low=0, above=True)

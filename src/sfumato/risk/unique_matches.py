@@ -12,12 +12,11 @@ from typing_extensions import override
 
 from sfumato.attacks.attacker_file import RULES, check_in_common, check_keys, key_names, missing_rule, people_of
 from sfumato.charts.captions import counted
-from sfumato.contract import DirectMeasure, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing, classes_of
 from sfumato.errors import NotApplicable, count_of, plural
-from sfumato.risk.attribution import share
-from sfumato.risk.keys import released_classes
+from sfumato.risk.keys import RiskMeasure, released_classes
 from sfumato.risk.population_uniques import (
     Frequencies,
     fraction_parameter,
@@ -26,13 +25,12 @@ from sfumato.risk.population_uniques import (
     household_warning,
     sampling_fraction,
 )
-from sfumato.schema import Schema
 
 Z = 1.959963984540054
 """Normal quantile of a 95 % interval."""
 
 
-class MatchRisk(DirectMeasure):
+class MatchRisk(RiskMeasure):
     """θ = P(correct match | unique match): of the persons who match a unique released record, the share who are its own.
 
     θ = n₁ / Σ F over the n₁ unique records, where F persons of the population have the record's keys. Who takes a person
@@ -41,7 +39,8 @@ class MatchRisk(DirectMeasure):
     share. The interval is for θ of this very file.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "probability that a unique match is correct"
+    sentence: ClassVar[str] = "a person who matches exactly one record is its own with probability {digits}"
 
     fraction: float | None = fraction_parameter()
     weights: Literal["each", "mean"] = param(
@@ -52,19 +51,11 @@ class MatchRisk(DirectMeasure):
     missing: Missing = missing_rule()
 
     @override
-    def label(self) -> str:
-        return "probability that a unique match is correct"
-
-    @override
     @property
     def variant(self) -> str:
         own = self.fraction is None and self.weights == "each"
         how = "each record's own weight" if own else f"equal probabilities, {fraction_source(self.fraction)}"
         return f"{how}; {RULES[self.missing]}"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"a person who matches exactly one record is its own with probability {digits(value)}"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Estimate θ from the keys that one, two and three records share."""
@@ -147,7 +138,7 @@ def outside_interval(others: float, variance: float, pi: float) -> tuple[float, 
 # --- Replicated uniques: people unique on the keys whose keys are unique in the release as well (Raab, Nowok and Dibben 2024).
 
 
-class ReplicatedUniques(DirectMeasure):
+class ReplicatedUniques(RiskMeasure):
     """The share of original records that are unique on the keys, and match exactly one released record (repU).
 
     Whoever looks such a person up finds one record, and takes it for the person's: in a synthetic file too, where it is
@@ -155,22 +146,12 @@ class ReplicatedUniques(DirectMeasure):
     everybody's keys. Per record: 1 if replicated, else 0.
     """
 
-    side: ClassVar[Side] = Side.RISK
+    title: ClassVar[str] = "replicated uniques"
+    sentence: ClassVar[str] = (
+        "{percent:.3g} % of the original records are unique on the keys, and unique in the release"
+    )
 
     missing: Missing = missing_rule()
-
-    @override
-    def label(self) -> str:
-        return "replicated uniques"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return RULES[self.missing]
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{share(value)} of the original records are unique on the keys, and unique in the release"
 
     def of_records(self, values: NDArray[np.float64]) -> float:
         """Return the share of some records that are unique in both files."""

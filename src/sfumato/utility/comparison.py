@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -74,14 +74,68 @@ def released_kind(outcome: Release, name: str) -> Kind | None:
     return outcome.masked.engine.kinds.get(name)
 
 
-class Columnwise(DirectMeasure, abstract=True):
+class ColumnUtility(DirectMeasure, abstract=True):
+    """A utility of the columns that `over` names, with survey weights if it has a parameter `weighted` that says so.
+
+    What it is called and what its value means are templates, in which `{self.k}` is a parameter. In `sentence`, `{loss}` is
+    1 - value, `{percent_lost}` 100 times that, and `{percent}` 100 times the value, each with three digits.
+    """
+
+    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
+    definition: ClassVar[str] = ""
+    """Which of several definitions this is."""
+    preposition: ClassVar[str] = "of"
+    """What joins the title with the names of the columns."""
+    keys: ClassVar[bool] = False
+    """Whether all keys are looked at where no columns are named, in place of all columns that are compared."""
+
+    if TYPE_CHECKING:
+        over: tuple[str, ...] | None
+
+    @property
+    def uses_weights(self) -> bool:
+        """Whether survey weights are used."""
+        return bool(getattr(self, "weighted", False))
+
+    @override
+    def validate(self) -> None:
+        if not isinstance(getattr(self, "weighted", False), bool):
+            raise ParameterError(f"weighted of {self.name} must be true or false.")
+
+    @override
+    def label(self) -> str:
+        return self.title.format(self=self) + (f" {self.preposition} {join_names(self.over, 3)}" if self.over else "")
+
+    @override
+    @property
+    def variant(self) -> str:
+        return ", ".join(filter(None, (self.definition.format(self=self), "weighted" if self.uses_weights else "")))
+
+    @override
+    def words(self, value: float, schema: Schema) -> str:
+        lost = 1 - value
+        return self.sentence.format(
+            self=self, loss=digits(lost), percent_lost=digits(100 * lost), percent=digits(100 * value)
+        )
+
+    @override
+    def columns(self, schema: Schema) -> tuple[str, ...]:
+        roles = (Role.KEY,) if self.keys else COMPARED
+        names = self.over or tuple(a.name for a in schema if a.role in roles)
+        return (*names, *(schema.names(role="weight") if self.uses_weights else ()))
+
+
+class Columnwise(ColumnUtility, abstract=True):
     """U = 1 - the mean over columns of a distance between the original's and the release's distribution of the column.
 
     The two files are compared as a whole, so records need not be aligned. A column that was not released loses 1, as do all of
     a release without records. Of several implicates the mean is taken.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "1 - {self.distance}"
+    sentence: ClassVar[str] = "the mean {self.distance} is {loss}{self.unit}"
     distance: ClassVar[str]
     """What the loss is called."""
     unit: ClassVar[str] = ""
@@ -97,27 +151,6 @@ class Columnwise(DirectMeasure, abstract=True):
     def has_values(self, original: Microdata, name: str) -> bool:
         """Whether the original has something to compare in a column; else the column is left out, released or not."""
         return True
-
-    @override
-    def validate(self) -> None:
-        check_weighted(self.name, self.weighted)
-
-    @override
-    def label(self) -> str:
-        return f"1 - {self.distance}" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "weighted" if self.weighted else ""
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"the mean {self.distance} is {digits(1 - value)}{self.unit}"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return looked_at(schema, self.over, self.weighted)
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare column by column."""
@@ -151,12 +184,6 @@ class Columnwise(DirectMeasure, abstract=True):
         return self.result(1.0 - mean, words, details={**details, **{f"loss of {n}": x for n, x in losses.items()}})
 
 
-def check_weighted(measure: str, weighted: object) -> None:
-    """Refuse a flag that is neither true nor false."""
-    if not isinstance(weighted, bool):
-        raise ParameterError(f"weighted of {measure} must be true or false.")
-
-
 def check_files(outcome: Release, weighted: bool) -> None:
     """Refuse an original without records, and a release without survey weights where they are asked for."""
     if not len(outcome.original):
@@ -166,9 +193,3 @@ def check_files(outcome: Release, weighted: bool) -> None:
             "a weighted comparison needs the survey weights of both files, and the release has none. Compare without weights "
             "(weighted=False), or release a column with the role 'weight'."
         )
-
-
-def looked_at(schema: Schema, over: tuple[str, ...] | None, weighted: bool) -> tuple[str, ...]:
-    """Return the columns that a comparison may look at: those named or all that are compared, and the weights if used."""
-    names = tuple(a.name for a in schema if a.role in COMPARED) if over is None else over
-    return (*names, *(schema.names(role="weight") if weighted else ()))

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, Draws, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Draws, Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, join_names, plural
 from sfumato.schema import Schema
@@ -22,11 +22,10 @@ from sfumato.utility.comparison import (
     CATEGORY,
     NUMBER,
     PLAIN,
+    ColumnUtility,
     Columnwise,
     check_files,
-    check_weighted,
     compared_columns,
-    looked_at,
     over_columns,
     weighted_flag,
     weights_of,
@@ -198,7 +197,7 @@ LEAST = 4
 """The fewest systems of directions: an interval from fewer would be very wide."""
 
 
-class JointEnergyDistance(DirectMeasure):
+class JointEnergyDistance(ColumnUtility):
     """U = 1 - the energy distance D of columns of numbers taken together, in standard deviations of the original.
 
     D² = 2 E|X - Y| - E|X - X'| - E|Y - Y'| with Euclidean distances of whole records, X and X' drawn from the original, Y and
@@ -212,33 +211,13 @@ class JointEnergyDistance(DirectMeasure):
     The records of an interval of numbers are spread evenly over it.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "1 - joint energy distance"
+    sentence: ClassVar[str] = "the joint energy distance is {loss}"
 
     over: tuple[str, ...] | None = over_columns("numbers")
     weighted: bool = weighted_flag()
     directions: int = param(default=48, doc="how many directions are drawn", low=1, high=1_000_000, integer=True)
     seed: int = param(default=1, doc="seed of the directions", low=0, integer=True)
-
-    @override
-    def validate(self) -> None:
-        check_weighted(self.name, self.weighted)
-
-    @override
-    def label(self) -> str:
-        return "1 - joint energy distance" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "weighted" if self.weighted else ""
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"the joint energy distance is {digits(1 - value)}"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return looked_at(schema, self.over, self.weighted)
 
     @np.errstate(over="ignore", invalid="ignore")  # huge values are refused where the loss is
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
@@ -365,7 +344,7 @@ _WORDS = {
 }
 
 
-class TableDistance(DirectMeasure):
+class TableDistance(ColumnUtility):
     """U = 1 - the mean distance between the tables of both files, over all tables of up to `order` of the columns.
 
     A table has the share of the records in each combination of values; missing is a value. The distance of two tables is half
@@ -374,8 +353,6 @@ class TableDistance(DirectMeasure):
     the original. Values released as broader categories or intervals are spread evenly over what they cover. In a table with a
     column that was not released no record is in a cell of the original. Only combinations that occur are kept.
     """
-
-    side: ClassVar[Side] = Side.UTILITY
 
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
@@ -388,26 +365,13 @@ class TableDistance(DirectMeasure):
     binning: Binning = binning_parameter()
 
     @override
-    def validate(self) -> None:
-        check_weighted(self.name, self.weighted)
-
-    @override
     def label(self) -> str:
         of = f" of {join_names(self.over, 3)}" if self.over else ""
         return f"1 - {_WORDS[self.distance]} of tables of up to {plural(self.order, 'column')}{of}"
 
     @override
-    @property
-    def variant(self) -> str:
-        return "weighted" if self.weighted else ""
-
-    @override
     def words(self, value: float, schema: Schema) -> str:
         return f"the mean {_WORDS[self.distance]} of the tables is {digits(1 - value)}"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return looked_at(schema, self.over, self.weighted)
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare all tables."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import NoiseModel, Release, Snooper, learned, param
+from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.moments import (
@@ -24,13 +24,11 @@ from sfumato.kernels.moments import (
     rank_shares,
     robust_location_scatter,
 )
-from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import (
     NUMBER,
-    check_weighted,
+    ColumnUtility,
     compared_columns,
-    looked_at,
     over_columns,
     weighted_flag,
     weights_of,
@@ -179,10 +177,10 @@ class Before:
         return np.where(ratio > 1 - _ROUNDING, 1.0, ratio)
 
 
-class MomentMeasure(DirectMeasure, abstract=True):
+class MomentMeasure(ColumnUtility, abstract=True):
     """A comparison of moments of the columns of numbers in both files. Constant columns of the original are left out."""
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "{self.noun} kept"
 
     over: tuple[str, ...] | None = over_columns("numbers")
     weighted: bool = weighted_flag()
@@ -192,19 +190,6 @@ class MomentMeasure(DirectMeasure, abstract=True):
     def ranks(self) -> bool:
         """Whether ranks are compared instead of values."""
         return False
-
-    @override
-    def validate(self) -> None:
-        check_weighted(self.name, self.weighted)
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "weighted" if self.weighted else ""
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return looked_at(schema, self.over, self.weighted)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Find the moments of the original, once for all the releases of it."""
@@ -255,10 +240,6 @@ class ColumnMeasure(MomentMeasure, abstract=True):
     def amount(self, loss: float) -> str:
         """Return a loss with its unit, in brief."""
 
-    @override
-    def label(self) -> str:
-        return f"{self.noun} kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare column by column."""
         before, after = self.compared(outcome)
@@ -283,6 +264,7 @@ class ColumnMeasure(MomentMeasure, abstract=True):
 class MatrixMeasure(MomentMeasure, abstract=True):
     """U = 1 - the mean absolute difference of the entries of a matrix with a row and a column for each column of the file."""
 
+    sentence: ClassVar[str] = "{self.noun} are off by {loss} on average"
     noun: ClassVar[str]
     """What the entries are called."""
     diagonal: ClassVar[bool]
@@ -291,14 +273,6 @@ class MatrixMeasure(MomentMeasure, abstract=True):
     @abstractmethod
     def matrix(self, moments: PairwiseMoments) -> Numbers:
         """Return the matrix, shape (k, k); NaN where there is no entry."""
-
-    @override
-    def label(self) -> str:
-        return f"{self.noun} kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{self.noun} are off by {digits(1 - value)} on average"
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Compare entry by entry, on one side of the diagonal."""
@@ -340,13 +314,10 @@ class MeansKept(ColumnMeasure):
     where that is more. Records that were dropped are missed as far as the mean moves: that of a sample is still a mean.
     """
 
+    sentence: ClassVar[str] = "means are off by {loss} standard deviations on average"
     noun: ClassVar[str] = "means"
     difference: ClassVar[str] = "difference of means"
     companion: ClassVar[str] = "shift"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"means are off by {digits(1 - value)} standard deviations on average"
 
     def own(self, before: PairwiseMoments, after: PairwiseMoments) -> Numbers:
         """Return how far each mean has moved, in standard deviations."""
@@ -380,13 +351,10 @@ class SpreadsKept(ColumnMeasure):
     others where that is more. `VarianceKept` is another question: how far each record is from its original.
     """
 
+    sentence: ClassVar[str] = "variances are off by {percent_lost} % on average"
     noun: ClassVar[str] = "spreads"
     difference: ClassVar[str] = "relative difference of variances"
     companion: ClassVar[str] = "variance ratio"
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"variances are off by {self.amount(1 - value)} on average"
 
     def own(self, before: PairwiseMoments, after: PairwiseMoments) -> Numbers:
         """Return the released variances over the original ones."""
@@ -433,16 +401,12 @@ class CorrelationsKept(MatrixMeasure):
 
     noun: ClassVar[str] = "correlations"
     diagonal: ClassVar[bool] = False
+    definition: ClassVar[str] = "{self.method}"
 
     @override
     @property
     def ranks(self) -> bool:
         return self.method == "spearman"
-
-    @override
-    @property
-    def variant(self) -> str:
-        return self.method + (", weighted" if self.weighted else "")
 
     def matrix(self, moments: PairwiseMoments) -> Numbers:
         """Return the correlations."""
@@ -468,6 +432,10 @@ class EigenvaluesKept(MomentMeasure):
     columns' values that was not suppressed. Negative eigenvalues, which only gaps bring about, count as 0.
     """
 
+    title: ClassVar[str] = "eigenvalues kept"
+    sentence: ClassVar[str] = "the spectra of both files overlap to {percent} %"
+    definition: ClassVar[str] = "{self.matrix}"
+
     matrix: Matrix = param(
         default="correlation", doc="whose eigenvalues", choices=("correlation", "rank", "covariance", "robust")
     )
@@ -486,19 +454,6 @@ class EigenvaluesKept(MomentMeasure):
             raise ParameterError(
                 "a robust covariance takes no survey weights; choose another matrix, or weighted=False."
             )
-
-    @override
-    def label(self) -> str:
-        return "eigenvalues kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return self.matrix + (", weighted" if self.weighted else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"the spectra of both files overlap to {digits(100 * value)} %"
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Find the moments of the original, and its robust covariance if that is asked for, once for all releases."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.data.classes import common_codes
 from sfumato.data.households import unit_ids
@@ -22,7 +22,7 @@ from sfumato.kernels.classes import mix64
 from sfumato.schema import Scale, Schema
 from sfumato.typing import Codes, Numbers, Whole
 from sfumato.utility.comparison import (
-    COMPARED,
+    ColumnUtility,
     compared_columns,
     over_columns,
     released_kind,
@@ -273,7 +273,7 @@ RIDGE = 1e-8
 """Share of the records' information: too small to see, but a model that tells the files apart completely has an end."""
 
 
-class PMSE(DirectMeasure):
+class PMSE(ColumnUtility):
     """U = 1 - pMSE/(c(1 - c)), where pMSE = (1/N) Σ (p̂ - c)²: how badly a model tells released records from original ones.
 
     Both files are put together, N records in all, of which c are released. p̂ is a record's propensity: the probability, by a
@@ -290,7 +290,9 @@ class PMSE(DirectMeasure):
     masked records it means nothing, since they share their originals' sampling error.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "propensity score"
+    sentence: ClassVar[str] = "a model tells released from original records {percent_lost} % of the way (pMSE/(c(1-c)))"
+    definition: ClassVar[str] = "pMSE, {self.model}"
 
     over: tuple[str, ...] | None = over_columns()
     model: Model = param(
@@ -304,26 +306,10 @@ class PMSE(DirectMeasure):
     weighted: bool = weighted_flag()
 
     @override
-    def label(self) -> str:
-        return "propensity score" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return f"pMSE, {self.model}" + (", weighted" if self.weighted else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"a model tells released from original records {digits(100 * (1 - value))} % of the way (pMSE/(c(1-c)))"
-
-    @override
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        names = self.over or tuple(a.name for a in schema if a.role in COMPARED)
-        beside = (
-            schema.one("weight") if self.weighted else None,
-            schema.one("household") if self.model == "tree" else None,
-        )
-        return (*names, *(n for n in beside if n is not None and n not in names))
+        names = super().columns(schema)
+        household = schema.one("household") if self.model == "tree" else None
+        return names if household is None or household in names else (*names, household)
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model to each implicate beside the original."""

@@ -9,16 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, Need, Release, Snooper, param
-from sfumato.contract.score import Score, Side, digits
+from sfumato.contract import Need, Release, Snooper, param
+from sfumato.contract.score import Score, digits
 from sfumato.data import Kind, Microdata
 from sfumato.errors import NotApplicable, SchemaError, join_names
-from sfumato.schema import IntervalHierarchy, Schema
+from sfumato.schema import IntervalHierarchy
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.typing import Codes, Numbers
-from sfumato.utility.comparison import over_columns, weighted_flag, weights_of
+from sfumato.utility.comparison import ColumnUtility, over_columns, weighted_flag, weights_of
 from sfumato.utility.recoded_values import (
     DistinctRecords,
     distinct_pairs,
@@ -37,7 +36,7 @@ from sfumato.utility.recoded_values import (
 # --- Average class size, C_AVG (LeFevre, DeWitt and Ramakrishnan 2006).
 
 
-class AverageClassSize(DirectMeasure):
+class AverageClassSize(ColumnUtility):
     """How many groups of records the keys still tell apart: the original's average class size over the release's.
 
     The literature's number, C_AVG = (records / classes) / k, stands in the details: 1 is the best that a k-anonymous file can
@@ -47,22 +46,13 @@ class AverageClassSize(DirectMeasure):
     tells nothing apart. More classes than the original has, made by noise, gain nothing.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "classes kept"
+    sentence: ClassVar[str] = "{percent_lost} % of the classes lost"
+    preposition: ClassVar[str] = "by"
+    keys: ClassVar[bool] = True
 
     over: tuple[str, ...] | None = over_columns()
     k: int = param(default=3, doc="the k of k-anonymity that C_AVG in the details is divided by", low=1, integer=True)
-
-    @override
-    def label(self) -> str:
-        return "classes kept" + (f" by {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{digits(100 * (1 - value))} % of the classes lost"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return self.over or schema.names(role="key")
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the classes."""
@@ -103,7 +93,7 @@ def _told(classes: int, average: float) -> str:
 # --- Discernibility: the sum of squared class sizes (Bayardo and Agrawal 2005).
 
 
-class Discernibility(DirectMeasure):
+class Discernibility(ColumnUtility):
     """How well records can still be told apart by the keys: DM is the sum of squared class sizes, and n for a suppressed record.
 
     It counts the pairs of records that look the same: DM/n² is the probability that two records drawn with replacement do.
@@ -113,21 +103,12 @@ class Discernibility(DirectMeasure):
     than the original, by noise, gains nothing.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "discernibility"
+    sentence: ClassVar[str] = "{percent_lost} % of the pairs of records that could be told apart no longer can"
+    preposition: ClassVar[str] = "by"
+    keys: ClassVar[bool] = True
 
     over: tuple[str, ...] | None = over_columns()
-
-    @override
-    def label(self) -> str:
-        return "discernibility" + (f" by {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{digits(100 * (1 - value))} % of the pairs of records that could be told apart no longer can"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return self.over or schema.names(role="key")
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Square the class sizes."""
@@ -155,7 +136,7 @@ class Discernibility(DirectMeasure):
 # --- Ambiguity: how many different original records a released one could be (Goldberger and Tassa 2010).
 
 
-class Ambiguity(DirectMeasure):
+class Ambiguity(ColumnUtility):
     """How few records a released one could stand for: AM is the mean over records of the product of leaves(value) over columns.
 
     leaves(value) counts the values at the bottom of the column's hierarchy that a released value stands for; a missing value,
@@ -164,28 +145,13 @@ class Ambiguity(DirectMeasure):
     It ranks files as AM does. It looks at how much a record says, not at whether it is true.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "unambiguity"
+    sentence: ClassVar[str] = "{percent_lost} % of the way, in factors, to records that could be any"
+    definition: ClassVar[str] = "log scale"
+    keys: ClassVar[bool] = True
 
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
-
-    @override
-    def label(self) -> str:
-        return "unambiguity" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "log scale" + (", weighted" if self.weighted else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{digits(100 * (1 - value))} % of the way, in factors, to records that could be any"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        weight = schema.one("weight")
-        return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Average the products of what the values cover."""
@@ -235,7 +201,7 @@ def _log_ambiguity(outcome: Release, data: Microdata, names: tuple[str, ...], we
 # --- Granularity: how fine the released values still are (the loss metric of Iyengar 2002).
 
 
-class Granularity(DirectMeasure):
+class Granularity(ColumnUtility):
     """How fine recoded values still are: 1 minus the mean over columns and records of (leaves(value) - 1)/(leaves(root) - 1).
 
     leaves(value) counts the values at the bottom of the column's hierarchy that a released value stands for. A value itself
@@ -243,28 +209,13 @@ class Granularity(DirectMeasure):
     before is left out. Columns count alike. It looks at how much a value says, not at whether it is true.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "granularity"
+    sentence: ClassVar[str] = "{percent_lost} % of the detail is lost that the hierarchies hold"
+    definition: ClassVar[str] = "plain mean over columns"
+    keys: ClassVar[bool] = True
 
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
-
-    @override
-    def label(self) -> str:
-        return "granularity" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "plain mean over columns" + (", weighted" if self.weighted else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{digits(100 * (1 - value))} % of the detail is lost that the hierarchies hold"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        weight = schema.one("weight")
-        return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Average what each released value covers."""
@@ -295,7 +246,7 @@ def _lost(outcome: Release, data: Microdata, name: str, weighted: bool) -> float
     return (float(mass @ share) + max(before - known, 0.0)) / max(before, known)
 
 
-class NonUniformEntropy(DirectMeasure):
+class NonUniformEntropy(ColumnUtility):
     """The share of the file's bits that recoding keeps: a value a released as g loses log2(n(g)/n(a)) bits.
 
     n(a) is how many original records have the value, n(g) how many have one that g stands for, so that merging rare values with
@@ -305,29 +256,14 @@ class NonUniformEntropy(DirectMeasure):
     over the columns of n times the entropy.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "entropy kept"
+    sentence: ClassVar[str] = "{percent_lost} % of the bits lost"
+    definition: ClassVar[str] = "non-uniform entropy"
+    keys: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
-
-    @override
-    def label(self) -> str:
-        return "entropy kept" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "non-uniform entropy" + (", weighted" if self.weighted else "")
-
-    @override
-    def words(self, value: float, schema: Schema) -> str:
-        return f"{digits(100 * (1 - value))} % of the bits lost"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        weight = schema.one("weight")
-        return (*(self.over or schema.names(role="key")), *((weight,) if self.weighted and weight else ()))
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Add up the bits that each record loses."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract import DirectMeasure, Measure, Need, NoiseModel, Release, Snooper, learned, param
+from sfumato.contract import Measure, Need, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind
 from sfumato.data.microdata import Microdata, check_numeric
@@ -20,9 +20,8 @@ from sfumato.schema import Schema
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import (
     NUMBER,
-    check_weighted,
+    ColumnUtility,
     compared_columns,
-    looked_at,
     over_columns,
     weighted_flag,
     weights_of,
@@ -32,7 +31,7 @@ from sfumato.utility.moments import ColumnSpread, check_numbers, check_size, rel
 # --- IL1s: how far each released value is from its original, in standard deviations (Mateo-Sanz, Sebé and Domingo-Ferrer 2004).
 
 
-class IL1s(DirectMeasure):
+class IL1s(ColumnUtility):
     """U = 1 - IL1s, where IL1s is the mean over all values of |o - y| / (√2 sd), sd being that of the original column.
 
     √2 sd is the root mean square difference between two records drawn at random, so a loss of 1 is a release in which each
@@ -44,7 +43,7 @@ class IL1s(DirectMeasure):
     columns that do not vary.
     """
 
-    side: ClassVar[Side] = Side.UTILITY
+    title: ClassVar[str] = "1 - IL1s"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     over: tuple[str, ...] | None = over_columns("numbers")
@@ -52,25 +51,8 @@ class IL1s(DirectMeasure):
     names: Any = learned("over", default=None)
 
     @override
-    def validate(self) -> None:
-        check_weighted(self.name, self.weighted)
-
-    @override
-    def label(self) -> str:
-        return "1 - IL1s" + (f" of {join_names(self.over, 3)}" if self.over else "")
-
-    @override
-    @property
-    def variant(self) -> str:
-        return "weighted" if self.weighted else ""
-
-    @override
     def words(self, value: float, schema: Schema) -> str:
         return f"values are off by {digits(math.sqrt(2) * (1 - value))} standard deviations on average (IL1s {digits(1 - value)})"
-
-    @override
-    def columns(self, schema: Schema) -> tuple[str, ...]:
-        return looked_at(schema, self.over, self.weighted)
 
     def prepare(self, data: Microdata, model: NoiseModel | None = None) -> Self:
         """Learn which columns there are; refuse data in which no column varies."""
