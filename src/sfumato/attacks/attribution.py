@@ -274,7 +274,7 @@ class Attribution(Attack):
 
     column: str = param(doc="the confidential column he wants to know", columns="one", holds="anything")
     answer: Literal["draw", "best"] = param(
-        default="draw", doc="he takes a matching record at random, or the best guess", choices=("draw", "best")
+        default="draw", doc="he takes a matching record at random, or the best guess"
     )
     near: Near = near_rule()
     tolerance: float = tolerance_rule()
@@ -283,7 +283,6 @@ class Attribution(Attack):
     unmatched: Unmatched = param(
         default="left out",
         doc="a target whose keys are not in the release is left out, answered wrongly, or looked up by the nearest keys",
-        choices=("left out", "wrong", "nearest"),
     )
 
     def run(self, outcome: Release, snooper: Snooper, draws: Draws) -> Guesses:

@@ -101,9 +101,7 @@ class Descriptions(NamedTuple):
 class Describing(Parametric, abstract=True):
     """How people are described: shared by the attack and the measure that scores it."""
 
-    describe: Describe = param(
-        default="several columns", doc="what a description consists of", choices=("one column", "several columns")
-    )
+    describe: Describe = param(default="several columns", doc="what a description consists of")
     width: int = param(default=3, doc="how many columns a description has, for several columns", low=1, integer=True)
     using: tuple[str, ...] = param(
         default=(), doc="columns he uses; all that can be compared if none", columns="many", holds="anything"
@@ -374,9 +372,7 @@ Evidence = Literal["distance", "relative distance"]
 class Telling(Parametric, abstract=True):
     """What speaks for a member: shared by the attack and the measure that scores it."""
 
-    evidence: Evidence = param(
-        default="distance", doc="what speaks for a member", choices=("distance", "relative distance")
-    )
+    evidence: Evidence = param(default="distance", doc="what speaks for a member")
     using: tuple[str, ...] = param(
         default=(), doc="columns he knows; all that can be compared if none", columns="many", holds="anything"
     )

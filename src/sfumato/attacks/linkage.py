@@ -85,12 +85,10 @@ class Nearness(Parametric, abstract=True):
         default="sd",
         doc="in what numbers are compared, of the released column: standard deviations, its range, or the robust "
         "standard deviation (from the median absolute deviation)",
-        choices=("sd", "range", "robust"),
     )
     categories: Literal["equal", "hierarchy"] = param(
         default="equal",
         doc="what categories add if they differ: 1, or where a key has a hierarchy the share of its levels on which they do",
-        choices=("equal", "hierarchy"),
     )
     missing: Missing = missing_rule()
     link: str | None = link_column()
@@ -202,7 +200,6 @@ class Weighing(Parametric, abstract=True):
     weights: Literal["learnt", "true"] = param(
         default="learnt",
         doc="weights learnt from the files alone, or the true ones, of a snooper who knows what the mask does",
-        choices=("learnt", "true"),
     )
     block: tuple[str, ...] = param(
         default=(), doc="keys on which a pair must agree to be considered at all", columns="many", holds="categories"

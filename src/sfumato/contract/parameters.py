@@ -6,16 +6,20 @@ Subclassing is all: the class becomes a dataclass and is registered under its na
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import math
 import numbers
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, Self, dataclass_transform
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_args, get_origin
 
 from sfumato.errors import ParameterError, unknown_name
 
@@ -39,6 +43,7 @@ class Parameter:
     scale: Step = "linear"
     """How a sweep steps through it."""
     choices: tuple[str, ...] = ()
+    """The texts that it takes; those of the Literal that it is declared as, if not said."""
     columns: ColumnUse = ""
     """Whether it names one column, many columns, or maps columns to numbers."""
     holds: Holds = "numbers"
@@ -165,6 +170,24 @@ def learned(*depends: str, default: None = None) -> Any:
     return dataclasses.field(default=default, repr=False, compare=False, metadata={"learned": depends})
 
 
+def _set_choices(cls: type) -> None:
+    """Let a parameter that is declared as a Literal, or by the name of one, take the texts of the Literal."""
+    for name, annotation in inspect.get_annotations(cls).items():
+        field = cls.__dict__.get(name)
+        own = field.metadata.get("param") if isinstance(field, dataclasses.Field) else None
+        if own is None or own.choices or not isinstance(annotation, str):
+            continue
+        declared = annotation.removesuffix(" | None")
+        alias = vars(sys.modules[cls.__module__]).get(declared)
+        if declared.startswith("Literal["):
+            texts = ast.literal_eval(f"({declared.removeprefix('Literal[').removesuffix(']')},)")
+        else:
+            texts = get_args(alias) if get_origin(alias) is Literal else ()
+        if texts:
+            own = dataclasses.replace(own, choices=texts, of_data=None if own.of_data == "values" else own.of_data)
+            field.metadata = MappingProxyType({**field.metadata, "param": own})
+
+
 _REGISTRY: dict[str, dict[str, type[Parametric]]] = {}
 
 
@@ -181,6 +204,7 @@ class Parametric:
             cls.family = family
             _REGISTRY.setdefault(family, {})
         cls.name = name or snake(cls.__name__)
+        _set_choices(cls)
         dataclass(frozen=True, repr=True)(cls)
         if not abstract:
             other = _REGISTRY[cls.family].get(cls.name)

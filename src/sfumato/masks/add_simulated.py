@@ -44,9 +44,7 @@ class AddSimulatedRecords(Mask):
     count: int | None = param(
         default=None, doc="how many records to add, instead of a share", low=1, high=1e9, integer=True, scale="log"
     )
-    model: Literal["independent", "normal"] = param(
-        default="independent", doc="what they are drawn from", choices=("independent", "normal")
-    )
+    model: Literal["independent", "normal"] = param(default="independent", doc="what they are drawn from")
 
     @override
     def validate(self) -> None:

@@ -35,9 +35,7 @@ class AggregateColumns(Mask):
     weights: Mapping[str, float] | None = param(
         default=None, doc="factor of each part; 1 for all if none are given", columns="weights", of_data="nothing"
     )
-    parts: Literal["drop", "keep"] = param(
-        default="drop", doc="whether the parts themselves are released too", choices=("drop", "keep")
-    )
+    parts: Literal["drop", "keep"] = param(default="drop", doc="whether the parts themselves are released too")
 
     @override
     def validate(self) -> None:
@@ -154,7 +152,6 @@ class RecordAggregation(Mask, abstract=True):
     rare: Literal["refuse", "suppress"] = param(
         default="refuse",
         doc="what to do with fewer than k records that have the same stratum and the same columns answered",
-        choices=("refuse", "suppress"),
     )
     names: Any = learned("columns", default=None)
 

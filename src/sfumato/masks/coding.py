@@ -45,11 +45,7 @@ class Coding(Mask, abstract=True):
         per_column=True,
         of_data="numbers",
     )
-    replace: Replace = param(
-        default="threshold",
-        doc="release the threshold itself, or the mean of the values beyond",
-        choices=("threshold", "mean"),
-    )
+    replace: Replace = param(default="threshold", doc="release the threshold itself, or the mean of the values beyond")
     codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
     @override
@@ -303,9 +299,7 @@ class MultivariateTopCode(Mask):
         default=0.99, doc="share of normal records within the ellipsoid", low=0.5, high=0.999999, above=True
     )
     estimate: Literal["robust", "classical"] = param(
-        default="robust",
-        doc="centre and spread that outliers do not move, or mean and covariance",
-        choices=("robust", "classical"),
+        default="robust", doc="centre and spread that outliers do not move, or mean and covariance"
     )
     ellipsoids: Any = learned("columns", "estimate", default=None)
 

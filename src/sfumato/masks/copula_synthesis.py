@@ -374,7 +374,6 @@ class CopulaSynthesis(Mask):
     uniques: Literal["redraw", "keep"] = param(
         default="redraw",
         doc="what to do with a synthetic record that copies, in every column, an original record that is unique there",
-        choices=("redraw", "keep"),
     )
     model: Any = learned("columns", "smooth", default=None)
     records: Any = learned("columns", "smooth", default=None)

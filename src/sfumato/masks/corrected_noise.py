@@ -94,9 +94,7 @@ class KimTransformation(CorrelatedNoise):
     """
 
     keep: Literal["covariance", "variances"] = param(
-        default="covariance",
-        doc="whether the covariance matrix is kept, or the variance of each column",
-        choices=("covariance", "variances"),
+        default="covariance", doc="whether the covariance matrix is kept, or the variance of each column"
     )
     affine: Any = learned("columns", "lambda2", "keep", default=None)
 

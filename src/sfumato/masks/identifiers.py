@@ -89,7 +89,7 @@ class Pseudonyms(Mask):
     no_matrix: ClassVar[str] = "names are replaced by other names, and numbers that are names cannot be computed with"
 
     columns: tuple[str, ...] = param(doc="columns to replace", columns="many", holds="categories")
-    form: Form = param(default="number", doc=FORM, choices=("number", "text"))
+    form: Form = param(default="number", doc=FORM)
     domain: str | None = param(
         default=None,
         doc="columns of one domain get the same pseudonym for the same value; each column's own name if none",

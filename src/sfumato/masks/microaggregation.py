@@ -43,16 +43,13 @@ class Microaggregation(Mask, abstract=True):
         scale="log",
         usual=(3, 100),
     )
-    aggregate: Literal["mean", "median", "mode"] = param(
-        default="mean", doc="what a group is released as", choices=("mean", "median", "mode")
-    )
+    aggregate: Literal["mean", "median", "mode"] = param(default="mean", doc="what a group is released as")
     within: tuple[str, ...] | None = param(
         default=None, doc="columns of strata that groups do not cross", columns="many", holds="anything"
     )
     rare: Literal["refuse", "suppress"] = param(
         default="refuse",
         doc="what to do with fewer than k records that have the same stratum and the same columns answered",
-        choices=("refuse", "suppress"),
     )
     names: Any = learned("columns", default=None)
     spread: Any = learned("columns", default=None)
@@ -473,9 +470,7 @@ class ClusterMicroaggregation(Microaggregation):
         integer=True,
         scale="log",
     )
-    grouping: Literal["mdav", "projection"] = param(
-        default="mdav", doc="how groups are formed within a cluster", choices=("mdav", "projection")
-    )
+    grouping: Literal["mdav", "projection"] = param(default="mdav", doc="how groups are formed within a cluster")
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the groups of all clusters."""
@@ -506,9 +501,7 @@ class RobustMicroaggregation(Microaggregation):
     principal component instead.
     """
 
-    grouping: Literal["mdav", "projection"] = param(
-        default="mdav", doc="how groups are formed in the robust metric", choices=("mdav", "projection")
-    )
+    grouping: Literal["mdav", "projection"] = param(default="mdav", doc="how groups are formed in the robust metric")
     scatter: Any = learned("columns", default=None)
 
     def fit(self, data: Microdata, draws: Draws) -> Self:

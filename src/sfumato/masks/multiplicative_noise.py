@@ -36,11 +36,8 @@ class MultiplicativeNoise(NoiseLevel):
     scheme: Literal["logarithmic", "lognormal", "truncated_normal"] = param(
         default="logarithmic",
         doc="normal noise on logarithms, or independent factors that are lognormal or normal between 0 and 2",
-        choices=("logarithmic", "lognormal", "truncated_normal"),
     )
-    centre: Literal["mean", "median"] = param(
-        default="mean", doc="whether the mean or the median of a factor is 1", choices=("mean", "median")
-    )
+    centre: Literal["mean", "median"] = param(default="mean", doc="whether the mean or the median of a factor is 1")
     names: Any = learned("columns", "scheme", default=None)
     facts: Any = learned("columns", "scheme", default=None)
     """The triangular root of the covariance of logarithms, shape (k, k); or Var(x) / E(x²), shape (k,)."""

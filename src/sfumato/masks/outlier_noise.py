@@ -43,7 +43,6 @@ class OutlierNoise(NoiseLevel):
     method: Literal["mad", "quantile", "mahalanobis"] = param(
         default="mad",
         doc="what an outlier is: a value far from the median, a value beyond quantiles, or a record at a large robust distance",
-        choices=("mad", "quantile", "mahalanobis"),
     )
     share: float = param(
         default=0.025, doc="share of outliers that normal data would have", low=0, above=True, high=0.5, scale="log"

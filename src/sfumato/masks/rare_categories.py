@@ -186,9 +186,7 @@ class MergeRare(Mask):
     least: int = param(
         default=5, doc="smallest number of records in a category", low=2, high=1e9, integer=True, scale="log"
     )
-    into: Literal["nearest", "other"] = param(
-        default="nearest", doc="what rare categories are merged into", choices=("nearest", "other")
-    )
+    into: Literal["nearest", "other"] = param(default="nearest", doc="what rare categories are merged into")
     other: str = param(default="other", doc="label of the category of leftovers", of_data="categories")
     merged: Any = learned("columns", "least", "into", "other", default=None)
 
@@ -329,12 +327,8 @@ class RecodeRare(Mask):
         high=100,
         integer=True,
     )
-    repeat: Literal["once", "until_frequent"] = param(
-        default="once", doc="cut once, or until nothing is rare", choices=("once", "until_frequent")
-    )
-    unit: Literal["record", "household"] = param(
-        default="record", doc="what is counted", choices=("record", "household")
-    )
+    repeat: Literal["once", "until_frequent"] = param(default="once", doc="cut once, or until nothing is rare")
+    unit: Literal["record", "household"] = param(default="record", doc="what is counted")
     tables: Any = learned("columns", "least", "cut", "repeat", "unit", default=None)
 
     @property

@@ -338,9 +338,7 @@ class Recode(Recoding):
         of_data="values",
     )
     unlisted: Literal["refuse", "keep", "merge"] = param(
-        default="refuse",
-        doc="what to do with values that a list of old and new values does not name",
-        choices=("refuse", "keep", "merge"),
+        default="refuse", doc="what to do with values that a list of old and new values does not name"
     )
     other: str = param(
         default="other", doc="label of the values that are not named, if they are merged", of_data="categories"

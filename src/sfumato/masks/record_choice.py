@@ -57,7 +57,6 @@ class RecordChoice(Mask, abstract=True):
     unit: Unit = param(
         default="household",
         doc="what is kept or dropped whole: households, where the schema names them, or single records",
-        choices=("household", "record"),
     )
     rule: Any = learned("unit", default=None)
 

@@ -108,9 +108,7 @@ class Round(Rounding):
     preserves_order: ClassVar[bool] = True
     no_matrix: ClassVar[str] = "each value is rounded by itself, which is not linear"
 
-    how: Literal["nearest", "up", "down"] = param(
-        default="nearest", doc="which of the two multiples beside a value", choices=("nearest", "up", "down")
-    )
+    how: Literal["nearest", "up", "down"] = param(default="nearest", doc="which of the two multiples beside a value")
 
     def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:
         """Return the values past the middle (nearest), all (up) or none (down)."""
@@ -134,9 +132,7 @@ class RandomRound(Rounding):
     no_matrix: ClassVar[str] = "each value is rounded by itself (random rounding, matrix-masking paper, section IV)"
 
     how: Literal["unbiased", "equal"] = param(
-        default="unbiased",
-        doc="up with a probability by closeness, or up and down alike",
-        choices=("unbiased", "equal"),
+        default="unbiased", doc="up with a probability by closeness, or up and down alike"
     )
 
     def goes_up(self, batch: Batch, name: str, share: Numbers, draws: Draws) -> NDArray[np.bool_]:

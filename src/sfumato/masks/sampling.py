@@ -225,7 +225,7 @@ class StratifiedSample(StratifiedDraw):
         holds="categories",
     )
     allocation: Literal["proportional", "equal"] = param(
-        default="proportional", doc="how the sample is divided among strata", choices=("proportional", "equal")
+        default="proportional", doc="how the sample is divided among strata"
     )
     neyman: str | None = param(
         default=None, doc="column whose mean is to be as precise as can be: Neyman allocation", columns="one"

@@ -204,9 +204,7 @@ class DataSwap(Mask):
         default=None, doc="tables to keep exactly, each a list of columns", of_data="nothing"
     )
     target: Literal["random", "rare"] = param(
-        default="random",
-        doc="which records are exchanged first: any, or those with the rarest combination of keys",
-        choices=("random", "rare"),
+        default="random", doc="which records are exchanged first: any, or those with the rarest combination of keys"
     )
     names: Any = learned("columns", "keep", default=None)
 

@@ -375,9 +375,7 @@ class CodedValueRisk(Measure):
 
     column: str = param(doc="the coded column", columns="one")
     average: Literal["risk", "error"] = param(
-        default="risk",
-        doc="mean of the records' risks, or reciprocal of their mean squared error",
-        choices=("risk", "error"),
+        default="risk", doc="mean of the records' risks, or reciprocal of their mean squared error"
     )
 
     @override

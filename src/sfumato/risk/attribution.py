@@ -377,9 +377,7 @@ class TCAP(AttributionMeasure):
 
     short: ClassVar[str] = "targeted correct attribution probability"
 
-    denominator: Denominator = param(
-        default="certain", doc="what the right and certain answers are a share of", choices=tuple(OF)
-    )
+    denominator: Denominator = param(default="certain", doc="what the right and certain answers are a share of")
     threshold: float = param(
         default=1.0,
         doc="share of the matching records that must agree for a snooper to be certain",
@@ -390,7 +388,6 @@ class TCAP(AttributionMeasure):
     by: Literal["originals", "released"] = param(
         default="originals",
         doc="whether original records are counted, or released ones with the share of originals that they fit",
-        choices=("originals", "released"),
     )
 
     @property
@@ -494,9 +491,7 @@ class WEAP(KeyedMeasure):
     short: ClassVar[str] = "within-class attribution probability"
 
     summary: Literal["mean", "share"] = param(
-        default="mean",
-        doc="the mean probability, or the share of records that reach the threshold",
-        choices=("mean", "share"),
+        default="mean", doc="the mean probability, or the share of records that reach the threshold"
     )
     threshold: float = param(
         default=1.0, doc="probability from which a record counts, for summary='share'", low=0, above=True, high=1

@@ -77,15 +77,12 @@ class LDiversity(RiskMeasure):
     kind: DiversityKind = param(
         default="distinct",
         doc="what diverse means: different values, exp(entropy), or a limit on the most frequent value",
-        choices=("distinct", "entropy", "recursive"),
     )
     c: float = param(
         default=3.0, doc="how many times more frequent the most frequent value may be (recursive)", low=0, above=True
     )
     others: Literal["keys", "ignored"] = param(
-        default="keys",
-        doc="of several columns, whether a snooper knows the others when he wants to learn one",
-        choices=("keys", "ignored"),
+        default="keys", doc="of several columns, whether a snooper knows the others when he wants to learn one"
     )
     missing: Missing = missing_rule()
 
@@ -275,9 +272,7 @@ class TCloseness(RiskMeasure):
 
     column: str = param(doc="the confidential column", columns="one", holds="anything")
     distance: Distance | None = param(
-        default=None,
-        doc="how far apart values are; by the column's scale if none is named",
-        choices=("ordered", "unordered", "hierarchical"),
+        default=None, doc="how far apart values are; by the column's scale if none is named"
     )
     t: float = param(default=0.2, doc="the largest distance that is close enough", low=0, high=1)
     missing: Missing = missing_rule()
@@ -409,9 +404,7 @@ class BetaLikeness(FrequencyRule):
     beta: float = param(
         default=1.0, doc="how much more frequent a value may be in a class, relatively", low=0, above=True
     )
-    kind: Literal["enhanced", "basic"] = param(
-        default="enhanced", doc="whether a gain is also bounded by -ln p", choices=("enhanced", "basic")
-    )
+    kind: Literal["enhanced", "basic"] = param(default="enhanced", doc="whether a gain is also bounded by -ln p")
     missing: Missing = missing_rule()
 
     @override
@@ -458,7 +451,7 @@ class DeltaDisclosure(FrequencyRule):
 
     delta: float = param(default=1.0, doc="the bound on |log2(q/p)|, which must stay below", low=0, above=True)
     absent: Literal["counts", "ignored"] = param(
-        default="counts", doc="whether a value that a class lacks breaks the bound", choices=("counts", "ignored")
+        default="counts", doc="whether a value that a class lacks breaks the bound"
     )
     missing: Missing = missing_rule()
 

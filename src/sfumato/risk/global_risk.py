@@ -155,15 +155,13 @@ class GlobalRisk(RiskMeasure):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})
 
     kind: RiskKind = param(
-        default="max",
-        doc="which records count: those unique in both files, all, or by a weight matrix",
-        choices=("min", "max", "weighted"),
+        default="max", doc="which records count: those unique in both files, all, or by a weight matrix"
     )
     weights: WeightMatrix | None = param(
         default=None, doc="weight matrix of kind 'weighted'; PowerWeights() if none is given"
     )
     search: Literal["exact", "greedy"] = param(
-        default="exact", doc="how the best subset of the keys is found; greedy may miss it", choices=("exact", "greedy")
+        default="exact", doc="how the best subset of the keys is found; greedy may miss it"
     )
     weak_changes: Mapping[str, WeakRule] = param(
         default={}, doc="what a weak change of a partially ordered key counts, by key; by its hierarchy if not given"

@@ -189,9 +189,7 @@ class IndividualRisk(RiskMeasure):
     """
 
     per: Literal["person", "household"] = param(
-        default="person",
-        doc="whether a person is identified, or anybody of a household",
-        choices=("person", "household"),
+        default="person", doc="whether a person is identified, or anybody of a household"
     )
     fraction: float | None = fraction_parameter()
     threshold: float = param(default=0.1, doc="risk above which records are counted", low=0, high=1)
@@ -333,12 +331,9 @@ class Reidentification(RiskMeasure):
     attacker: Literal["prosecutor", "journalist", "marketer"] = param(
         default="prosecutor",
         doc="who attacks: he knows who is in the release (prosecutor), does not (journalist), or goes for all (marketer)",
-        choices=("prosecutor", "journalist", "marketer"),
     )
     summary: Literal["mean", "largest", "share at risk"] = param(
-        default="mean",
-        doc="the mean risk of the records, the largest, or the share of records above the threshold",
-        choices=("mean", "largest", "share at risk"),
+        default="mean", doc="the mean risk of the records, the largest, or the share of records above the threshold"
     )
     threshold: float = param(default=0.2, doc="risk above which a record is at risk", low=0, high=1)
     fraction: float | None = fraction_parameter()
@@ -435,9 +430,7 @@ class AnyIdentified(RiskMeasure):
     sentence: ClassVar[str] = "the chance that anybody is identified is {percent_digits} %"
 
     attacker: Literal["prosecutor", "journalist"] = param(
-        default="journalist",
-        doc="whether he knows who is in the release (prosecutor: 1/f) or not (journalist: 1/F)",
-        choices=("prosecutor", "journalist"),
+        default="journalist", doc="whether he knows who is in the release (prosecutor: 1/f) or not (journalist: 1/F)"
     )
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()

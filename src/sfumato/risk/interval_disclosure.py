@@ -31,16 +31,12 @@ class IntervalDisclosure(RiskMeasure):
     over: tuple[str, ...] | None = param(
         default=None, doc="columns to compare; all confidential numbers if none", columns="many"
     )
-    kind: Literal["sd", "rank", "robust"] = param(
-        default="sd", doc="what the interval is measured in", choices=("sd", "rank", "robust")
-    )
+    kind: Literal["sd", "rank", "robust"] = param(default="sd", doc="what the interval is measured in")
     width: float = param(
         default=0.05, doc="half width of the interval, in that measure", low=0, above=True, high=10, scale="log"
     )
     within: Literal["all", "any", "each"] = param(
-        default="all",
-        doc="a record counts if all its values are inside, or any; or each value counts by itself",
-        choices=("all", "any", "each"),
+        default="all", doc="a record counts if all its values are inside, or any; or each value counts by itself"
     )
     crowd: int = param(
         default=0,

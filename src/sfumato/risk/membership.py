@@ -28,9 +28,7 @@ class Membership(RiskMeasure, Telling):
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.HOLDOUT})
 
-    report: Report = param(
-        default="true positive rate", doc="which number is the value", choices=("true positive rate", "advantage")
-    )
+    report: Report = param(default="true positive rate", doc="which number is the value")
     false_positives: float = param(
         default=0.01, doc="share of the others whom he may take for members", low=0, above=True, high=1
     )

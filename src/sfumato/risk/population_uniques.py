@@ -411,7 +411,6 @@ class PopulationUniques(RiskMeasure):
     model: Model = param(
         default="dankar",
         doc="what is assumed of the sizes of the population's classes; 'dankar' chooses between the models",
-        choices=tuple(NAMES),
     )
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()

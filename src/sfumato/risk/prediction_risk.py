@@ -179,7 +179,6 @@ class RAPID(RiskMeasure):
     error: Error = param(
         default="symmetric",
         doc="what the tolerance is a share of: the mean of true and predicted size, the true value, a standard deviation",
-        choices=tuple(ERRORS),
     )
     against: Against = against_rule()
     what: What = what_rule()

@@ -91,15 +91,9 @@ class SUDA(RiskMeasure):
 
     max_size: int = param(default=3, doc="how many keys a minimal unique has at most", low=1, integer=True)
     summary: Literal["share", "dis"] = param(
-        default="share",
-        doc="share of records with a minimal unique, or largest DIS-SUDA score",
-        choices=("share", "dis"),
+        default="share", doc="share of records with a minimal unique, or largest DIS-SUDA score"
     )
-    scores: Points = param(
-        default="elliot",
-        doc="points of a minimal unique: Elliot et al. 2005, or IHSN's program",
-        choices=("elliot", "ihsn"),
-    )
+    scores: Points = param(default="elliot", doc="points of a minimal unique: Elliot et al. 2005, or IHSN's program")
     fraction: float | None = fraction_parameter()
     missing: Missing = missing_rule()
 

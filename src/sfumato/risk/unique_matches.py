@@ -44,9 +44,7 @@ class MatchRisk(RiskMeasure):
 
     fraction: float | None = fraction_parameter()
     weights: Literal["each", "mean"] = param(
-        default="each",
-        doc="how weights count where no fraction is given: each record's own, or one fraction for all",
-        choices=("each", "mean"),
+        default="each", doc="how weights count where no fraction is given: each record's own, or one fraction for all"
     )
     missing: Missing = missing_rule()
 

@@ -357,9 +357,9 @@ class TableDistance(ColumnUtility):
     over: tuple[str, ...] | None = over_columns()
     weighted: bool = weighted_flag()
     order: int = param(default=2, doc="how many columns a table has at most", low=1, high=20, integer=True)
-    distance: Distance = param(default="total variation", doc="how far apart two tables are", choices=tuple(_DISTANCES))
+    distance: Distance = param(default="total variation", doc="how far apart two tables are")
     numbers: Literal["binned", "left out"] = param(
-        default="binned", doc="whether columns of numbers take part, if none are named", choices=("binned", "left out")
+        default="binned", doc="whether columns of numbers take part, if none are named"
     )
     bins: int = bins_parameter(5)
     binning: Binning = binning_parameter()

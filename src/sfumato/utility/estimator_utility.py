@@ -205,7 +205,7 @@ class EstimatorUtility(Measure):
     side: ClassVar[Side] = Side.UTILITY
 
     estimator: Estimator = param(doc="a formula, a column (for its mean), weights of means, or a function")
-    target: Target = param(default="population", doc="what is estimated", choices=("population", "file"))
+    target: Target = param(default="population", doc="what is estimated")
     truth: float | None = param(default=None, doc="the true value, where it is known", low=-1e300, high=1e300)
     reference: Any = learned("estimator", "target", "truth", default=None)
 

@@ -396,7 +396,7 @@ class CorrelationsKept(MatrixMeasure):
     correlations are those of ranks (within a column's known values), which a few large values cannot rule.
     """
 
-    method: Method = param(default="pearson", doc="of the values, or of their ranks", choices=("pearson", "spearman"))
+    method: Method = param(default="pearson", doc="of the values, or of their ranks")
     before: Any = learned("over", "weighted", "method", default=None)
 
     noun: ClassVar[str] = "correlations"
@@ -436,9 +436,7 @@ class EigenvaluesKept(MomentMeasure):
     sentence: ClassVar[str] = "the spectra of both files overlap to {percent} %"
     definition: ClassVar[str] = "{self.matrix}"
 
-    matrix: Matrix = param(
-        default="correlation", doc="whose eigenvalues", choices=("correlation", "rank", "covariance", "robust")
-    )
+    matrix: Matrix = param(default="correlation", doc="whose eigenvalues")
     before: Any = learned("over", "weighted", "matrix", default=None)
     scatter: Any = learned("over", "weighted", "matrix", default=None)
 

@@ -295,13 +295,10 @@ class PMSE(ColumnUtility):
     definition: ClassVar[str] = "pMSE, {self.model}"
 
     over: tuple[str, ...] | None = over_columns()
-    model: Model = param(
-        default="main effects", doc="the propensity model", choices=("main effects", "two-way", "tree")
-    )
+    model: Model = param(default="main effects", doc="the propensity model")
     null: Null = param(
         default="recipe",
         doc="how synthetic records were made, for the ratio: as the recipe says, with estimated or drawn parameters, or not",
-        choices=("recipe", "estimated", "drawn", "none"),
     )
     weighted: bool = weighted_flag()
 

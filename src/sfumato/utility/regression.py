@@ -351,11 +351,7 @@ class OfCoefficients(DirectMeasure, abstract=True):
     side: ClassVar[Side] = Side.UTILITY
 
     formula: str = param(doc="R-style formula, or a column's name for its mean")
-    model: Model = param(
-        default="linear",
-        doc="least squares, or a logistic regression of a response with two values",
-        choices=("linear", "logistic"),
-    )
+    model: Model = param(default="linear", doc="least squares, or a logistic regression of a response with two values")
     weighted: bool = weighted_flag()
     reference: Any = learned("formula", "model", "weighted", default=None)
 
@@ -458,7 +454,6 @@ class IntervalOverlap(OfCoefficients):
     rules: Rules = param(
         default="recipe",
         doc="how several implicates are combined: as the recipe says, or by the rules of partial or of full synthesis",
-        choices=("recipe", "partial", "full"),
     )
 
     @override

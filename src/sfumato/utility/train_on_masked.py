@@ -142,10 +142,8 @@ class TrainOnMasked(DirectMeasure):
         columns="many",
         holds="anything",
     )
-    model: Model = param(
-        default="linear", doc="linear or logistic with a ridge, or a random forest", choices=("linear", "forest")
-    )
-    by: By = param(default="accuracy", doc="how predictions of a category are scored", choices=("accuracy", "brier"))
+    model: Model = param(default="linear", doc="linear or logistic with a ridge, or a random forest")
+    by: By = param(default="accuracy", doc="how predictions of a category are scored")
     folds: int = param(default=3, doc="number of folds, where there is no holdout", low=2, high=20, integer=True)
     weighted: bool = weighted_flag()
     memo: Any = learned("column", "given", "model", "by", "folds", "weighted", default=None)
