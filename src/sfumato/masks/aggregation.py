@@ -15,6 +15,7 @@ from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_nu
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, SchemaError, join_names
 from sfumato.kernels.classes import classes
+from sfumato.masks.column_settings import numeric_columns
 from sfumato.schema import Attribute, Level, Role, Schema
 from sfumato.typing import Numbers, Whole
 
@@ -135,9 +136,7 @@ class RecordAggregation(Mask, abstract=True):
     keeps_missing: ClassVar[bool] = False
     random: ClassVar[tuple[str, ...]] = ()
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to average and to release; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("average and to release")
     k: int = param(
         default=3,
         doc="smallest number of records (or households, where columns describe them) in a group",

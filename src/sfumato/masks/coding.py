@@ -15,6 +15,7 @@ from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
 from sfumato.kernels.moments import complete, is_constant, robust_location_scatter, whitened
+from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.schema import Level
 from sfumato.typing import Numbers
 
@@ -31,20 +32,11 @@ class Coding(Mask, abstract=True):
     preserves_order: ClassVar[bool] = True
     top: ClassVar[bool]
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to code; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("code")
     quantile: float | Mapping[str, float] | None = param(
         default=None, doc="share of the values at or below the threshold", low=0, high=1, per_column=True
     )
-    value: float | Mapping[str, float] | None = param(
-        default=None,
-        doc="threshold as a value, instead of a quantile",
-        low=-1e300,
-        high=1e300,
-        per_column=True,
-        of_data="numbers",
-    )
+    value: float | Mapping[str, float] | None = value_limit("threshold as a value, instead of a quantile")
     replace: Replace = param(default="threshold", doc="release the threshold itself, or the mean of the values beyond")
     codes: Any = learned("columns", "quantile", "value", "replace", default=None)
 
@@ -106,22 +98,18 @@ class Coding(Mask, abstract=True):
 
     def _threshold(self, name: str, known: Numbers) -> float:
         default = 0.99 if self.top else 0.01
-        if (value := _for_column(self.value, name)) is not None:
+        if (value := of_column(self.value, name)) is not None:
             return value
-        quantile = _for_column(self.quantile, name)
+        quantile = of_column(self.quantile, name)
         # an observed value: some record then has the threshold
         return float(np.quantile(known, default if quantile is None else quantile, method="inverted_cdf"))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Replace the values beyond the threshold."""
-        check_numbers(batch, self.codes)
-        out = batch
-        for name, (threshold, code) in self.codes.items():
-            out = out.replace(name, partial(self._coded, batch, name, threshold, code))
-        return out
+        return replace_numbers(batch, self.codes, partial(self._coded, batch))
 
-    def _coded(self, batch: Batch, name: str, threshold: float, code: float) -> Numbers:
-        numbers = batch.numbers(name)
+    def _coded(self, batch: Batch, name: str) -> Numbers:
+        numbers, (threshold, code) = batch.numbers(name), self.codes[name]
         return np.where(numbers > threshold if self.top else numbers < threshold, code, numbers)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
@@ -156,10 +144,6 @@ class BottomCode(Coding):
     top: ClassVar[bool] = False
 
 
-def _for_column(setting: float | Mapping[str, float] | None, name: str) -> float | None:
-    return setting.get(name) if isinstance(setting, Mapping) else setting
-
-
 TAIL = 0.01
 
 
@@ -176,15 +160,9 @@ class Truncate(Mask):
         "whether a value is removed hangs on the value (truncating, matrix-masking paper, section IV)"
     )
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to truncate; all confidential numbers if none", columns="many"
-    )
-    low: float | Mapping[str, float] | None = param(
-        default=None, doc="values below this are removed", low=-1e300, high=1e300, per_column=True, of_data="numbers"
-    )
-    high: float | Mapping[str, float] | None = param(
-        default=None, doc="values above this are removed", low=-1e300, high=1e300, per_column=True, of_data="numbers"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("truncate")
+    low: float | Mapping[str, float] | None = value_limit("values below this are removed")
+    high: float | Mapping[str, float] | None = value_limit("values above this are removed")
     tail: float | Mapping[str, float] | None = param(
         default=None,
         doc="share of the values removed at each end, if no limits are given (0.01)",
@@ -201,7 +179,7 @@ class Truncate(Mask):
             raise ParameterError("give truncate limits (low, high) or a share of each end (tail), not both.")
         named = [n for limit in (self.low, self.high) if isinstance(limit, Mapping) for n in limit]
         for name in dict.fromkeys([*(self.columns or ()), *named] or [""]):
-            low, high = _for(self.low, name), _for(self.high, name)
+            low, high = of_column(self.low, name), of_column(self.high, name)
             if low is not None and high is not None and not low <= high:
                 whose = f" of '{name}'" if name else ""
                 raise ParameterError(
@@ -221,13 +199,13 @@ class Truncate(Mask):
 
     def _limits(self, name: str, data: Microdata) -> tuple[float, float]:
         if self.low is not None or self.high is not None:
-            low, high = _for(self.low, name), _for(self.high, name)
+            low, high = of_column(self.low, name), of_column(self.high, name)
             if low is None and high is None:
                 raise ParameterError(
                     f"truncate gives no limit for '{name}'. Give one, or name only the columns to truncate (columns)."
                 )
             return -np.inf if low is None else low, np.inf if high is None else high
-        tail = TAIL if self.tail is None else _for(self.tail, name)
+        tail = TAIL if self.tail is None else of_column(self.tail, name)
         if tail is None:
             raise ParameterError(
                 f"truncate gives no share for '{name}'. Give one, or name only the columns to truncate (columns)."
@@ -241,11 +219,11 @@ class Truncate(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Remove the values beyond the limits."""
-        check_numbers(batch, self.limits)
-        out = batch
-        for name, (low, high) in self.limits.items():
-            out = out.replace(name, partial(_within, batch, name, low, high))
-        return out
+        return replace_numbers(batch, self.limits, partial(self._within, batch))
+
+    def _within(self, batch: Batch, name: str) -> Numbers:
+        numbers, (low, high) = batch.numbers(name), self.limits[name]
+        return np.where((numbers < low) | (numbers > high), np.nan, numbers)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that no released value lies beyond the limits, and count those removed."""
@@ -257,15 +235,6 @@ class Truncate(Mask):
             removed.append(f"{name}: {int(np.isnan(y).sum() - np.isnan(x).sum()):,} of {int((~np.isnan(x)).sum()):,}")
         says = f"no value beyond the limits is released; removed: {'; '.join(removed)}"
         return (Guarantee(step, says, "all released values checked"),)
-
-
-def _within(batch: Batch, name: str, low: float, high: float) -> Numbers:
-    numbers = batch.numbers(name)
-    return np.where((numbers < low) | (numbers > high), np.nan, numbers)
-
-
-def _for(setting: float | Mapping[str, float] | None, name: str) -> float | None:
-    return setting.get(name) if isinstance(setting, Mapping) else setting
 
 
 # --- Top coding of several columns at once: jointly extreme records are pulled back to the edge of an ellipsoid.
@@ -292,9 +261,7 @@ class MultivariateTopCode(Mask):
 
     no_matrix: ClassVar[str] = "how far a record is pulled back hangs on the record"
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to code together; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("code together")
     quantile: float = param(
         default=0.99, doc="share of normal records within the ellipsoid", low=0.5, high=0.999999, above=True
     )

@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
+from sfumato.contract import Draws, Guarantee, MatrixForm, learned, param
 from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.kernels.moments import Moments
+from sfumato.masks.column_settings import replace_numbers
 from sfumato.masks.noise import CorrelatedNoise, apart, derived, moments_kept, needed
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
@@ -37,14 +38,8 @@ class CorrectedNoise(CorrelatedNoise):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise and shrink the sum towards the mean."""
-        check_numbers(batch, self.names)
-        out = batch
-        facts = zip(
-            self.names, self._level(self.names), self.shrinkage(), self.mean, self.unit_noise(batch, draws), strict=True
-        )
-        for name, level, shrink, mean, unit in facts:
-            out = out.replace(name, partial(_corrected, batch, name, level, shrink, mean, unit))
-        return out
+        facts = self._level(self.names), self.shrinkage(), self.mean, self.unit_noise(batch, draws)
+        return replace_numbers(batch, self.names, partial(_corrected, batch), *facts)
 
     def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = XB + C: B is 1/√(1+λ²) on the diagonal, C the shrunk noise and a multiple of the mean."""
@@ -124,14 +119,11 @@ class KimTransformation(CorrelatedNoise):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise and transform."""
-        check_numbers(batch, self.names)
-        out = batch
         z = self.noisy(batch, draws)
-        for j, name in enumerate(self.names):
-            out = out.replace(name, partial(self._transformed, z, j))
-        return out
+        return replace_numbers(batch, self.names, partial(self._transformed, z))
 
-    def _transformed(self, z: list[Numbers], j: int) -> Numbers:
+    def _transformed(self, z: list[Numbers], name: str) -> Numbers:
+        j = self.names.index(name)
         to, of, scale, b = self.affine.to, self.affine.of, self.affine.scale, self.affine.B
         alone: Numbers = to[j] + scale[j] * (z[j] - of[j])
         if b is None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, check_numbers, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, learned, numeric_targets, param
 from sfumato.data import Kind, Rows
 from sfumato.data.microdata import Batch, Microdata, check_numeric
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.kernels.copula import regress
 from sfumato.kernels.moments import centred_products, covariance_root, first_pass, is_constant
+from sfumato.masks.column_settings import numeric_columns, replace_numbers
 from sfumato.schema import Level, Scale, Schema
 from sfumato.typing import Numbers
 
@@ -144,9 +144,7 @@ def describes_household(schema: Schema, name: str) -> bool:
 class MaskGiven(Mask, abstract=True):
     """A mask of numbers conditional on given columns, which are released unchanged; relations with them are kept."""
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("mask")
     given: tuple[str, ...] | None = param(
         default=None,
         doc="columns that are released as they are, and whose relations with the masked ones are kept; all keys if none",
@@ -403,11 +401,8 @@ class GADP(ConditionalNormal):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw the released values of each record."""
-        check_numbers(batch, self.masked)
-        out = batch
-        for name, values in self._released(batch, draws).items():
-            out = out.replace(name, partial(np.asarray, values))
-        return out
+        released = self._released(batch, draws)
+        return replace_numbers(batch, released, released.__getitem__)
 
     def _released(self, batch: Batch, draws: Draws) -> dict[str, Numbers]:
         """Return the released values of each column, before rounding and bounds."""

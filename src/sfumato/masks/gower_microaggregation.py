@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from sfumato.contract import Draws, learned, param
 from sfumato.data import Batch, Kind, Microdata
-from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.errors import DataError, ParameterError
 from sfumato.kernels.classes import centres
+from sfumato.masks.column_settings import check_by_column, of_column
 from sfumato.masks.microaggregation import Microaggregation
 from sfumato.schema import Attribute, Schema
 from sfumato.typing import Numbers, Whole
@@ -53,15 +54,8 @@ class GowerMicroaggregation(Microaggregation):
             self._weights(self.columns)
 
     def _weights(self, names: tuple[str, ...]) -> dict[str, float]:
-        given = self.importance
-        if not isinstance(given, Mapping):
-            weights = dict.fromkeys(names, given)
-        else:
-            if absent := [n for n in names if n not in given]:
-                raise ParameterError(f"importance gives no weight for {join_names(absent)}.")
-            if extra := [n for n in given if n not in names]:
-                raise ParameterError(f"importance names columns that are not aggregated: {join_names(extra)}.")
-            weights = dict(given)
+        check_by_column("importance", "weight", self.importance, names, "aggregated")
+        weights = {name: of_column(self.importance, name) for name in names}
         if not any(weights.values()):
             raise ParameterError("importance is zero for every column; at least one must count in the distance.")
         return weights

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
 from sfumato.data import Batch, Microdata, Rows
 from sfumato.errors import DataError, join_names
-from sfumato.masks.noise import bounds_of, check_by_column, check_range
+from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column, replace_numbers, value_limit
+from sfumato.masks.noise import bounds_of, check_range
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -42,9 +43,7 @@ class LocalPrivacy(Mask, abstract=True):
         per_column=True,
         usual=(30, 0.1),
     )
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("mask")
     epsilon: float | Mapping[str, float] = param(
         default=1.0,
         doc="ε: the released number is at most e^ε times as likely from one value as from the other",
@@ -53,21 +52,11 @@ class LocalPrivacy(Mask, abstract=True):
         scale="log",
         per_column=True,
     )
-    low: float | Mapping[str, float] | None = param(
-        default=None,
-        doc="values below are moved here first; the schema's bound if none",
-        low=-1e300,
-        high=1e300,
-        per_column=True,
-        of_data="numbers",
+    low: float | Mapping[str, float] | None = value_limit(
+        "values below are moved here first; the schema's bound if none"
     )
-    high: float | Mapping[str, float] | None = param(
-        default=None,
-        doc="values above are moved here first; the schema's bound if none",
-        low=-1e300,
-        high=1e300,
-        per_column=True,
-        of_data="numbers",
+    high: float | Mapping[str, float] | None = value_limit(
+        "values above are moved here first; the schema's bound if none"
     )
     names: Any = learned("columns", default=None)
 
@@ -128,11 +117,7 @@ class LocalPrivacy(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Move each value to its range and to the grid, and add noise from the grid."""
-        check_numbers(batch, self.names)
-        out = batch
-        for name in self.names:
-            out = out.replace(name, partial(self._masked, batch, draws, name))
-        return out
+        return replace_numbers(batch, self.names, partial(self._masked, batch, draws))
 
     def _masked(self, batch: Batch, draws: Draws, name: str) -> Numbers:
         scale, step = self.noise_scale(name)
@@ -174,11 +159,6 @@ class LocalPrivacy(Mask, abstract=True):
         return (*said, Guarantee(step, says, "missing values stay where they are"))
 
     distribution: ClassVar[str]
-
-
-def of_column(setting: float | Mapping[str, float], name: str) -> float:
-    """Return a setting that may be given by column."""
-    return setting[name] if isinstance(setting, Mapping) else setting
 
 
 class LaplaceNoise(LocalPrivacy):

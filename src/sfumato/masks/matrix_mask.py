@@ -26,7 +26,7 @@ from sfumato.contract import (
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, NotApplicable, ParameterError, SchemaError, join_names
 from sfumato.masks.aggregation import with_followers
-from sfumato.masks.noise import check_by_column
+from sfumato.masks.column_settings import check_by_column, numeric_columns, replace_numbers
 from sfumato.schema import Attribute, Level, Role, Scale, Schema
 from sfumato.typing import Numbers
 
@@ -300,9 +300,7 @@ def _words(matrix: Any) -> str:
 class RandomFactors(Mask, abstract=True):
     """Values times random factors that are positive (lognormal) and have mean 1: signs and zeros stay."""
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to multiply; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("multiply")
     factor_variance: float = param(
         default=0.05, doc="variance of the factor, whose mean is 1", low=0, high=1e3, scale="log", usual=(0.001, 0.5)
     )
@@ -320,11 +318,7 @@ class RandomFactors(Mask, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Multiply the values by their factors."""
-        check_numbers(batch, self.names)
-        out = batch
-        for name, factor in zip(self.names, self.factors(batch, draws), strict=True):
-            out = out.replace(name, partial(_times, batch, name, factor))
-        return out
+        return replace_numbers(batch, self.names, partial(_times, batch), self.factors(batch, draws))
 
     def unit_mean(self, normals: Numbers) -> Numbers:
         """Return lognormal factors of mean 1 and variance v from standard normals: exp(sz - s²/2) with s² = ln(1 + v)."""
@@ -440,9 +434,7 @@ class Displace(Mask):
         per_column=True,
         published=False,
     )
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to displace; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("displace")
     amounts: Any = learned("columns", "amount", default=None)
 
     @override
@@ -461,11 +453,7 @@ class Displace(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the amounts."""
-        check_numbers(batch, self.amounts)
-        out = batch
-        for name, amount in self.amounts.items():
-            out = out.replace(name, lambda name=name, amount=amount: batch.numbers(name) + amount)  # type: ignore[misc]
-        return out
+        return replace_numbers(batch, self.amounts, lambda name: batch.numbers(name) + self.amounts[name])
 
     @override
     def touches(self, schema: Any) -> tuple[str, ...]:

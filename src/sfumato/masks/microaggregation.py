@@ -17,6 +17,7 @@ from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, unknown_name
 from sfumato.kernels.classes import centres, classes, consecutive, consecutive_within, number_codes
 from sfumato.kernels.moments import is_constant, principal_axes
+from sfumato.masks.column_settings import numeric_columns
 from sfumato.schema import Attribute, Level, Schema
 from sfumato.typing import Numbers, Whole
 
@@ -31,9 +32,7 @@ class Microaggregation(Mask, abstract=True):
 
     scope: ClassVar[Scope] = Scope.BLOCK
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to aggregate; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("aggregate")
     k: int = param(
         default=3,
         doc="smallest number of records in a group",

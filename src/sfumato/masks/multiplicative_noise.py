@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato.contract import Draws, Guarantee, check_numbers, learned, param
+from sfumato.contract import Draws, Guarantee, learned, param
 from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.moments import covariance_root
+from sfumato.masks.column_settings import replace_numbers
 from sfumato.masks.noise import NoiseLevel, check_spread, derived, spread_of
 from sfumato.typing import Numbers
 
@@ -69,15 +70,11 @@ class MultiplicativeNoise(NoiseLevel):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Multiply each value by its factor."""
-        check_numbers(batch, self.names)
-        out = batch
-        for j, name in enumerate(self.names):
-            out = out.replace(name, partial(self._masked, batch, draws, j))
-        return out
+        return replace_numbers(batch, self.names, partial(self._masked, batch, draws))
 
-    def _masked(self, batch: Batch, draws: Draws, j: int) -> Numbers:
-        level, name = float(self._level(self.names)[j]), self.names[j]
-        x = batch.numbers(name)
+    def _masked(self, batch: Batch, draws: Draws, name: str) -> Numbers:
+        j = self.names.index(name)
+        level, x = float(self._level(self.names)[j]), batch.numbers(name)
         if self.scheme == "logarithmic":
             noise = np.zeros(len(x))
             for weight, other in zip(self.facts[j, : j + 1], self.names, strict=False):

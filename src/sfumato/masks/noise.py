@@ -16,7 +16,6 @@ from sfumato.contract import (
     Guarantee,
     Mask,
     MatrixForm,
-    check_numbers,
     check_values,
     learned,
     numeric_targets,
@@ -25,6 +24,7 @@ from sfumato.contract import (
 from sfumato.data import Batch, Column, Microdata, Rows
 from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.kernels.moments import Moments, covariance_root, is_constant
+from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column, replace_numbers, value_limit
 from sfumato.schema import Level, Schema
 from sfumato.typing import Numbers
 
@@ -32,9 +32,7 @@ from sfumato.typing import Numbers
 class NoiseLevel(Mask, abstract=True):
     """A mask whose noise has variance λ² times the variance of the column, in every method the same λ²."""
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to mask; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("mask")
     lambda2: float | Mapping[str, float] = param(
         default=0.15,
         doc="λ²: noise variance divided by the variance of the column",
@@ -65,16 +63,6 @@ class NoiseLevel(Mask, abstract=True):
                 raise ParameterError(f"lambda2 gives no level for {join_names(absent)}.")
             return np.sqrt([self.lambda2[n] for n in names])
         return np.full(len(names), np.sqrt(self.lambda2))
-
-
-def check_by_column(field: str, noun: str, setting: object, columns: tuple[str, ...]) -> None:
-    """Refuse a setting by column that leaves out a masked column, or names one that is not masked."""
-    if not isinstance(setting, Mapping):
-        return
-    if absent := [c for c in columns if c not in setting]:
-        raise ParameterError(f"{field} gives no {noun} for {join_names(absent)}.")
-    if extra := [c for c in setting if c not in columns]:
-        raise ParameterError(f"{field} names columns that are not masked: {join_names(extra)}.")
 
 
 def spread_of(data: Microdata, names: Iterable[str]) -> tuple[Numbers, Numbers]:
@@ -190,11 +178,8 @@ class AdditiveNoise(NoiseLevel, abstract=True):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise of each record: λ times the root times its standard normal draws."""
-        check_numbers(batch, self.names)
-        out = batch
-        for name, level, unit in zip(self.names, self._level(self.names), self.unit_noise(batch, draws), strict=True):
-            out = out.replace(name, partial(_add, batch, name, level, unit))
-        return out
+        noise = self.unit_noise(batch, draws)
+        return replace_numbers(batch, self.names, partial(_add, batch), self._level(self.names), noise)
 
     def unit_noise(self, batch: Batch, draws: Draws) -> list[Numbers]:
         """Return each column's noise at λ² = 1, shape (n,) each; it does not depend on the level."""
@@ -322,11 +307,8 @@ class StructuredNoise(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Add the noise of each record: the root times its standard normal draws."""
-        check_numbers(batch, self.order)
-        out = batch
-        for name, noise in zip(self.order, rooted_noise(batch, self.order, self.root, draws), strict=True):
-            out = out.replace(name, partial(_sum, batch, name, noise))
-        return out
+        noise = rooted_noise(batch, self.order, self.root, draws)
+        return replace_numbers(batch, self.order, partial(_sum, batch), noise)
 
     def matrices(self, data: Microdata, draws: Draws) -> MatrixForm:
         """Return M = X + C: a random displacement, zero where a value is missing."""
@@ -398,22 +380,8 @@ class BoundedNoise(NoiseLevel):
 
     no_matrix: ClassVar[str] = "the noise of a value depends on how far the value is from its bounds"
 
-    low: float | Mapping[str, float] | None = param(
-        default=None,
-        doc="lowest value; that of the schema if none",
-        low=-1e300,
-        high=1e300,
-        per_column=True,
-        of_data="numbers",
-    )
-    high: float | Mapping[str, float] | None = param(
-        default=None,
-        doc="highest value; that of the schema if none",
-        low=-1e300,
-        high=1e300,
-        per_column=True,
-        of_data="numbers",
-    )
+    low: float | Mapping[str, float] | None = value_limit("lowest value; that of the schema if none")
+    high: float | Mapping[str, float] | None = value_limit("highest value; that of the schema if none")
     names: Any = learned("columns", default=None)
     scale: Any = learned("columns", default=None)
 
@@ -436,12 +404,9 @@ class BoundedNoise(NoiseLevel):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw each value from the truncated normal distribution about it."""
-        check_numbers(batch, self.names)
-        out = batch
-        for name, level, scale in zip(self.names, self._level(self.names), self.scale, strict=True):
-            low, high = bounds_of(self.low, self.high, batch.schema, name)
-            out = out.replace(name, partial(_drawn, batch, draws, name, level * scale, low, high))
-        return out
+        bounds = [bounds_of(self.low, self.high, batch.schema, name) for name in self.names]
+        sigma = self._level(self.names) * self.scale
+        return replace_numbers(batch, self.names, partial(_drawn, batch, draws), sigma, bounds)
 
     def guarantees(self, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
         """Verify that all released values are within bounds, and count the original values that were not."""
@@ -466,7 +431,7 @@ class BoundedNoise(NoiseLevel):
 def bounds_of(low: Any, high: Any, schema: Schema, name: str) -> tuple[float, float]:
     """Return the bounds of a column: those given, else the schema's, else infinite; whole for a column of whole numbers."""
     attribute = schema[name]
-    given = [setting.get(name) if isinstance(setting, Mapping) else setting for setting in (low, high)]
+    given = [of_column(setting, name) for setting in (low, high)]
     found = [theirs if ours is None else ours for ours, theirs in zip(given, attribute.bounds, strict=True)]
     bottom = -math.inf if found[0] is None else float(found[0])
     top = math.inf if found[1] is None else float(found[1])
@@ -486,15 +451,16 @@ def check_range(low: Any, high: Any, columns: tuple[str, ...] | None) -> None:
     given = [setting for setting in (low, high) if isinstance(setting, Mapping)]
     names = {name for setting in given for name in setting} or {""}
     for name in names:
-        bottom, top = (s.get(name) if isinstance(s, Mapping) else s for s in (low, high))
+        bottom, top = (of_column(setting, name) for setting in (low, high))
         if bottom is not None and top is not None and bottom >= top:
             raise ParameterError("low must be below high: the lowest and the highest value that may be released.")
 
 
-def _drawn(batch: Batch, draws: Draws, name: str, sigma: float, low: float, high: float) -> Numbers:
+def _drawn(batch: Batch, draws: Draws, name: str, sigma: float, bounds: tuple[float, float]) -> Numbers:
     """Return x + σε given low <= x + σε <= high, by the inverse distribution function at one uniform number per unit."""
     from scipy.special import ndtr, ndtri
 
+    low, high = bounds
     x = np.clip(batch.numbers(name), low, high)
     if sigma == 0:
         return x

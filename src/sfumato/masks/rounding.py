@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.contract import Draws, Guarantee, Mask, check_numbers, learned, numeric_targets, param
+from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
 from sfumato.data import Batch, Microdata
 from sfumato.errors import DataError, ParameterError, join_names
+from sfumato.masks.column_settings import numeric_columns, of_column, replace_numbers
 from sfumato.schema import Attribute
 from sfumato.typing import Numbers
 
@@ -30,9 +31,7 @@ class Rounding(Mask, abstract=True):
     base: float | Mapping[str, float] = param(
         doc="values are released as multiples of this", low=0, above=True, high=1e6, scale="log", per_column=True
     )
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to round; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("round")
     names: Any = learned("columns", "base", default=None)
 
     @abstractmethod
@@ -60,17 +59,13 @@ class Rounding(Mask, abstract=True):
         return self.learn(names=names)
 
     def _base(self, name: str) -> float:
-        return float(self.base[name] if isinstance(self.base, Mapping) else self.base)
+        return float(of_column(self.base, name))
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Round every value."""
-        check_numbers(batch, self.names)
-        out = batch
-        for name in self.names:
-            out = out.replace(name, partial(self._rounded, batch, name, draws))
-        return out
+        return replace_numbers(batch, self.names, partial(self._rounded, batch, draws))
 
-    def _rounded(self, batch: Batch, name: str, draws: Draws) -> Numbers:
+    def _rounded(self, batch: Batch, draws: Draws, name: str) -> Numbers:
         x, base, attribute = batch.numbers(name), self._base(name), batch.schema[name]
         if np.isinf(x).any():
             raise DataError(f"column '{name}' holds infinite values, which cannot be rounded. Set them to missing.")

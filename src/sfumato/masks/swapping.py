@@ -17,6 +17,7 @@ from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data.microdata import Batch, Microdata, by_level, check_numeric
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.kernels.classes import classes
+from sfumato.masks.column_settings import check_by_column, numeric_columns, of_column
 from sfumato.schema import Level, Schema
 from sfumato.typing import Integers, Numbers
 
@@ -385,9 +386,7 @@ class RankSwap(Mask):
     scope: ClassVar[Scope] = Scope.GLOBAL
     no_matrix: ClassVar[str] = "records keep some of their fields and exchange others"
 
-    columns: tuple[str, ...] | None = param(
-        default=None, doc="columns to swap; all confidential numbers if none", columns="many"
-    )
+    columns: tuple[str, ...] | None = numeric_columns("swap")
     p: float | Mapping[str, float] = param(
         default=0.05,
         doc="largest difference in rank, as a share of the number of values",
@@ -409,15 +408,7 @@ class RankSwap(Mask):
         if both := [c for c in self.columns or () if c in (self.within or ())]:
             raise ParameterError(f"{join_names(both)}: a column cannot be swapped and be a stratum at once.")
         if self.columns is not None:
-            self._check_named(self.columns)
-
-    def _check_named(self, columns: tuple[str, ...]) -> None:
-        if not isinstance(self.p, Mapping):
-            return
-        if absent := [c for c in columns if c not in self.p]:
-            raise ParameterError(f"p gives no limit for {join_names(absent)}.")
-        if extra := [c for c in self.p if c not in columns]:
-            raise ParameterError(f"p names columns that are not swapped: {join_names(extra)}.")
+            check_by_column("p", "limit", self.p, self.columns, "swapped")
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn which columns are swapped."""
@@ -430,7 +421,7 @@ class RankSwap(Mask):
             names = self.columns
             for name in names:
                 check_numeric(data, name)  # ordered categories have ranks too, through the schema's value map
-        self._check_named(names)
+        check_by_column("p", "limit", self.p, names, "swapped")
         return self.learn(names=names)
 
     @override
@@ -446,16 +437,13 @@ class RankSwap(Mask):
         columns = {}
         for name in self.names if len(batch) else ():
             first, member = _units(batch, name)
-            ranked = _rank(batch, name, first, self.within or (), self._limit(name))
+            ranked = _rank(batch, name, first, self.within or (), of_column(self.p, name))
             rows = self._sources(ranked, batch.units(name)[first], name, draws)
             if first is not member:
                 stays = (rows == np.arange(len(rows)))[member]
                 rows = np.where(stays, np.arange(len(batch)), first[rows[member]])
             columns[name] = batch.column(name).take(rows)  # the values themselves: their type and digits stay
         return batch.with_columns(columns)
-
-    def _limit(self, name: str) -> float:
-        return self.p[name] if isinstance(self.p, Mapping) else self.p
 
     def _sources(self, ranked: Ranked, ids: NDArray[np.int64], name: str, draws: Draws) -> Integers:
         """Return for each unit the unit whose value it gets, shape (units,)."""
@@ -467,7 +455,7 @@ class RankSwap(Mask):
             raise DataError(f"column '{name}' is constant, so swapping would change nothing. Leave it out of columns=.")
         if not ranked.movable:
             raise DataError(
-                f"no value of '{name}' can change: p = {self._limit(name):g} is {ranked.limits.max():,} ranks at most, and no "
+                f"no value of '{name}' can change: p = {of_column(self.p, name):g} is {ranked.limits.max():,} ranks at most, and no "
                 "two different values of one stratum are so near. Raise p, or use coarser strata."
             )
         order, runs = ranked.order, np.diff(ranked.ties)
@@ -485,7 +473,7 @@ class RankSwap(Mask):
         if self.within or any(schema[n].level is Level.HOUSEHOLD for n in columns):
             return None
         groups: dict[tuple[str, ...], KeptInPlace] = {
-            (n,): rank_pairs(before.n, int(self._limit(n) * before.n + 1e-9)) for n in columns
+            (n,): rank_pairs(before.n, int(of_column(self.p, n) * before.n + 1e-9)) for n in columns
         }
         return SwapModel.of(before, groups, extremes=False)
 
@@ -499,7 +487,7 @@ class RankSwap(Mask):
         needed = list(dict.fromkeys([name, *(self.within or ()), *filter(None, [before.schema.one("household")])]))
         batches = before.batch(needed), after.batch(needed)
         was, now = (
-            _rank(batch, name, _units(batch, name)[0], self.within or (), self._limit(name), batch is batches[0])
+            _rank(batch, name, _units(batch, name)[0], self.within or (), of_column(self.p, name), batch is batches[0])
             for batch in batches
         )
         if not (np.array_equal(was.ties, now.ties) and np.array_equal(was.values, now.values)):
@@ -509,7 +497,7 @@ class RankSwap(Mask):
             raise DataError(f"some values of '{name}' moved further in rank than p allows; nothing is released.")
         where = " in each stratum" if self.within else ""
         most = f"{int(was.limits.max(initial=0)):,} of {len(was.order):,} ranks"
-        says = f"{name}: no value moves more than {self._limit(name):.4g} of the ranks{where} ({most} at most)"
+        says = f"{name}: no value moves more than {of_column(self.p, name):.4g} of the ranks{where} ({most} at most)"
         how = f"ranks worked out again from both files: the largest move is {int(largest.max(initial=0)):,}"
         alone = f"{was.unswapped:,} of {len(was.order):,} values have no partner"
         return (
