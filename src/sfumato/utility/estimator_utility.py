@@ -17,7 +17,7 @@ from sfumato.data import Microdata
 from sfumato.errors import DataError, ParameterError
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
-from sfumato.utility.estimators import WEIGHTED, Estimator, Target, as_estimator, check_flag, survey_weights
+from sfumato.utility.estimators import WEIGHTED, Estimator, Target, as_estimator, survey_weights
 
 
 class Quantile(Estimator):
@@ -37,10 +37,6 @@ class Quantile(Estimator):
     column: str = param(doc="column of numbers", columns="one")
     share: float = param(default=0.5, doc="share of the records at or below the quantile", low=0, high=1)
     weighted: bool = param(default=False, doc=WEIGHTED)
-
-    @override
-    def validate(self) -> None:
-        check_flag(self, "weighted")
 
     def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
         """Return the quantile over the records that have the column."""

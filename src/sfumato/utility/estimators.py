@@ -43,6 +43,11 @@ class Estimator(Parametric, family="estimator", abstract=True):
     def columns(self) -> tuple[str, ...] | None:
         """Return the columns it looks at, besides survey weights; None for all."""
 
+    @override
+    def validate(self) -> None:
+        if not isinstance(getattr(self, "weighted", False), bool):
+            raise ParameterError(f"weighted of {self.name} must be true or false.")
+
     @property
     def is_weighted(self) -> bool:
         """Whether it uses the survey weights that the schema names."""
@@ -66,7 +71,62 @@ class Estimator(Parametric, family="estimator", abstract=True):
         return None
 
 
-class MeanCombination(Estimator):
+class WeightedMeans(Estimator, abstract=True):
+    """A linear combination of means, over the records that have all the columns."""
+
+    @abstractmethod
+    def means(self) -> Mapping[str, float]:
+        """Return the weight of each column's mean."""
+
+    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
+        """Return Σ weight × mean."""
+        batch = data.batch(list(self.means()))
+        survey = survey_weights(data) if self.is_weighted else None
+        means = (
+            []
+            if self.is_weighted
+            else [weight * float(batch.numbers(name).mean()) for name, weight in self.means().items() if len(batch)]
+        )
+        if means and not math.isnan(sum(means)):
+            return sum(means)
+        total = np.zeros(len(batch))  # some values are missing: over the records that have all the columns
+        for name, weight in self.means().items():
+            total = total + weight * batch.numbers(name)
+        return mean_of(total, self.label(), survey)
+
+    @override
+    def label(self) -> str:
+        terms = [
+            f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}"
+            for n, w in self.means().items()
+        ]
+        text = " ".join(terms)
+        return (text[2:] if text.startswith("+ ") else text) + (", weighted" if self.is_weighted else "")
+
+    @override
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.means())
+
+    def unit(self, schema: Schema) -> str:
+        """Return the columns' common unit, if they have one."""
+        units = {schema[n].unit for n in self.means()}
+        return units.pop() if len(units) == 1 else ""
+
+    def true_value(self, model: NoiseModel) -> float | None:
+        """Return Σ weight × population mean."""
+        return float(sum(weight * model.mean[model.at(name)] for name, weight in self.means().items()))
+
+    def mse(self, model: ReleaseModel, target: Target) -> float | None:
+        """Return its error: under additive noise, c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
+        if self.is_weighted or any(n not in model.names for n in self.means()):
+            return None
+        c = np.zeros(len(model.names))
+        for name, weight in self.means().items():
+            c[model.at(name)] = weight
+        return model.mean_error(c, target)
+
+
+class MeanCombination(WeightedMeans):
     """A linear combination of means: ``MeanCombination({"income": 1, "salary": -1})`` is the difference of two.
 
     Under additive noise its mean squared error is c'(Σ + Ω)c / n (R-U paper, section 5; ERRATA 0.8).
@@ -77,96 +137,26 @@ class MeanCombination(Estimator):
 
     @override
     def validate(self) -> None:
-        check_flag(self, "weighted")
+        super().validate()
         if not isinstance(self.weights, Mapping) or not any(self.weights.values()):
             raise ParameterError(
                 "a combination of means needs a weight other than zero, such as {'income': 1, 'salary': -1}."
             )
 
-    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
-        """Return Σ weight × mean, over the records that have all the columns."""
-        batch = data.batch(list(self.weights))
-        survey = survey_weights(data) if self.weighted else None
-        means = (
-            []
-            if self.weighted
-            else [weight * float(batch.numbers(name).mean()) for name, weight in self.weights.items() if len(batch)]
-        )
-        if means and not math.isnan(sum(means)):
-            return sum(means)
-        total = np.zeros(len(batch))  # some values are missing: over the records that have all the columns
-        for name, weight in self.weights.items():
-            total = total + weight * batch.numbers(name)
-        return mean_of(total, self.label(), survey)
-
     @override
-    def label(self) -> str:
-        terms = [
-            f"{'−' if w < 0 else '+'} {'' if abs(w) == 1 else f'{abs(w):g} × '}mean {n}"
-            for n, w in self.weights.items()
-        ]
-        text = " ".join(terms)
-        return (text[2:] if text.startswith("+ ") else text) + (", weighted" if self.weighted else "")
-
-    @override
-    def columns(self) -> tuple[str, ...]:
-        return tuple(self.weights)
-
-    def unit(self, schema: Schema) -> str:
-        """Return the columns' common unit, if they have one."""
-        units = {schema[n].unit for n in self.weights}
-        return units.pop() if len(units) == 1 else ""
-
-    def true_value(self, model: NoiseModel) -> float | None:
-        """Return Σ weight × population mean."""
-        return float(sum(weight * model.mean[model.at(name)] for name, weight in self.weights.items()))
-
-    def mse(self, model: ReleaseModel, target: Target) -> float | None:
-        """Return its error: under additive noise, c'(Σ + Ω)c / n about the population's value, c'Ωc / n about the file's own."""
-        if self.weighted or any(n not in model.names for n in self.weights):
-            return None
-        c = np.zeros(len(model.names))
-        for name, weight in self.weights.items():
-            c[model.at(name)] = weight
-        return model.mean_error(c, target)
+    def means(self) -> Mapping[str, float]:
+        return self.weights
 
 
-class Mean(Estimator):
-    """The mean of a column."""
+class Mean(WeightedMeans):
+    """The mean of a column: under additive noise its error is (σ² + ω²) / n about the population's mean."""
 
     column: str = param(doc="column to average", columns="one")
     weighted: bool = param(default=False, doc=WEIGHTED)
 
     @override
-    def validate(self) -> None:
-        check_flag(self, "weighted")
-
-    def _combination(self) -> MeanCombination:
-        return MeanCombination({self.column: 1.0}, self.weighted)
-
-    def estimate(self, data: Microdata, published: Mapping[str, Any]) -> float:
-        """Return the mean over the records that have the column."""
-        return mean_of(data.numbers(self.column), self.label(), survey_weights(data) if self.weighted else None)
-
-    @override
-    def label(self) -> str:
-        return f"mean {self.column}" + (", weighted" if self.weighted else "")
-
-    @override
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    def unit(self, schema: Schema) -> str:
-        """Return the column's unit."""
-        return schema[self.column].unit
-
-    def true_value(self, model: NoiseModel) -> float | None:
-        """Return the population mean."""
-        return float(model.mean[model.at(self.column)])
-
-    def mse(self, model: ReleaseModel, target: Target) -> float | None:
-        """Return (σ² + ω²) / n about the population's mean, ω² / n about the file's own."""
-        return self._combination().mse(model, target)
+    def means(self) -> Mapping[str, float]:
+        return {self.column: 1.0}
 
 
 class Slope(Estimator):
@@ -185,7 +175,7 @@ class Slope(Estimator):
 
     @override
     def validate(self) -> None:
-        check_flag(self, "weighted")
+        super().validate()
         if self.y == self.x:
             raise ParameterError("a slope needs two different columns.")
 
@@ -303,12 +293,6 @@ def survey_weights(data: Microdata) -> Numbers:
     if len(weights) and not weights.any():
         raise DataError(f"all survey weights in '{name}' are zero, so no record counts.")
     return weights
-
-
-def check_flag(estimator: Estimator, name: str) -> None:
-    """Refuse a flag that is neither true nor false."""
-    if not isinstance(getattr(estimator, name), bool):
-        raise ParameterError(f"{name} of {estimator.name} must be true or false.")
 
 
 def _weighted_sums(x: Numbers, y: Numbers, weights: Numbers) -> tuple[int, float, float]:
@@ -505,7 +489,7 @@ class Formula(Estimator):
 
     @override
     def validate(self) -> None:
-        check_flag(self, "weighted")
+        super().validate()
         _, terms, _ = parse(self.formula)
         if not terms and self.term is None:
             object.__setattr__(self, "term", "Intercept")
