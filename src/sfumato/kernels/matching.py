@@ -60,6 +60,7 @@ def held(groups: Whole, values: Numbers, counts: NDArray[np.int64], size: int) -
 
 @numba.njit(cache=True, nogil=True)
 def _bucket(parts, row, skipped, width):  # type: ignore[no-untyped-def]
+    """Return where to look for a row in a table of `width` slots, a power of two."""
     h = np.uint64(0)
     for k in range(parts.shape[1]):
         if not skipped[k]:
@@ -102,6 +103,33 @@ def _join(asked, held, asked_parts, held_parts, asked_starts, held_starts, ends,
                     other = after[other]
 
 
+class ByPattern(NamedTuple):
+    """Rows sorted by which of their values are missing."""
+
+    order: NDArray[np.int64]
+    """The row that comes first, second and so on, shape (c,)."""
+    starts: NDArray[np.int64]
+    """Where the rows of each pattern start, and the last end."""
+    codes: NDArray[np.int32]
+    """The rows in this order, shape (c, p)."""
+    parts: NDArray[np.uint64]
+    """A hash of each code, by which rows are looked up; shape (c, p)."""
+
+
+def by_pattern(codes: NDArray[np.int32]) -> ByPattern:
+    """Sort rows, (c, p) with -1 for missing, by pattern of what is missing."""
+    pattern = np.zeros(len(codes), np.int64)
+    if (gaps := codes < 0).any():
+        bits = np.ascontiguousarray(np.packbits(gaps, axis=1))
+        _, pattern = np.unique(bits.view(np.dtype((np.void, bits.shape[1]))).ravel(), return_inverse=True)
+    order = np.argsort(pattern, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pattern))]).astype(np.int64)
+    ordered = np.ascontiguousarray(codes[order])
+    salt = np.arange(codes.shape[1], dtype=np.uint64) << np.uint64(32)
+    parts = mix64(np.ascontiguousarray(ordered.astype(np.uint64) + salt))
+    return ByPattern(order, starts, ordered, parts)
+
+
 def matching_rows(asked: NDArray[np.int32], held: NDArray[np.int32]) -> Matches:
     """Return for each asked row (a, p) the held rows (b, p) that agree with it; a negative code agrees with anything.
 
@@ -110,41 +138,20 @@ def matching_rows(asked: NDArray[np.int32], held: NDArray[np.int32]) -> Matches:
     """
     if not len(asked) or not len(held):
         return Matches(np.zeros(len(asked) + 1, np.int64), np.zeros(0, np.int64))
-    (mine, my_order, my_starts), (theirs, their_order, their_starts) = _by_pattern(asked), _by_pattern(held)
-    parts = _parts(mine), _parts(theirs)
+    mine, theirs = by_pattern(asked), by_pattern(held)
+    arrays = mine.codes, theirs.codes, mine.parts, theirs.parts, mine.starts, theirs.starts
     counts = np.zeros(len(asked), np.int64)
-    _join(mine, theirs, *parts, my_starts, their_starts, counts, np.zeros(0, np.int64))
+    _join(*arrays, counts, np.zeros(0, np.int64))
     ends = np.cumsum(counts) - counts
     rows = np.empty(int(counts.sum()), np.int64)
     if len(rows):
-        _join(mine, theirs, *parts, my_starts, their_starts, ends.copy(), rows)
-    if my_order is None:
-        return Matches(np.append(ends, len(rows)), rows if their_order is None else their_order[rows])
+        _join(*arrays, ends.copy(), rows)
     # back from the order by pattern to the order that was asked
     place = np.empty(len(asked), np.int64)
-    place[my_order] = np.arange(len(asked))
+    place[mine.order] = np.arange(len(asked))
     sizes = counts[place]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    rows = rows[np.repeat(ends[place] - starts[:-1], sizes) + np.arange(len(rows))]
-    return Matches(starts, rows if their_order is None else their_order[rows])
-
-
-def _by_pattern(codes: NDArray[np.int32]) -> tuple[NDArray[np.int32], Whole | None, Whole]:
-    """Return the rows sorted by which codes are negative, that order (None if there is one pattern), and each pattern's start."""
-    gaps = codes < 0
-    if not gaps.any():
-        return np.ascontiguousarray(codes), None, np.array([0, len(codes)], np.int64)
-    _, pattern = np.unique(np.packbits(gaps, axis=1), axis=0, return_inverse=True)
-    pattern = pattern.ravel()
-    order = np.argsort(pattern, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pattern))]).astype(np.int64)
-    return np.ascontiguousarray(codes[order]), order, starts
-
-
-def _parts(codes: NDArray[np.int32]) -> NDArray[np.uint64]:
-    salt = np.arange(codes.shape[1], dtype=np.uint64) << np.uint64(32)
-    columns = [mix64(codes[:, k].astype(np.uint64) + salt[k]) for k in range(codes.shape[1])]
-    return np.column_stack(columns) if columns else np.zeros((len(codes), 0), np.uint64)
+    return Matches(starts, theirs.order[rows[np.repeat(ends[place] - starts[:-1], sizes) + np.arange(len(rows))]])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -270,16 +277,6 @@ def _agree(codes, a, b, skipped):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _start(parts, row, skipped, width):  # type: ignore[no-untyped-def]
-    """Return where to look for a row in a table of `width` slots, a power of two."""
-    h = np.uint64(0)
-    for k in range(parts.shape[1]):
-        if not skipped[k]:
-            h += parts[row, k]
-    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(width - 1))
-
-
-@numba.njit(cache=True, nogil=True)
 def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-untyped-def]
     """Group rows q by the values that they can share with rows p, and find the group that each of rows p matches.
 
@@ -295,7 +292,7 @@ def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-
     slots[:width] = -1  # a slot holds the first row of its group
     groups = 0
     for row in range(q[0], q[1]):
-        at = _start(parts, row, skipped, width)
+        at = _bucket(parts, row, skipped, width)
         while slots[at] >= 0 and not _agree(codes, slots[at], row, skipped):
             at = (at + 1) & (width - 1)
         if slots[at] < 0:
@@ -305,7 +302,7 @@ def match(codes, parts, p, q, skipped, slots, group, found):  # type: ignore[no-
         else:
             group[row] = group[slots[at]]
     for row in range(p[0], p[1]):
-        at = _start(parts, row, skipped, width)
+        at = _bucket(parts, row, skipped, width)
         while slots[at] >= 0 and not _agree(codes, slots[at], row, skipped):
             at = (at + 1) & (width - 1)
         found[row] = group[slots[at]] if slots[at] >= 0 else -1
@@ -341,31 +338,6 @@ def _sums(codes, parts, amounts, starts, wanted):  # type: ignore[no-untyped-def
                     for a in range(amounts.shape[1]):
                         out[row, a] += sums[found[row], a]
     return out
-
-
-class ByPattern(NamedTuple):
-    """Rows sorted by which of their values are missing."""
-
-    order: NDArray[np.int64]
-    """The row that comes first, second and so on, shape (c,)."""
-    starts: NDArray[np.int64]
-    """Where the rows of each pattern start, and the last end."""
-    codes: NDArray[np.int32]
-    """The rows in this order, shape (c, p)."""
-    parts: NDArray[np.uint64]
-    """A hash of each code, by which rows are looked up; shape (c, p)."""
-
-
-def by_pattern(codes: NDArray[np.int32]) -> ByPattern:
-    """Sort rows, (c, p) with -1 for missing, by pattern of what is missing."""
-    bits = np.ascontiguousarray(np.packbits(codes < 0, axis=1))
-    _, pattern = np.unique(bits.view(np.dtype((np.void, bits.shape[1]))).ravel(), return_inverse=True)
-    order = np.argsort(pattern, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pattern))]).astype(np.int64)
-    ordered = np.ascontiguousarray(codes[order])
-    salt = np.arange(codes.shape[1], dtype=np.uint64) << np.uint64(32)
-    parts = np.column_stack([mix64(ordered[:, k].astype(np.uint64) + salt[k]) for k in range(codes.shape[1])])
-    return ByPattern(order, starts, ordered, parts)
 
 
 def wildcard_sums(
