@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.contract import Draws, Release, Snooper, param
 from sfumato.data import Batch, Column, Kind, Microdata
 from sfumato.data.classes import Missing, classes_of, common_codes
@@ -502,10 +503,8 @@ class Points:
 
     def near(self, others: Points, k: int = 1) -> Closest:
         """Find the k closest of the others for each record; of others that are equally close the first is taken."""
-        from sfumato.kernels.neighbours import k_nearest
-
         unique, inverse = np.unique(self.x, axis=0, return_inverse=True)
-        rows, squared, ties = k_nearest(others.x, unique, min(k, len(others)), self.numbers)
+        rows, squared, ties = kernels.neighbours.k_nearest(others.x, unique, min(k, len(others)), self.numbers)
         inverse = inverse.reshape(-1)
         return Closest(rows[inverse], np.sqrt(squared)[inverse], ties[inverse])
 
@@ -515,9 +514,7 @@ class Points:
 
     def votes(self, others: Points, value: Numbers, low: Numbers, high: Numbers) -> tuple[Whole, Numbers]:
         """Return the closest of the others, and the share of all equally close whose value is between low and high; (n,) each."""
-        from sfumato.kernels.neighbours import nearest_votes
-
-        rows, _, ties, hits = nearest_votes(others.x, self.x, value, low, high, self.numbers)
+        rows, _, ties, hits = kernels.neighbours.nearest_votes(others.x, self.x, value, low, high, self.numbers)
         return rows, np.asarray(hits / ties)
 
 

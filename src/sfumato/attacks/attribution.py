@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, missing_rule, people_of
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
 from sfumato.data import Kind, LocalEngine, Microdata
@@ -54,9 +55,7 @@ class ValueCells:
     @cached_property
     def held(self) -> GroupedValues:
         """The values, sorted within each class."""
-        from sfumato.kernels.matching import held
-
-        return held(self.of, self.value, self.count, self.classes)
+        return kernels.matching.held(self.of, self.value, self.count, self.classes)
 
     def per_record(self, values: NDArray[Any]) -> Numbers:
         """Spread values of the cells over the records, shape (n,); NaN for a record that is in none."""
@@ -102,13 +101,11 @@ def cells_of(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[
 
 def _of_records(data: Microdata, keys: Sequence[str], column: str, widths: Mapping[str, float]) -> ValueCells:
     """Numbers in memory: every record is a cell of its own."""
-    from sfumato.kernels.matching import sorted_within
-
     by = classes_of(data, keys, "value", None, widths)
     x = data.numbers(column)
     known = np.flatnonzero(~np.isnan(x))
     # sorted, since neighbours are then looked up one after the other, which is several times as fast
-    order = known[sorted_within(by.labels[known], x[known], len(by))]
+    order = known[kernels.matching.sorted_within(by.labels[known], x[known], len(by))]
     place = np.full(len(x), -1, np.int64)
     place[order] = np.arange(len(order))
     of, value, count = by.labels[order], x[order], np.ones(len(order), np.int64)
@@ -214,17 +211,13 @@ class Attributed:
     @cached_property
     def matched(self) -> Numbers:
         """Released records that match the keys of each cell, shape (m,)."""
-        from sfumato.kernels.matching import totals
-
-        return totals(self.matches, self.held.held)[self.targets.of]
+        return kernels.matching.totals(self.matches, self.held.held)[self.targets.of]
 
     @cached_property
     def agreeing(self) -> Numbers:
         """Those among them whose value is right, shape (m,)."""
-        from sfumato.kernels.matching import counts_within
-
         low, high = self.reach.around(self.targets.value)
-        return counts_within(self.matches, self.held.held, self.targets.of, low, high)
+        return kernels.matching.counts_within(self.matches, self.held.held, self.targets.of, low, high)
 
     @property
     def drawn(self) -> Numbers:
@@ -234,10 +227,8 @@ class Attributed:
 
     @cached_property
     def _best(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-        from sfumato.kernels.matching import best_answers
-
         how = self.reach
-        return best_answers(self.matches, self.held.held, how.exact, how.relative, how.absolute)
+        return kernels.matching.best_answers(self.matches, self.held.held, how.exact, how.relative, how.absolute)
 
     @property
     def guess(self) -> Numbers:
@@ -372,15 +363,13 @@ def attribute(
     Nearest are the records that differ in the fewest keys. Every set of so many keys is left out in turn; as no record is
     nearer, a record is found by one such set only.
     """
-    from sfumato.kernels.matching import Matches, matching_rows
-
     asked, given, held = in_common(targets, held)
     if rule != "wildcard":
         asked, given = asked + 1, given + 1  # missing is a value like any other
     present = np.bincount(held.of, minlength=held.classes) > 0  # classes whose values are all missing say nothing
     rows = np.flatnonzero(present)
-    matches = matching_rows(asked, given[rows])
-    matches = Matches(matches.starts, rows[matches.rows])
+    matches = kernels.matching.matching_rows(asked, given[rows])
+    matches = kernels.matching.Matches(matches.starts, rows[matches.rows])
     distance = np.zeros(targets.classes, np.int64)
     if nearest:
         matches = _with_nearest(matches, asked, given, rows, distance)
@@ -388,15 +377,13 @@ def attribute(
 
 
 def _with_nearest(
-    matches: Matches,
+    matches: kernels.matching.Matches,
     asked: NDArray[np.int32],
     given: NDArray[np.int32],
     rows: NDArray[np.int64],
     distance: NDArray[np.int64],
-) -> Matches:
+) -> kernels.matching.Matches:
     """Add the nearest held classes of the asked ones that match none, and set how many keys they differ in."""
-    from sfumato.kernels.matching import Matches, matching_rows
-
     keys = asked.shape[1]
     found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = [
         (np.repeat(np.arange(len(asked)), np.diff(matches.starts)), matches.rows)
@@ -407,7 +394,7 @@ def _with_nearest(
             break
         hit = np.zeros(len(open_), bool)
         for kept in itertools.combinations(range(keys), keys - differ):
-            part = matching_rows(asked[np.ix_(open_, kept)], given[np.ix_(rows, kept)])
+            part = kernels.matching.matching_rows(asked[np.ix_(open_, kept)], given[np.ix_(rows, kept)])
             sizes = np.diff(part.starts)
             found.append((np.repeat(open_, sizes), rows[part.rows]))
             hit |= sizes > 0
@@ -416,4 +403,4 @@ def _with_nearest(
     who, which = (np.concatenate([pair[side] for pair in found]) for side in (0, 1))
     order = np.argsort(who, kind="stable")
     counts = np.bincount(who, minlength=len(asked))
-    return Matches(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), which[order])
+    return kernels.matching.Matches(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), which[order])

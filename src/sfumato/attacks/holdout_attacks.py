@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import (
     Points,
     as_points,
@@ -93,9 +94,7 @@ class Descriptions(NamedTuple):
 
     def counts(self, people: Numbers) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return how many people fit each description, and the row of one of them; shape (a,) each."""
-        from sfumato.kernels.boxes import box_counts
-
-        return box_counts(people, self.low, self.high)
+        return kernels.boxes.box_counts(people, self.low, self.high)
 
 
 class Describing(Parametric, abstract=True):
@@ -142,8 +141,6 @@ class SingleOut(ControlledAttack, Describing):
         return self._of_several(released, numbers, g)
 
     def _of_several(self, released: Numbers, numbers: NDArray[np.bool_], g: np.random.Generator) -> Descriptions:
-        from sfumato.kernels.boxes import holds_one
-
         t, p = released.shape
         median = np.array([np.median(c[c > -np.inf]) if (c > -np.inf).any() else 0.0 for c in released.T])
         found = Descriptions(np.empty((0, p)), np.empty((0, p)))
@@ -153,7 +150,7 @@ class SingleOut(ControlledAttack, Describing):
             at_most, at_least = (numbers & (value > -np.inf) & side for side in (value <= median, value > median))
             low = np.where(used, np.where(at_most, _LOWEST, value), -np.inf)
             high = np.where(used, np.where(at_least, _HIGHEST, value), np.inf)
-            one = holds_one(released, low, high)
+            one = kernels.boxes.holds_one(released, low, high)
             before = len(found.low)
             found = Descriptions(np.vstack([found.low, low[one]]), np.vstack([found.high, high[one]])).distinct()
             if len(found.low) >= self.attacks or len(found.low) - before < self.attacks / 100:  # hardly any is new

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import LinkageFiles, LinkageKey, key_names, link_column, linkage_keys, missing_rule
 from sfumato.contract import Attack, Draws, Guesses, Parametric, Release, Snooper, param
 from sfumato.data.classes import Missing
@@ -18,7 +19,7 @@ from sfumato.schema import Hierarchy, Schema
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
-    from sfumato.kernels.agreement import AgreementModel
+    pass
 
 
 def link(
@@ -151,8 +152,6 @@ def _levels(hierarchy: Hierarchy, value: object) -> tuple[str, ...]:
 
 def _per_unit(key: LinkageKey, unit: Unit) -> float:
     """Return one over the unit of a key; 0 where the released column does not vary, and so tells nobody apart."""
-    from sfumato.kernels.moments import MAD
-
     known = key.released[~np.isnan(key.released)]
     if not key.ordered or not len(known) or known.min() == known.max():
         return 0.0
@@ -160,7 +159,7 @@ def _per_unit(key: LinkageKey, unit: Unit) -> float:
     known = np.ldexp(known, -scale)  # exact; squares of huge numbers would not be finite
     size = float(np.ptp(known)) if unit == "range" else 0.0
     if unit == "robust":
-        size = MAD * float(np.median(np.abs(known - np.median(known))))
+        size = kernels.moments.MAD * float(np.median(np.abs(known - np.median(known))))
     size = size or float(known.std())  # more than half of the records may have one value
     if size == 0:
         return 0.0
@@ -274,34 +273,31 @@ class LinkByWeight(Attack, Weighing):
         blocks: tuple[LinkageKey, ...],
         limits: Numbers,
         draws: Draws,
-    ) -> AgreementModel:
+    ) -> kernels.agreement.AgreementModel:
         """Return the model of the pairs."""
-        from sfumato.kernels.agreement import AgreementModel, exact_patterns, fit, near_patterns, true_model
-        from sfumato.kernels.classes import classes, number_codes
-
         m, t = len(known.targets), len(known.released)
-        both = [number_codes(np.concatenate([k.known, k.released])) for k in blocks]
-        labels, _ = classes(both, m + t)
+        both = [kernels.classes.number_codes(np.concatenate([k.known, k.released])) for k in blocks]
+        labels, _ = kernels.classes.classes(both, m + t)
         here, there = labels[:m], labels[m:]
         a, b = (np.column_stack([getattr(k.fill(GAP), side) for k in keys]) for side in ("known", "released"))
         wild = self.missing == "wildcard"
         some = np.arange(m)
         if (limits == 0).all() and len(keys) <= JOINED_KEYS:
-            codes = np.column_stack([number_codes(np.concatenate([k.known, k.released])) for k in keys])
+            codes = np.column_stack([kernels.classes.number_codes(np.concatenate([k.known, k.released])) for k in keys])
             codes = codes if wild else codes + 1  # missing is a value like any other
-            patterns, counts = exact_patterns(codes[:m], codes[m:], (here, there))
+            patterns, counts = kernels.agreement.exact_patterns(codes[:m], codes[m:], (here, there))
         else:
             some = _sample(here, there, draws)  # each with all its candidates, so matches are as frequent as among all
-            patterns, counts = near_patterns(a[some], b, limits, (here[some], there), wild)
+            patterns, counts = kernels.agreement.near_patterns(a[some], b, limits, (here[some], there), wild)
         if not counts.sum():
-            return AgreementModel(np.full(len(keys), 0.5), np.full(len(keys), 0.5), 0.0)
+            return kernels.agreement.AgreementModel(np.full(len(keys), 0.5), np.full(len(keys), 0.5), 0.0)
         if self.weights == "true":
             own = known.own[some]
             some, own = some[own >= 0], own[own >= 0]
             met = here[some] == there[own]
-            return true_model(a[some[met]], b[own[met]], limits, patterns, counts, wild)
+            return kernels.agreement.true_model(a[some[met]], b[own[met]], limits, patterns, counts, wild)
         # each target has one record there, for all he knows, unless there are too few
-        return fit(patterns, counts, len(some) * min(1.0, t / m))
+        return kernels.agreement.fit(patterns, counts, len(some) * min(1.0, t / m))
 
 
 def _sample(here: NDArray[np.int64], there: NDArray[np.int64], draws: Draws) -> NDArray[np.int64]:

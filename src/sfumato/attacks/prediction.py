@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import attribution_keys, check_in_common, people_of
 from sfumato.attacks.attribution import Attribution
 from sfumato.contract import Attack, Draws, Guesses, Release, Snooper, param
@@ -166,8 +167,6 @@ class Features:
         cls, batch: Batch, keys: tuple[str, ...], widths: Mapping[str, float], y: Numbers, numeric: bool
     ) -> Features:
         """Learn from the released records; y is what will be predicted, shape (n,)."""
-        from sfumato.kernels.forest import BINS
-
         level = y if numeric else (y == np.argmax(np.bincount(y.astype(np.int64)))).astype(np.float64)
         cuts, scales, levels = {}, {}, {}
         for name in keys:
@@ -175,7 +174,11 @@ class Features:
                 x = _rounded(batch, name, widths)
                 x = x[~np.isnan(x)]
                 distinct = np.unique(x)
-                ends = distinct if len(distinct) < BINS - 1 else np.unique(np.quantile(x, np.linspace(0, 1, BINS - 1)))
+                ends = (
+                    distinct
+                    if len(distinct) < kernels.forest.BINS - 1
+                    else np.unique(np.quantile(x, np.linspace(0, 1, kernels.forest.BINS - 1)))
+                )
                 cuts[name] = ends[:-1] if len(ends) else ends
                 scales[name] = _scale(x)
             else:
@@ -226,24 +229,20 @@ def _scale(x: Numbers) -> tuple[float, float]:
 
 
 def _forest(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
-    from sfumato.kernels.forest import grow_forest, predict_forest
-
     code = np.zeros(len(y), np.int64) if k is None else y.astype(np.int64)
     value = y if k is None else np.ones(len(y))
-    trees = grow_forest(features.bins(released), code, value, k or 1)
-    return lambda batch: predict_forest(trees, features.bins(batch))
+    trees = kernels.forest.grow_forest(features.bins(released), code, value, k or 1)
+    return lambda batch: kernels.forest.predict_forest(trees, features.bins(batch))
 
 
 def _linear(features: Features, released: Batch, y: Numbers, k: int | None) -> Predict:
-    from sfumato.kernels.regression import multinomial, probabilities, ridge
-
     step = max(1, -(-len(y) // _ROWS))  # every so many records: enough for a few hundred coefficients
     some, known = released.keep(np.arange(0, len(y), step)), y[::step]
     if k is None:
-        level, slopes = ridge(features.design(some), known, _PENALTY)
+        level, slopes = kernels.regression.ridge(features.design(some), known, _PENALTY)
         return lambda batch: _in_pieces(batch, lambda part: (level + features.design(part) @ slopes)[:, None])
-    found = multinomial(features.design(some), known.astype(np.int64), k, _PENALTY)
-    return lambda batch: _in_pieces(batch, lambda part: probabilities(*found, features.design(part)))
+    found = kernels.regression.multinomial(features.design(some), known.astype(np.int64), k, _PENALTY)
+    return lambda batch: _in_pieces(batch, lambda part: kernels.regression.probabilities(*found, features.design(part)))
 
 
 def _check_categories(mine: Batch, released: Batch, keys: Sequence[str]) -> None:

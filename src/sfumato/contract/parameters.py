@@ -174,8 +174,10 @@ def _set_choices(cls: type) -> None:
     """Let a parameter that is declared as a Literal, or by the name of one, take the texts of the Literal."""
     for name, annotation in inspect.get_annotations(cls).items():
         field = cls.__dict__.get(name)
-        own = field.metadata.get("param") if isinstance(field, dataclasses.Field) else None
-        if own is None or own.choices or not isinstance(annotation, str):
+        if not isinstance(field, dataclasses.Field) or not isinstance(annotation, str):
+            continue
+        own = field.metadata.get("param")
+        if own is None or own.choices:
             continue
         declared = annotation.removesuffix(" | None")
         alias = vars(sys.modules[cls.__module__]).get(declared)

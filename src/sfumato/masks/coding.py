@@ -99,7 +99,7 @@ class Coding(Mask, abstract=True):
     def _threshold(self, name: str, known: Numbers) -> float:
         default = 0.99 if self.top else 0.01
         if (value := of_column(self.value, name)) is not None:
-            return value
+            return float(value)
         quantile = of_column(self.quantile, name)
         # an observed value: some record then has the threshold
         return float(np.quantile(known, default if quantile is None else quantile, method="inverted_cdf"))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, learned, param
 from sfumato.data import Batch, Kind, Microdata
 from sfumato.errors import DataError, ParameterError
@@ -134,11 +135,9 @@ class GowerMicroaggregation(Microaggregation):
         return self._grouped(x, np.zeros((len(x), 0), np.int64), np.zeros(0))
 
     def _grouped(self, x: Numbers, codes: Whole, weight: Numbers) -> Whole:
-        from sfumato.kernels.microaggregation import gower_mdav, gower_pieces
-
         labels, used = np.empty(len(x), np.int64), 0
-        for rows in gower_pieces(x, codes, weight, max(self.block, 2 * self.k)):
-            found = gower_mdav(x[rows], codes[rows], weight, self.k)
+        for rows in kernels.microaggregation.gower_pieces(x, codes, weight, max(self.block, 2 * self.k)):
+            found = kernels.microaggregation.gower_mdav(x[rows], codes[rows], weight, self.k)
             labels[rows] = found + used
             used += int(found.max()) + 1
         return labels

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, learned, numeric_targets, param
 from sfumato.data import Batch, Microdata, Rows
 from sfumato.errors import DataError, join_names
@@ -204,9 +205,7 @@ class GaussianMechanism(LocalPrivacy):
 
     def quantile(self, u: Numbers) -> Numbers:
         """Return the normal quantile function."""
-        from sfumato.kernels.keyed_numbers import normals_from
-
-        return normals_from(u)
+        return kernels.keyed_numbers.normals_from(u)
 
     @property
     def variance(self) -> float:

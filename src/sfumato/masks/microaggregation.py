@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, MatrixForm, Scope, check_numbers, learned, numeric_targets, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, by_level
@@ -314,9 +315,7 @@ class MDAV(Microaggregation):
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return groups of k, from the outside in."""
-        from sfumato.kernels.microaggregation import mdav
-
-        return mdav(x, self.k)
+        return kernels.microaggregation.mdav(x, self.k)
 
 
 class VMDAV(Microaggregation):
@@ -337,9 +336,7 @@ class VMDAV(Microaggregation):
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return groups of k to 2k - 1, from the outside in; remaining records join the closest group."""
-        from sfumato.kernels.microaggregation import v_mdav
-
-        return v_mdav(x, self.k, self.gamma)
+        return kernels.microaggregation.v_mdav(x, self.k, self.gamma)
 
 
 # --- Individual ranking: each column is sorted and averaged separately, k values at a time.
@@ -394,9 +391,7 @@ class OptimalUnivariate(UnivariateMicroaggregation):
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the groups on the shortest path through the values, which come sorted."""
-        from sfumato.kernels.microaggregation import optimal_groups
-
-        return optimal_groups(x[:, 0], self.k)
+        return kernels.microaggregation.optimal_groups(x[:, 0], self.k)
 
 
 _LINES = ("pca", "zscores")
@@ -473,9 +468,9 @@ class ClusterMicroaggregation(Microaggregation):
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the groups of all clusters."""
-        from sfumato.kernels.microaggregation import k_means, merge_small
-
-        cluster = merge_small(x, k_means(x, min(self.clusters, len(x) // self.k)), self.k)
+        cluster = kernels.microaggregation.merge_small(
+            x, kernels.microaggregation.k_means(x, min(self.clusters, len(x) // self.k)), self.k
+        )
         labels = np.empty(len(x), np.int64)
         used = 0
         for rows in np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1]):
@@ -486,9 +481,7 @@ class ClusterMicroaggregation(Microaggregation):
 
     def _within(self, x: Numbers) -> Whole:
         if self.grouping == "mdav":
-            from sfumato.kernels.microaggregation import mdav
-
-            return mdav(x, self.k)
+            return kernels.microaggregation.mdav(x, self.k)
         return consecutive(np.argsort(first_component(x), kind="stable"), self.k)
 
 
@@ -505,8 +498,6 @@ class RobustMicroaggregation(Microaggregation):
 
     def fit(self, data: Microdata, draws: Draws) -> Self:
         """Learn location and scatter of each set of columns, in standard units."""
-        from sfumato.kernels.moments import robust_location_scatter
-
         fitted = super().fit(data, draws)
         scatter = {}
         household = filter(None, [data.schema.one("household")])
@@ -520,24 +511,20 @@ class RobustMicroaggregation(Microaggregation):
                 raise DataError(
                     f"only {count:,} records have all of {join_names(names)}, too few to find their scatter. Name fewer columns."
                 )
-            scatter[names] = robust_location_scatter(x)
+            scatter[names] = kernels.moments.robust_location_scatter(x)
         return fitted.learn(scatter=scatter)
 
     def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return the groups of the whitened records; x has the answered columns of one set."""
-        from sfumato.kernels.moments import principal_axes, whitened
-
         whole = next(s for s in self.scatter if set(names) <= set(s))
         at = [whole.index(n) for n in names]
         centre, scatter = self.scatter[whole]
         centre, scatter = centre[at], scatter[np.ix_(at, at)]
         if self.grouping == "mdav":
-            return self.groups(whitened(x, centre, scatter), ids, draws)
-        _, axes = principal_axes(scatter)
+            return self.groups(kernels.moments.whitened(x, centre, scatter), ids, draws)
+        _, axes = kernels.moments.principal_axes(scatter)
         return consecutive(np.argsort((x - centre) @ axes[:, 0], kind="stable"), self.k)
 
     def groups(self, x: Numbers, ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return MDAV's groups of whitened records."""
-        from sfumato.kernels.microaggregation import mdav
-
-        return mdav(x, self.k) if x.shape[1] else consecutive(np.arange(len(x)), self.k)
+        return kernels.microaggregation.mdav(x, self.k) if x.shape[1] else consecutive(np.arange(len(x)), self.k)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import (
     Draws,
     Guarantee,
@@ -233,9 +234,7 @@ def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
-    from sfumato.kernels.column_pairs import add_scaled  # numba takes a third of a second to load
-
-    return add_scaled(batch.numbers(name), level, unit)
+    return kernels.column_pairs.add_scaled(batch.numbers(name), level, unit)
 
 
 class CorrelatedNoise(AdditiveNoise, abstract=True):

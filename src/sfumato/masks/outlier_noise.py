@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, MatrixForm, check_numbers, learned, param
 from sfumato.data.microdata import Batch, Microdata, by_level
 from sfumato.errors import DataError, join_names
@@ -77,14 +78,12 @@ class OutlierNoise(NoiseLevel):
         return Part((name,), np.sqrt([[variance]]), (float(low), float(high)), None, None)
 
     def _jointly(self, data: Microdata, names: tuple[str, ...]) -> Part:
-        from sfumato.kernels.moments import robust_location_scatter
-
         moments = data.moments(names)
         check_spread(moments, data)
         batch = data.batch(list(names))
         x = np.column_stack([batch.numbers(name) for name in names])
         x = x[np.argsort(batch.ids, kind="stable")]  # sums depend on the order of their terms
-        centre, scatter = robust_location_scatter(x)
+        centre, scatter = kernels.moments.robust_location_scatter(x)
         return Part(names, covariance_root(moments.covariance), None, centre, scatter)
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
@@ -166,14 +165,12 @@ def robust_distances(x: list[Numbers], centre: Numbers, scatter: Numbers) -> tup
 
     Directions without variation (columns that add up) do not count.
     """
-    from sfumato.kernels.moments import whitened
-
     squared, rank = np.zeros(len(x[0])), np.zeros(len(x[0]), np.int64)
     label, sizes = classes([np.isnan(column).astype(np.int64) for column in x], len(x[0]))
     for pattern in range(len(sizes)):
         rows = np.flatnonzero(label == pattern)
         if have := [j for j, column in enumerate(x) if not np.isnan(column[rows[0]])]:
             some = np.column_stack([x[j][rows] for j in have])
-            scores = whitened(some, centre[have], scatter[np.ix_(have, have)])
+            scores = kernels.moments.whitened(some, centre[have], scatter[np.ix_(have, have)])
             squared[rows], rank[rows] = (scores**2).sum(axis=1), scores.shape[1]
     return squared, rank

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, categorical_targets, learned, param
 from sfumato.data import Column
 from sfumato.data.microdata import Batch, Microdata, by_level
@@ -273,8 +274,6 @@ class PRAM(Mask):
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Draw a new category for each record from its row of the matrix."""
-        from sfumato.kernels.swapping import moved
-
         codes, strata_coder, strata = self.codes
         stratum, _ = strata_coder.index(batch)
         columns: dict[str, Column] = {}
@@ -287,7 +286,7 @@ class PRAM(Mask):
             self._check_seen(variable, cell, at, move)
             rows = move.rows(np.maximum(at, 0), np.maximum(cell, 0))
             uniforms = draws.uniforms(batch.units(variable[0]), " by ".join(variable))
-            new = moved(cell, rows, move.stay, move.begins, move.members, move.cumulative, uniforms)
+            new = kernels.swapping.moved(cell, rows, move.stay, move.begins, move.members, move.cumulative, uniforms)
             columns |= coder.columns_of(batch, new, own)
         return batch.with_columns(columns)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Draws, Guarantee, Mask, Scope, categorical_targets, learned, numeric_targets, param
 from sfumato.contract.release_model import NoiseModel, ReleaseModel, Target
 from sfumato.data.microdata import Batch, Microdata, by_level, check_numeric
@@ -144,8 +145,6 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     """
     from scipy.special import ndtri
 
-    from sfumato.kernels.swapping import partner_sums
-
     if n < 2 or limit < 1:
         return KeptInPlace(1.0, 0.0, (1.0, 0.0, 0.0))
     count, window = (
@@ -157,7 +156,7 @@ def rank_pairs(n: int, limit: int) -> KeptInPlace:
     u, m = place / (ranks + 1), ndtri((place - 0.375) / (ranks + 0.25))
     slope = math.sqrt(2 * math.pi) * np.exp(m * m / 2)
     left, right = u * slope / (count + 2), (1 - u) * slope
-    sums, gradient = partner_sums(m, left * right, left, right, reach)
+    sums, gradient = kernels.swapping.partner_sums(m, left * right, left, right, reach)
     scale = count / ranks
     apart, pairing, second, third = sums * scale
     gone = apart / (n - 1)
@@ -269,8 +268,6 @@ class DataSwap(Mask):
 
     def _partners(self, batch: Batch, first: Integers, member: Integers, draws: Draws) -> Integers:
         """Return the partner of each unit, shape (units,)."""
-        from sfumato.kernels.swapping import pairs_of_different
-
         ids = batch.units(self.names[0])[first]
         known = np.flatnonzero(~np.any([batch.missing(name)[first] for name in self.names], axis=0))
         agree: list[Integers] = [_per_unit(batch, name, first, member)[known] for name in self._agree()]
@@ -283,7 +280,7 @@ class DataSwap(Mask):
         queue = np.lexsort([draws.uniforms(ids, "first"), rarity])
         pool = np.lexsort([draws.uniforms(ids, "pool"), label])
         uniforms = draws.uniforms(ids, "partner")
-        found = pairs_of_different(queue, label, cell, pool, uniforms, self._pairs(len(known)))
+        found = kernels.swapping.pairs_of_different(queue, label, cell, pool, uniforms, self._pairs(len(known)))
         if (found == np.arange(len(found))).all():
             raise DataError(
                 f"no two records could exchange {join_names(self.names)}: none agree on {join_names(self._agree())} and have "
@@ -447,8 +444,6 @@ class RankSwap(Mask):
 
     def _sources(self, ranked: Ranked, ids: NDArray[np.int64], name: str, draws: Draws) -> Integers:
         """Return for each unit the unit whose value it gets, shape (units,)."""
-        from sfumato.kernels.swapping import partners, shuffled_ties
-
         if not len(ranked.order):
             raise DataError(f"column '{name}' has no values at all, so there is nothing to swap.")
         if len(ranked.ties) == 2:
@@ -464,8 +459,8 @@ class RankSwap(Mask):
             tied[order[np.repeat(runs > 1, runs)]] = True
             uniforms = np.zeros(len(ids))
             uniforms[tied] = draws.uniforms(ids[tied], f"{name} ties")
-            order = shuffled_ties(order, ranked.ties, uniforms)
-        return partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
+            order = kernels.swapping.shuffled_ties(order, ranked.ties, uniforms)
+        return kernels.swapping.partners(order, ranked.begins, ranked.limits, draws.uniforms(ids, name))
 
     def release_model(self, before: NoiseModel, schema: Schema) -> ReleaseModel | None:
         """Return the effect of swapping each column on normal data, for large files; None with strata or household columns."""
@@ -482,8 +477,6 @@ class RankSwap(Mask):
         return tuple(g for name in self.names for g in self._verified(name, before, after, step))
 
     def _verified(self, name: str, before: Microdata, after: Microdata, step: str) -> tuple[Guarantee, ...]:
-        from sfumato.kernels.swapping import largest_moves
-
         needed = list(dict.fromkeys([name, *(self.within or ()), *filter(None, [before.schema.one("household")])]))
         batches = before.batch(needed), after.batch(needed)
         was, now = (
@@ -492,7 +485,7 @@ class RankSwap(Mask):
         )
         if not (np.array_equal(was.ties, now.ties) and np.array_equal(was.values, now.values)):
             raise DataError(f"the distribution of '{name}' is not the one it had; nothing is released.")
-        largest, changed = largest_moves(was.order, now.order, was.ties, was.begins)
+        largest, changed = kernels.swapping.largest_moves(was.order, now.order, was.ties, was.begins)
         if (largest > was.limits).any():
             raise DataError(f"some values of '{name}' moved further in rank than p allows; nothing is released.")
         where = " in each stratum" if self.within else ""
@@ -545,14 +538,13 @@ def _units(batch: Batch, name: str) -> tuple[Integers, Integers]:
 
 def _rank(batch: Batch, name: str, first: Integers, within: tuple[str, ...], p: float, remember: bool = True) -> Ranked:
     """Sort the units by stratum and value, ties by id; a map masks one file many times and sorts it once (`remember`)."""
-    from sfumato.kernels.sorting import sorted_runs
 
     def make() -> tuple[Integers, Integers, NDArray[np.float64]]:
         x = batch.numbers(name)
         x = x if everyone else x[first]
         gaps = np.isnan(x)
         known = np.flatnonzero(~gaps) if gaps.any() else None
-        order, ties, values = sorted_runs(x if known is None else x[known])
+        order, ties, values = kernels.sorting.sorted_runs(x if known is None else x[known])
         return order if known is None else known[order], ties, values
 
     everyone = len(first) == len(batch) and bool((np.diff(first) == 1).all())

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Measure, Need, NoiseModel, Release, ReleaseModel, Snooper, learned, param, reciprocal
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Kind
@@ -204,9 +205,7 @@ class AttributeRisk(Measure):
     def observe(self, outcome: Release, snooper: Snooper) -> Numbers:
         """Return the mean squared error, shape (1,); of some targets: their squared errors and number per record, (2,)."""
         if snooper.strategy == "naive" and snooper.match_probability == 1 and self.everyone:
-            from sfumato.kernels.column_pairs import mean_square_difference
-
-            mean = mean_square_difference(*outcome.pair(self.column))
+            mean = kernels.column_pairs.mean_square_difference(*outcome.pair(self.column))
             if not math.isnan(mean):
                 return np.array([mean])
         errors = self._errors(outcome, snooper)

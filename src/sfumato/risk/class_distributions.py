@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Release, Snooper
 from sfumato.data import Kind
@@ -108,10 +109,8 @@ class Distributions:
         if self.rule != "wildcard" or not any((codes < 0).any() for codes in self.codes):
             yield slice(None), self.exact
             return
-        from sfumato.kernels.matching import wildcard_tables
-
         exact, levels = self.exact, len(self.whole)
-        for rows, starts, values, counts in wildcard_tables(
+        for rows, starts, values, counts in kernels.matching.wildcard_tables(
             np.column_stack(self.codes), exact.starts, exact.values, exact.counts, levels
         ):
             yield rows, ClassCells(starts, values, counts)

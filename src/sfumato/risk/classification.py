@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import key_names
 from sfumato.contract import Parametric, Release, Snooper, param
 from sfumato.data.classes import Classes, Missing, classes_of, gaps_of
@@ -188,9 +189,7 @@ def _tallied(at: Whole, to: Whole, counts: Whole | None, before: Classes, width:
         return left, place[left], np.ones(len(left), np.int64)
     packed = np.asarray(at, np.int64) * width + to
     if counts is None:
-        from sfumato.kernels.sorting import whole_number_runs
-
-        pairs, _, many = whole_number_runs(packed)
+        pairs, _, many = kernels.sorting.whole_number_runs(packed)
     else:
         pairs, many = _added(packed, counts, len(packed) ** 2)
     return pairs // width, pairs % width, many.astype(np.int64)

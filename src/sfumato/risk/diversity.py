@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data import Kind, Microdata
@@ -310,15 +311,15 @@ class TCloseness(RiskMeasure):
 
 def _apart(found: Distributions, distance: Distance, data: Microdata) -> Numbers:
     """Return the distance of each class from the whole file, shape (c,)."""
-    from sfumato.kernels.column_pairs import ordered_distances, tree_distances
-
     whole = found.whole
     if distance == "ordered":
         places = _places(found, data)
         along = np.bincount(places, whole).astype(np.int64)
-        return found.each(lambda cells: ordered_distances(*_in_order(cells, places), along))
+        return found.each(lambda cells: kernels.column_pairs.ordered_distances(*_in_order(cells, places), along))
     nodes = _nodes(found, data) if distance == "hierarchical" else np.arange(len(whole), dtype=np.int32)[None, :]
-    return found.each(lambda cells: tree_distances(cells.starts, cells.values, cells.counts, whole, nodes))
+    return found.each(
+        lambda cells: kernels.column_pairs.tree_distances(cells.starts, cells.values, cells.counts, whole, nodes)
+    )
 
 
 def _places(found: Distributions, data: Microdata) -> NDArray[np.int32]:
@@ -364,14 +365,18 @@ class FrequencyRule(RiskMeasure, abstract=True):
     column: str = param(doc="the confidential column", columns="one", holds="anything")
 
     def score_classes(
-        self, outcome: Release, snooper: Snooper, find: Callable[[Distributions], tuple[Numbers, Flags, str, str]]
+        self,
+        outcome: Release,
+        snooper: Snooper,
+        missing: Missing,
+        find: Callable[[Distributions], tuple[Numbers, Flags, str, str]],
     ) -> Score:
         """Count the records in classes that break the rule.
 
         `find` returns an amount for each class (c,), which classes break the rule, what the amount is called, and what to say.
         """
         keys = keys_beside(outcome, snooper, [self.column])
-        found = distributions(outcome, snooper, self.missing, self.column, keys)
+        found = distributions(outcome, snooper, missing, self.column, keys)
         amounts, breaks, name, told = find(found)
         broken = found.records_in(breaks)
         return self.result(
@@ -431,7 +436,7 @@ class BetaLikeness(FrequencyRule):
                 "frequent in a class as in the file"
             )  # fmt: skip
 
-        return self.score_classes(outcome, snooper, gains)
+        return self.score_classes(outcome, snooper, self.missing, gains)
 
 
 # --- δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
@@ -478,4 +483,4 @@ class DeltaDisclosure(FrequencyRule):
             sentence = f"{self.delta:g}-disclosure privacy of '{self.column}'; {told}"
             return ratios, ratios >= self.delta * (1 - ROUNDING), "largest |log2(q/p)|", sentence
 
-        return self.score_classes(outcome, snooper, ratios)
+        return self.score_classes(outcome, snooper, self.missing, ratios)

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.data import Classes
 from sfumato.errors import NotApplicable
 from sfumato.kernels.classes import classes, find_rows
@@ -80,21 +81,19 @@ class Block:
         cls, codes: Codes, sizes: Numbers, levels: Sequence[int], keys: Margin, margins: Sequence[Margin], most: int
     ) -> Block:
         """Fit counts of cells by all keys, shapes (c, all keys) and (c,); refuse more than `most` cells times margins."""
-        from sfumato.kernels import loglinear
-
         own = [tuple(keys.index(key) for key in margin) for margin in margins]
         mine, few = np.ascontiguousarray(codes[:, keys]), tuple(levels[key] for key in keys)
         limit = most // len(own)
-        cells = loglinear.feasible_cells(few, mine, own, limit)
+        cells = kernels.loglinear.feasible_cells(few, mine, own, limit)
         if cells is None:
             raise NotApplicable(
                 f"with these interactions the keys have more than {limit:,} cells to fit. Use fewer keys, coarser ones, or "
                 "interactions='main'."
             )
-        shape = loglinear.layout(few, own)
-        places, size = loglinear.places_of(cells, *shape), int(shape[2][-1])
-        targets = loglinear.gather(loglinear.places_of(mine, *shape), sizes, size)
-        fitted, worst = loglinear.proportional_fit(places, targets, shape[2], TOLERANCE, CYCLES)
+        shape = kernels.loglinear.layout(few, own)
+        places, size = kernels.loglinear.places_of(cells, *shape), int(shape[2][-1])
+        targets = kernels.loglinear.gather(kernels.loglinear.places_of(mine, *shape), sizes, size)
+        fitted, worst = kernels.loglinear.proportional_fit(places, targets, shape[2], TOLERANCE, CYCLES)
         if worst > 30 * TOLERANCE:
             raise NotApplicable("the log-linear model did not settle. Use fewer interactions, or coarser keys.")
         return cls(keys, few, cells, fitted, places, size)
@@ -116,9 +115,7 @@ class Block:
 
     def variance(self, slopes: Numbers) -> float:
         """Return the variance of Σ slopes × log(expected count), slopes of shape (k,)."""
-        from sfumato.kernels import loglinear
-
-        return loglinear.fitted_variance(self.places, self.fitted, slopes, self.size)
+        return kernels.loglinear.fitted_variance(self.places, self.fitted, slopes, self.size)
 
 
 def find_cells(every: Codes, asked: Codes, levels: Sequence[int]) -> NDArray[np.int64]:
@@ -364,8 +361,6 @@ class Interactions:
     @cached_property
     def whole(self) -> Dense | Listed | None:
         """The expected counts of all cells; None where there are too many."""
-        from sfumato.kernels import loglinear
-
         levels = self.table.levels
         if math.prod(levels) <= CELLS and len(levels) <= AXES:
             axes = range(len(levels))
@@ -376,7 +371,7 @@ class Interactions:
             for key, times in self.shared.items():
                 value *= np.expand_dims((n * self._inverse(key)) ** times, tuple(j for j in axes if j != key))
             return Dense(value)
-        cells = loglinear.feasible_cells(levels, self.full, self.margins, self.limit)
+        cells = kernels.loglinear.feasible_cells(levels, self.full, self.margins, self.limit)
         return None if cells is None else Listed(cells, self._at(cells), levels)
 
     def expected(self) -> Numbers:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
@@ -147,9 +148,7 @@ def expected_in_population(
     else:
         p = np.full(len(found), fraction)
         source = f"F expected from a sampling fraction of {fraction:g} under a negative binomial model"
-    from sfumato.kernels.uniques import reciprocal_moments
-
-    mean, square = reciprocal_moments(f, np.minimum(p, 1))
+    mean, square = kernels.uniques.reciprocal_moments(f, np.minimum(p, 1))
     # a variance that is 0 comes out as a rounding error of either sign
     variance = np.where(p < 1, np.maximum(square - mean**2, 0), 0.0)
     return ClassRisks(found, mean, variance, 1 / f, source, below).times(snooper.match_probability)

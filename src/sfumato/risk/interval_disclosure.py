@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Need, Release, Score, Snooper, param, wilson
 from sfumato.data import Kind
 from sfumato.data.microdata import check_numeric
@@ -189,11 +190,9 @@ def _outlying(x: Numbers) -> tuple[Numbers, Numbers]:
 
     A record with a missing value has the distance of its other values, as if the missing one lay in the centre.
     """
-    from sfumato.kernels.moments import robust_location_scatter, whitened
-
     whole = ~np.isnan(x).any(axis=1)
     if not whole.any():
         raise NotApplicable("no record has all of the columns, so there is no robust distance. Name fewer columns.")
-    centre, scatter = robust_location_scatter(x[whole])
-    z = whitened(np.where(np.isnan(x), centre, x), centre, scatter)
+    centre, scatter = kernels.moments.robust_location_scatter(x[whole])
+    z = kernels.moments.whitened(np.where(np.isnan(x), centre, x), centre, scatter)
     return np.sqrt(np.maximum(np.diag(scatter), 0.0)), np.sqrt(np.einsum("ij,ij->i", z, z))

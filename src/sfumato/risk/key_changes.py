@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.errors import DataError, ParameterError, SchemaError, plural
 from sfumato.schema import Attribute, Scale
 from sfumato.schema.hierarchy import ROOT, Hierarchy, PrefixHierarchy, label_of
@@ -183,25 +184,23 @@ def count_inversions(x: Codes, y: Codes, counts: NDArray[np.int64], ends: Codes 
 
     Where released values are intervals, y is where they begin, and `ends` where they end.
     """
-    from sfumato.kernels.column_pairs import inversions, inversions_of_table
-
     records = int(counts.sum())
     if records < 2:
         return 0
     if ends is not None:
-        return inversions_of_table(x, y, counts, ends)
+        return kernels.column_pairs.inversions_of_table(x, y, counts, ends)
     levels = int(y.max()) + 1
     room = (int(x.max()) + 1) * levels
     if room <= 4 * len(x) + 1024:
         packed = x.astype(np.int64) * levels + y
         table = np.bincount(packed, counts, room)
         cells = np.flatnonzero(table)
-        return inversions_of_table(cells // levels, cells % levels, table[cells].astype(np.int64))
+        return kernels.column_pairs.inversions_of_table(cells // levels, cells % levels, table[cells].astype(np.int64))
     if records == len(x):
-        return inversions(x, y)
+        return kernels.column_pairs.inversions(x, y)
     if records <= 4 * len(x):
-        return inversions(np.repeat(x, counts), np.repeat(y, counts))
-    return inversions_of_table(x, y, counts)
+        return kernels.column_pairs.inversions(np.repeat(x, counts), np.repeat(y, counts))
+    return kernels.column_pairs.inversions_of_table(x, y, counts)
 
 
 # -- unordered keys

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
 from sfumato.contract import DirectMeasure, Release, Snooper
 from sfumato.contract.score import Side, digits
@@ -48,7 +49,7 @@ class RiskMeasure(DirectMeasure, abstract=True):
     @override
     @property
     def variant(self) -> str:
-        return RULES.get(getattr(self, "missing", None), "")
+        return RULES.get(getattr(self, "missing", ""), "")
 
 
 def in_id_order(outcome: Release, values: Numbers) -> Numbers:
@@ -195,6 +196,4 @@ def set_counts(found: Classes, places: Sequence[int], amounts: NDArray[Any]) -> 
     complete: NDArray[np.bool_] = np.all(codes >= 0, axis=1)
     if found.rule != "wildcard" or complete.all():
         return SetCounts(labels, sizes, sizes, np.ones(len(sizes), bool))
-    from sfumato.kernels.matching import wildcard_sums
-
-    return SetCounts(labels, sizes, wildcard_sums(codes, sizes[:, None])[:, 0], complete)
+    return SetCounts(labels, sizes, kernels.matching.wildcard_sums(codes, sizes[:, None])[:, 0], complete)

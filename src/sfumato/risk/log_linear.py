@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, key_names, missing_rule
 from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
@@ -281,7 +282,5 @@ def bias(model: FittedCounts, pi: float, target: Target) -> Bias | None:
     parts = model.cells()
     if parts is None:
         return None
-    from sfumato.kernels.loglinear import expansion
-
-    sums = [expansion(f, mu, (1 - pi) / pi, target == "match") for f, mu in parts]
+    sums = [kernels.loglinear.expansion(f, mu, (1 - pi) / pi, target == "match") for f, mu in parts]
     return Bias(sum(total for total, _ in sums), sum(variance for _, variance in sums))

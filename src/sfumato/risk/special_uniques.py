@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import RULES, missing_rule
 from sfumato.contract import Release, Score, Snooper, param
 from sfumato.data.classes import Classes, Missing
@@ -162,8 +163,6 @@ class SUDA(RiskMeasure):
 
     def special_uniques(self, outcome: Release, snooper: Snooper | None = None) -> SpecialUniques:
         """Return all minimal uniques of the released file; for the custodian's eyes."""
-        from sfumato.kernels.uniques import minimal_uniques
-
         snooper = snooper or Snooper()
         found = released_classes(outcome, snooper, self.missing, self.summary == "dis" and self.fraction is None)
         keys = len(found.names)
@@ -177,7 +176,7 @@ class SUDA(RiskMeasure):
         memory = ("minimal uniques", found.names, self.missing, tuple(sorted(snooper.precision.items())), most)
         if memory not in outcome.memory:
             codes = np.column_stack(found.codes)
-            outcome.memory[memory] = minimal_uniques(
+            outcome.memory[memory] = kernels.uniques.minimal_uniques(
                 codes, found.sizes, most, self.missing == "wildcard", found.matches == 1
             )
         rows, sets = outcome.memory[memory]

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.errors import join_names
 from sfumato.room.outputs import Status
 from sfumato.room.policy import OutputPolicy
@@ -20,8 +22,6 @@ from sfumato.tables.table import Table
 from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sfumato.schema.schema import Schema
 
 
@@ -109,8 +109,6 @@ def places(keys: pd.DataFrame, labels: pd.Index, missing: bool) -> Whole:
 
     `len(labels)` stands for keys that are not among them, -1 for incomplete keys (unless `missing` values are keys).
     """
-    import pandas as pd
-
     keys = keys.set_axis([f"k{i}" for i in range(keys.shape[1])], axis=1)  # two labels may have the same name
     if keys.shape[1] == 1:
         group: Whole = np.asarray(pd.factorize(keys["k0"], use_na_sentinel=not missing)[0], np.int64)
@@ -157,8 +155,6 @@ def _coalition(rule: SensitivityRule) -> int:
 
 
 def _counts(grid: TableGrid, present: Flags) -> Table:
-    import pandas as pd
-
     from sfumato.data.microdata import Microdata
 
     count = grid.count(present)[:-1, :-1]
@@ -202,8 +198,6 @@ def _with_top(inner: Numbers) -> Numbers:
 
 
 def _contributors(grid: TableGrid, present: Flags, values: Numbers | None, contributor: Whole | None) -> Table:
-    import pandas as pd
-
     from sfumato.data.microdata import Microdata
 
     at = grid.inside & present
@@ -365,8 +359,6 @@ def check_model(
     df_resid: float, rsquared: float, columns: Numbers | None, names: tuple[str, ...], policy: OutputPolicy
 ) -> pd.DataFrame:
     """Return a row for each check: status and finding. Without the columns (n, k) of the model a person must look."""
-    import pandas as pd
-
     rows: dict[str, tuple[Status, str]] = {}
     enough = df_resid >= policy.residual_df
     rows["residual degrees of freedom"] = (
@@ -429,7 +421,5 @@ def fewest_in_saturated(columns: Numbers) -> int | None:
 
 def leverage(columns: Numbers) -> Numbers:
     """Return the leverage of each record, shape (n,): 1 where the model must pass through it."""
-    from sfumato.kernels.regression import orthonormal
-
-    q = orthonormal(columns).columns
+    q = kernels.regression.orthonormal(columns).columns
     return np.asarray(np.einsum("ij,ij->i", q, q))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, plural, unknown_name
@@ -14,9 +15,6 @@ from sfumato.kernels.regression import independent, least_squares, logistic_regr
 from sfumato.room.pandas_calls import as_pandas
 from sfumato.typing import Numbers
 from sfumato.utility.estimators import frame_design, named_in
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +33,6 @@ class RoomDesign:
 
 def from_arrays(endog: Any, exog: Any, missing: str, hasconst: bool | None) -> RoomDesign:
     """Return the design of an outcome and columns, as statsmodels takes them: a constant is a column like any other."""
-    import pandas as pd
-
     if missing not in ("none", "drop", "raise"):
         raise ParameterError(f"missing must be 'none', 'drop' or 'raise'; got '{missing}'.")
     outcome, columns = as_pandas(endog), as_pandas(exog)
@@ -66,7 +62,6 @@ def from_arrays(endog: Any, exog: Any, missing: str, hasconst: bool | None) -> R
 
 def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = None) -> RoomDesign:
     """Return the design of a formula such as ``"income ~ age + C(region)"``; records with a missing value are left out."""
-    import pandas as pd
     from formulaic.errors import FormulaicError
 
     frame = as_pandas(data)
@@ -97,8 +92,6 @@ def from_formula(formula: str, data: Any, subset: Any = None, drop_cols: Any = N
 
 
 def _array(given: Any) -> Numbers:
-    import pandas as pd
-
     try:
         if isinstance(given, pd.DataFrame | pd.Series):
             return np.asarray(given.astype("Float64").to_numpy(np.float64, na_value=np.nan))
@@ -108,8 +101,6 @@ def _array(given: Any) -> Numbers:
 
 
 def _names(columns: Any) -> tuple[str, ...]:
-    import pandas as pd
-
     if isinstance(columns, pd.DataFrame):
         return tuple(map(str, columns.columns))
     if isinstance(columns, pd.Series):
@@ -149,7 +140,6 @@ _FLAT = 1e-8
 
 def fit_ols(design: RoomDesign) -> RoomModel:
     """Regress the outcome on the columns."""
-    import pandas as pd
     from scipy import stats
 
     y, x = design.outcome, design.columns
@@ -186,7 +176,6 @@ def fit_ols(design: RoomDesign) -> RoomModel:
 
 def fit_logit(design: RoomDesign) -> RoomModel:
     """Fit the probability that the outcome is 1, by logistic regression."""
-    import pandas as pd
     from scipy import stats
 
     y = design.outcome
@@ -291,21 +280,15 @@ class RoomModel:
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return confidence intervals of level 1 - alpha, as columns 0 and 1."""
-        import pandas as pd
-
         reach = self._distribution().ppf(1 - alpha / 2) * self.bse
         return pd.DataFrame({0: self.params - reach, 1: self.params + reach})
 
     def cov_params(self) -> pd.DataFrame:
         """Return the covariance of the coefficients."""
-        import pandas as pd
-
         return pd.DataFrame(self.covariance, self.params.index, self.params.index)
 
     def coefficients(self) -> pd.DataFrame:
         """Return the table of coefficients of `summary`."""
-        import pandas as pd
-
         letter = "t" if self.kind == "OLS" else "z"
         low, high = self.conf_int()[0], self.conf_int()[1]
         return pd.DataFrame(
@@ -327,8 +310,6 @@ class RoomModel:
         return ModelSummary(self)
 
     def _series(self, values: Any) -> pd.Series[float]:
-        import pandas as pd
-
         return pd.Series(np.asarray(values, np.float64), self.params.index)
 
     def _distribution(self) -> Any:
@@ -346,8 +327,6 @@ class ModelSummary:
     @property
     def tables(self) -> list[pd.DataFrame]:
         """The single numbers, and the coefficients."""
-        import pandas as pd
-
         facts = self.model.numbers()
         return [pd.DataFrame({"value": list(facts.values())}, index=list(facts)), self.model.coefficients()]
 
@@ -388,8 +367,6 @@ _FACTS = ("nobs", "df_model", "df_resid", "rsquared", "rsquared_adj", "prsquared
 
 def foreign_model(result: Any) -> ForeignModel:
     """Return the parts of a fitted model of statsmodels that may leave; never its residuals."""
-    import pandas as pd
-
     params, df_resid = getattr(result, "params", None), getattr(result, "df_resid", None)
     if params is None or df_resid is None or getattr(result, "bse", None) is None:
         raise DataError(

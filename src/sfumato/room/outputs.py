@@ -15,13 +15,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pandas as pd
+
 from sfumato.errors import DataError, ParameterError, join_names
 from sfumato.files import whole_folder
 from sfumato.room.policy import OutputPolicy
 from sfumato.version import VERSION
 
 if TYPE_CHECKING:
-    import pandas as pd
     from jinja2 import Template
 
 Status = Literal["pass", "review", "fail"]
@@ -65,8 +66,6 @@ class Output:
     @property
     def failures(self) -> pd.DataFrame:
         """The cells or checks that are not "ok", a row each: where, and why."""
-        import pandas as pd
-
         if self.outcome is None:
             return pd.DataFrame({"where": [], "why": []})
         if self.kind == "model":

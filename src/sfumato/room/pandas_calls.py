@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, ParameterError, did_you_mean, join_names, unknown_name
 from sfumato.room.checks import COUNTS, STATISTICS
 from sfumato.typing import Flags, Numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Functions = Mapping[str, tuple[str, ...]]
 """For each column of values its statistics; the key is empty for counts of records."""
@@ -62,8 +60,6 @@ def statistics(aggfunc: Any, values: Sequence[str]) -> tuple[Functions, str]:
 
 
 def _listed(aggfunc: Any) -> tuple[str, ...]:
-    import pandas as pd
-
     several = tuple(aggfunc) if isinstance(aggfunc, list | tuple) else (aggfunc,)
     names = tuple(f if isinstance(f, str) else str(getattr(f, "__name__", type(f).__name__)) for f in several)
     if not names or len(set(names)) < len(names):
@@ -82,8 +78,6 @@ def _listed(aggfunc: Any) -> tuple[str, ...]:
 
 def numbers(column: pd.Series[Any], name: str, wanted: Sequence[str]) -> Numbers:
     """Return a column as numbers, NaN where missing; a column that is only counted may hold text."""
-    import pandas as pd
-
     if set(wanted) == {COUNTS}:
         return np.where(column.isna().to_numpy(), np.nan, 1.0)
     if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
@@ -100,8 +94,6 @@ def numbers(column: pd.Series[Any], name: str, wanted: Sequence[str]) -> Numbers
 
 def as_pandas(data: Any) -> Any:
     """Convert an object of another library to pandas, if that library offers it."""
-    import pandas as pd
-
     if isinstance(data, pd.DataFrame | pd.Series):
         return data
     convert = getattr(data, "to_pandas", None)
@@ -114,8 +106,6 @@ def aligned(arrays: Sequence[Any]) -> list[pd.Series[Any]]:
     Series with different indexes are restricted to the records that all of them have, as in pandas. The index is then dropped, so
     that repeated labels do no harm.
     """
-    import pandas as pd
-
     found = [as_pandas(a) for a in arrays]
     indexes = [a.index for a in found if isinstance(a, pd.Series)]
     if any(isinstance(a, pd.DataFrame) for a in found):
@@ -154,8 +144,6 @@ def _sized(found: Sequence[Any], shared: pd.Index[Any] | None) -> Sequence[Any]:
 
 def codes(who: pd.Series[Any]) -> NDArray[np.int64]:
     """Return numbers for the contributors of records; a record without one is its own contributor."""
-    import pandas as pd
-
     found, _ = pd.factorize(np.asarray(who, object))
     return np.where(found < 0, found.max(initial=0) + 1 + np.arange(len(found)), found).astype(np.int64)
 
@@ -179,8 +167,6 @@ def ask_crosstab(
     dropna: bool, normalize: Any, contributor: Any,
 ) -> TableRequest:  # fmt: skip
     """Return the request of a call of `pandas.crosstab`."""
-    import pandas as pd
-
     if (values is None) != (aggfunc is None):
         raise ParameterError("values and aggfunc come together: a column, and what to compute of it.")
     if normalize not in (False, True, 0, 1, "all", "index", "columns"):
@@ -241,8 +227,6 @@ def ask_pivot_table(
     margins_name: str, observed: bool, sort: bool, contributor: str | None,
 ) -> TableRequest:  # fmt: skip
     """Return the request of a call of `pandas.pivot_table`."""
-    import pandas as pd
-
     frame = as_pandas(data)
     if not isinstance(frame, pd.DataFrame):
         raise DataError("data must be a data frame.")
@@ -300,8 +284,6 @@ def ask_pivot_table(
 
 def _value_columns(frame: pd.DataFrame, values: Any, keys: list[str]) -> list[str]:
     """Return the columns of values: all numbers that are not keys, if none is named."""
-    import pandas as pd
-
     if values is None:
         used = [c for c in frame.columns if c not in keys and pd.api.types.is_numeric_dtype(frame[c])]
     else:
@@ -342,8 +324,6 @@ def _keys(given: Any) -> list[Any]:
 
 
 def _columns(frame: pd.DataFrame, given: Any, what: str) -> list[str]:
-    import pandas as pd
-
     names = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     for name in names:
         if not isinstance(name, str):
@@ -367,8 +347,6 @@ def _names(series: Sequence[pd.Series[Any]], given: Any, prefix: str) -> list[st
 
 
 def _frame(series: Sequence[pd.Series[Any]], names: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd
-
     found = pd.concat([s.reset_index(drop=True) for s in series], axis=1)
     found.columns = pd.Index(names)
     return found

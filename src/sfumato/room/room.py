@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.room.checks import check_model
@@ -17,9 +19,6 @@ from sfumato.room.outputs import Output, Status
 from sfumato.room.pandas_calls import TableRequest, ask_crosstab, ask_pivot_table
 from sfumato.room.policy import OutputPolicy
 from sfumato.room.tabulation import tabulate
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Tell = Callable[[str], object]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,79}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError, plural
@@ -14,9 +15,6 @@ from sfumato.room.outputs import Status
 from sfumato.room.pandas_calls import TableRequest, codes, column_label
 from sfumato.room.policy import OutputPolicy
 from sfumato.typing import Flags, Whole
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Piece = tuple[str, str]
 """A column of values, and a statistic of it."""
@@ -46,8 +44,6 @@ class _Layout:
 
 def tabulate(asked: TableRequest, policy: OutputPolicy, suppress: bool) -> Tabulated:
     """Return the requested table, checked under a policy; with `suppress` without the cells that fail."""
-    import pandas as pd
-
     raw = asked.raw(None)
     if raw.empty:
         raise DataError("the table would have no cells: no record has all the keys and a value.")
@@ -124,8 +120,6 @@ def _is_total(key: tuple[Any, ...], asked: TableRequest) -> bool:
 
 
 def _index(keys: list[tuple[Any, ...]]) -> pd.Index[Any]:
-    import pandas as pd
-
     several = bool(keys) and len(keys[0]) > 1
     found: pd.Index[Any] = (
         pd.MultiIndex.from_tuples(keys) if several else pd.Index([key[0] for key in keys], dtype=object)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.contract import param
 from sfumato.data import Kind, Microdata
 from sfumato.errors import DataError
@@ -66,9 +67,7 @@ def bins_of(x: Numbers, weights: Numbers | None, bins: int, binning: Binning, na
     >>> bins_of(np.arange(1.0, 9.0), None, 4, "quantiles").edges.tolist()
     [2.0, 4.0, 6.0]
     """
-    from sfumato.kernels.sorting import sorted_runs  # brings the compiler, which only those who compare need
-
-    order, begins, values = sorted_runs(x)
+    order, begins, values = kernels.sorting.sorted_runs(x)
     if len(values) <= bins:
         return Bins(_edges(values, values), values)
     if binning == "equal widths":
@@ -276,13 +275,11 @@ def released_sample(original: Microdata, released: Microdata, name: str, weighte
 
 def sample(x: Numbers, weights: Numbers | None) -> KnownNumbers:
     """Sort numbers, shape (n,), NaN where missing; those without weight do not count."""
-    from sfumato.kernels.sorting import sorted_runs  # brings the compiler, which only those who compare need
-
     counted = ~np.isnan(x) if weights is None else ~np.isnan(x) & (weights > 0)
     if not counted.any():
         return KnownNumbers(np.empty(0), np.empty(0), 0.0)
     whole = bool(counted.all())
-    order, begins, values = sorted_runs(x if whole else x[counted])
+    order, begins, values = kernels.sorting.sorted_runs(x if whole else x[counted])
     ends = begins[1:]
     if weights is None:
         return KnownNumbers(values, ends / len(order), len(order) / len(x))
@@ -292,6 +289,4 @@ def sample(x: Numbers, weights: Numbers | None) -> KnownNumbers:
 
 def gaps(one: KnownNumbers, other: KnownNumbers) -> Gaps:
     """Return how far two samples, neither of them empty, are apart."""
-    from sfumato.kernels.column_pairs import ecdf_gaps
-
-    return ecdf_gaps(one.values, one.shares, other.values, other.shares)
+    return kernels.column_pairs.ecdf_gaps(one.values, one.shares, other.values, other.shares)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import NoiseModel, Parametric, ReleaseModel, param
 from sfumato.data import Kind
 from sfumato.data.microdata import Batch, Microdata, check_numeric
@@ -186,9 +187,7 @@ class Slope(Estimator):
         if self.weighted:
             count, squares, products = _weighted_sums(x, y, survey_weights(data))
         else:
-            from sfumato.kernels.column_pairs import regression_sums  # brings the compiler
-
-            count, squares, products = regression_sums(x, y)
+            count, squares, products = kernels.column_pairs.regression_sums(x, y)
         if count <= 3:
             raise DataError(
                 f"a slope of '{self.y}' on '{self.x}' needs more than 3 records that have both; its variance is infinite "
@@ -675,15 +674,13 @@ def _dummies(batch: Batch, column: str, every: bool, given: Sequence[Any] | None
 
 def _least_squares(x: Numbers, y: Numbers, formula: str) -> list[float]:
     """Return the coefficients; rows of x (n, k) and y (n,) with NaN are left out."""
-    from sfumato.kernels.regression import coefficients_of
-
     if np.isnan(x.sum() + y.sum()):
         whole = ~(np.isnan(x).any(axis=1) | np.isnan(y))
         x, y = x[whole], y[whole]
     n, k = x.shape
     if n <= k + 1:
         raise DataError(f"'{formula}' has {k} coefficients, and only {n} records have all its columns; it needs more.")
-    found = coefficients_of(x, y)
+    found = kernels.regression.coefficients_of(x, y)
     if found is None:
         raise DataError(
             f"in '{formula}' some terms are a combination of others, or constant, so their coefficients cannot be told "

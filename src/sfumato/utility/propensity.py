@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import Release, Snooper, param
 from sfumato.contract.score import Score, digits
 from sfumato.data import Batch, Kind, Microdata
@@ -205,8 +206,6 @@ def by_tree(
     and no split: the propensity is the share of released records. Splits that chance explains are taken back. Categories are
     ordered by the share of released records among those the tree is grown on.
     """
-    from sfumato.kernels.forest import grow_tree, predict_forest
-
     numbers = [None if f.values is None else _bins(f) for f in features]
     out = np.full(len(hit), float(weights @ hit / weights.sum()))
     for fold in np.unique(folds):
@@ -218,9 +217,9 @@ def by_tree(
         )
         learned = np.ascontiguousarray(bins[grown])
         smallest = max(10, len(learned) // LEAVES)
-        tree = grow_tree(learned, hit[grown].astype(np.int64), weights[grown], 2, smallest)
+        tree = kernels.forest.grow_tree(learned, hit[grown].astype(np.int64), weights[grown], 2, smallest)
         pruned = tree._replace(column=np.where(_stays(tree, learned, hit[grown], weights[grown]), tree.column, -1))
-        shares = predict_forest([pruned], np.ascontiguousarray(bins[asked]))
+        shares = kernels.forest.predict_forest([pruned], np.ascontiguousarray(bins[asked]))
         out[asked] = shares[:, 1] / shares.sum(axis=1)
     return out
 
@@ -245,11 +244,9 @@ def _stays(tree: ForestTree, bins: NDArray[np.int64], hit: Numbers, weights: Num
 
 def _bins(feature: Feature) -> NDArray[np.int64]:
     """Return a number as one of at most 62 intervals with about as many records each, from 1 on; 0 is missing."""
-    from sfumato.kernels.forest import BINS
-
     values, known = feature.values, feature.codes == 0
     assert values is not None  # noqa: S101 - asked of numbers alone
-    ends = np.unique(np.quantile(values[known], np.linspace(0, 1, BINS - 1), method="inverted_cdf"))[:-1]
+    ends = np.unique(np.quantile(values[known], np.linspace(0, 1, kernels.forest.BINS - 1), method="inverted_cdf"))[:-1]
     return np.where(known, 1 + np.searchsorted(ends, values, side="left"), 0).astype(np.int64)
 
 
@@ -388,11 +385,9 @@ def expectation(k: float, c: float, records: float, drawn: bool) -> tuple[float,
 
 def _by_logistic(design: PropensityDesign, hit: Numbers, weights: Numbers) -> tuple[Numbers, int]:
     """Return the fitted propensities, shape (N,), and the number of coefficients that the columns determine."""
-    from sfumato.kernels.regression import information_inverse, logistic
-
     design.check()
-    found = logistic(design.rows, hit, weights, design.width, RIDGE)
-    return found.fitted, information_inverse(found.gram)[2]
+    found = kernels.regression.logistic(design.rows, hit, weights, design.width, RIDGE)
+    return found.fitted, kernels.regression.information_inverse(found.gram)[2]
 
 
 def _told_by_form(outcome: Release, name: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato import kernels
 from sfumato.contract import Release
 from sfumato.data import Kind, classes_of
 from sfumato.data.microdata import Batch, Microdata, missing_of
@@ -383,8 +384,6 @@ class DistinctRecords:
 
 def distinct_records(outcome: Release, data: Microdata, names: Sequence[str]) -> DistinctRecords:
     """Return what a file of the release tells apart; a key that is not released tells nothing apart."""
-    from sfumato.kernels.matching import wildcard_sums
-
     gone = max(len(outcome.original) - len(data), 0)
     here = [name for name in names if name in data.engine.kinds]
     if not here:
@@ -398,7 +397,7 @@ def distinct_records(outcome: Release, data: Microdata, names: Sequence[str]) ->
     said = (codes >= 0).any(axis=1)
     codes, sizes = codes[said], found.sizes[said].astype(np.float64)
     whole = (codes >= 0).all(axis=1)
-    looks = sizes if whole.all() else wildcard_sums(codes, sizes[:, None])[:, 0]
+    looks = sizes if whole.all() else kernels.matching.wildcard_sums(codes, sizes[:, None])[:, 0]
     classes = max(int((whole | (looks == sizes)).sum()), int(said.any()))
     told = int(sizes.sum())
     return DistinctRecords(classes, float(sizes @ looks), told, len(data) - told + gone)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
 from sfumato.contract.score import Score, Side, digits
 from sfumato.data import Batch, Kind, Microdata
@@ -171,8 +172,6 @@ def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coe
 
     Refused in a sentence: unknown columns, too few records, a response that does not vary or is fitted without error.
     """
-    from sfumato.kernels.regression import independent
-
     names = named_in(formula)
     for name in names:
         data.kind(name)
@@ -185,7 +184,7 @@ def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coe
             f"'{shown(formula)}' has {plural(x.shape[1], 'coefficient')}, and only {plural(len(x))} with all its columns; "
             "it needs more."
         )
-    kept = np.flatnonzero(independent(x))
+    kept = np.flatnonzero(kernels.regression.independent(x))
     found = _fit(x[:, kept], y, weights, model, formula) if len(kept) else None
     if found is None or not (found[1] > 0).all():
         raise DataError(
@@ -325,14 +324,12 @@ def _complete(
 
 def _fit(x: Numbers, y: Numbers, weights: Numbers | None, model: Model, formula: str) -> tuple[Numbers, Numbers, float]:
     """Return estimates (NaN where the columns do not determine them), standard errors and degrees of freedom."""
-    from sfumato.kernels.regression import least_squares, logistic_regression
-
     if model == "linear":
         with np.errstate(over="ignore", invalid="ignore"):
-            estimates, covariance, rank = least_squares(x, y, weights)
+            estimates, covariance, rank = kernels.regression.least_squares(x, y, weights)
         freedom = float(len(x) - rank)
     else:
-        found = logistic_regression(x, y, weights)
+        found = kernels.regression.logistic_regression(x, y, weights)
         if np.abs(y - found.fitted).max() < 1e-4:
             raise NotApplicable(
                 f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose "

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from typing_extensions import override
 
+from sfumato import kernels
 from sfumato.attacks.attacker_file import people_of
 from sfumato.attacks.prediction import Features
 from sfumato.contract import DirectMeasure, NoiseModel, Release, Snooper, learned, param
@@ -73,8 +74,6 @@ class Training:
         """Return the probability of each of k classes for each test record, shape (m, k), in the same way."""
         if model == "forest":
             return self._forest(test, folds, k)
-        from sfumato.kernels.regression import multinomial, probabilities
-
         code = self.y.astype(np.int64)
         features = Features.of(self.batch, self.names, {}, self.y, numeric=False)
         out = np.zeros((len(folds), k))
@@ -83,25 +82,25 @@ class Training:
             rows = rows[:: max(1, -(-len(rows) // ROWS))]
             present, here = np.unique(code[rows], return_inverse=True)
             design = features.design(self.batch.keep(rows))
-            found = multinomial(design, here, len(present), PENALTY, self.weights[rows], NEAR)
+            found = kernels.regression.multinomial(design, here, len(present), PENALTY, self.weights[rows], NEAR)
             asked = np.flatnonzero(folds == fold)
             for start in range(0, len(asked), PIECE):
                 part = asked[start : start + PIECE]
-                out[np.ix_(part, present)] = probabilities(*found, features.design(test.keep(part)))
+                out[np.ix_(part, present)] = kernels.regression.probabilities(*found, features.design(test.keep(part)))
         return out
 
     def _forest(self, test: Batch, folds: Whole, k: int) -> Numbers:
         """Return means, or shares of k classes, by a forest for each fold; survey weights are not used in growing it."""
-        from sfumato.kernels.forest import grow_forest, predict_forest
-
         out = np.zeros((len(folds), k or 1))
         for fold in np.unique(folds):
             rows, asked = self.folds != fold, folds == fold
             batch, y = self.batch.keep(rows), self.y[rows]
             features = Features.of(batch, self.names, {}, y, numeric=not k)
             code = y.astype(np.int64) if k else np.zeros(len(y), np.int64)
-            trees = grow_forest(features.bins(batch), code, np.ones(len(y)) if k else y, k or 1, TREES, most=ROWS)
-            out[asked] = predict_forest(trees, features.bins(test.keep(asked)))
+            trees = kernels.forest.grow_forest(
+                features.bins(batch), code, np.ones(len(y)) if k else y, k or 1, TREES, most=ROWS
+            )
+            out[asked] = kernels.forest.predict_forest(trees, features.bins(test.keep(asked)))
         return out
 
 
