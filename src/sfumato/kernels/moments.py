@@ -253,7 +253,8 @@ def robust_location_scatter(x: Numbers) -> tuple[Numbers, Numbers]:
     middle = np.median(x, axis=0)
     x = x - middle  # a constant column is then exactly zero
     centre, scatter = _orthogonalised(x)
-    distance, rank = _distances(x, centre, scatter)
+    z = whitened(x, centre, scatter)
+    distance, rank = np.einsum("ij,ij->i", z, z), z.shape[1]
     if rank == 0 or np.median(distance) == 0:  # more than half of the records are one point
         return middle + centre, scatter
     # one step of reweighting: records within the 90 % ellipsoid, scaled so that half of the records lie within the 50 % one
@@ -297,12 +298,6 @@ def _axes(scatter: Numbers) -> tuple[Numbers, Numbers]:
     values, vectors = principal_axes(scatter / np.outer(unit, unit))  # as correlations: no column's unit matters
     real = values > 1e-10 * len(scatter)
     return np.sqrt(values[real]), vectors[:, real] / unit[:, None]
-
-
-def _distances(x: Numbers, centre: Numbers, scatter: Numbers) -> tuple[Numbers, int]:
-    """Return squared Mahalanobis distances (n,) and the rank of the scatter."""
-    z = whitened(x, centre, scatter)
-    return np.einsum("ij,ij->i", z, z), z.shape[1]
 
 
 def _scale(x: Numbers) -> float:

@@ -154,7 +154,8 @@ class Microaggregation(Mask, abstract=True):
         """Return one row per unit, the unit of each record, the units' numbers, and their groups (-1: none)."""
         first, member = units(batch, names)
         x = np.column_stack([self.read(batch, name)[first] for name in names])
-        block, sizes = self._blocks(batch, x, first)
+        strata = [batch.column(name).codes[0][first] for name in self.within or ()]
+        block, sizes = classes([*strata, *np.isnan(x).astype(np.int64).T], len(first))
         unknown = np.isnan(x).all(axis=1)
         lonely = ~unknown & (sizes[block] < self.k)
         if count := int(lonely.sum()):
@@ -194,11 +195,6 @@ class Microaggregation(Mask, abstract=True):
     def block_groups(self, x: Numbers, names: tuple[str, ...], ids: NDArray[np.int64], draws: Draws) -> Whole:
         """Return `groups`, for methods that need the names of the columns."""
         return self.groups(x, ids, draws)
-
-    def _blocks(self, batch: Batch, x: Numbers, first: Whole) -> tuple[Whole, Whole]:
-        """Return the block of each unit, by stratum and by which columns have answers, and the sizes of the blocks."""
-        codes = [batch.column(name).codes[0][first] for name in self.within or ()]
-        return classes([*codes, *np.isnan(x).astype(np.int64).T], len(first))
 
     # -- guarantees
 

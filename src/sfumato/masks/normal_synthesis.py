@@ -139,11 +139,6 @@ class PartialSynthesisModel(ReleaseModel):
         return out
 
     @property
-    def _hat(self) -> float:
-        """Mean leverage (1 + q)/n: how much of a record's own residual is in its prediction."""
-        return (1 + len(self.given)) / self.n
-
-    @property
     def _inflated(self) -> float:
         """E Σ* / Σ where parameters are drawn, 1 where they are the estimates."""
         return _inflation(self.n - 1 - len(self.given), len(self.masked)) if self.proper else 1.0
@@ -199,7 +194,11 @@ class PartialSynthesisModel(ReleaseModel):
         covariance = self.covariance[np.ix_(where, where)]
         if x not in self.masked:
             return self.mean[where], covariance
-        S, P, hat = self.covariance, self._explaining, self._hat
+        S, P, hat = (
+            self.covariance,
+            self._explaining,
+            (1 + len(self.given)) / self.n,
+        )  # mean leverage: the share of its own residual
         explained = P @ S  # covariance of a prediction with any column
         residual = S[x, x] - explained[x, x]
         covariance[0, 1] = covariance[1, 0] = explained[x, x] + hat * residual

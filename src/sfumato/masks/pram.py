@@ -280,7 +280,7 @@ class PRAM(Mask):
         for variable, coder in codes.items():
             move: Transition = self.transitions[" by ".join(variable)]
             cell, own = coder.index(batch)
-            cell[np.all([_missing(batch, name) for name in variable], axis=0)] = _STAYS
+            cell[np.all([batch.missing(name) for name in variable], axis=0)] = _STAYS
             place = {s: i for i, s in enumerate(move.strata)}
             at = np.array([*(place.get(s, UNSEEN) for s in strata), UNSEEN, UNSEEN])[stratum]
             self._check_seen(variable, cell, at, move)
@@ -338,11 +338,6 @@ class PRAM(Mask):
                 says = f"{label}: {still:,} records cannot change, as their category stays with a chance of 1"
                 said.append(Guarantee(step, says, "diagonals of 1 counted"))
         return tuple(said)
-
-
-def _missing(batch: Batch, name: str) -> NDArray[np.bool_]:
-    codes, values = batch.column(name).codes
-    return np.array([*(v in batch.schema[name].missing for v in values), True])[codes]
 
 
 def _gaps(columns: tuple[str, ...], cell: Cell, schema: Schema) -> list[bool]:

@@ -129,7 +129,7 @@ def relatives(counts: Mapping[Any, int], least: int, attribute: Attribute) -> Me
     height, sizes = max(map(len, paths.values())) - 1, Counter({label_of(v): n for v, n in counts.items()})
     now = {v: path[0] for v, path in paths.items()}
     for above in range(1, height + 1):
-        rare = _rare(now, sizes, least)
+        rare = {label for label, n in _totals(now, sizes).items() if n < least}
         for value, path in paths.items():
             level = above + len(path) - height - 1  # a value that is already general has a shorter path
             if now[value] in rare and level > 0:
@@ -149,10 +149,6 @@ def _totals(now: Mapping[str, str], sizes: Mapping[str, int]) -> Counter[str]:
     for value, label in now.items():
         totals[label] += sizes[value]
     return totals
-
-
-def _rare(now: Mapping[str, str], sizes: Mapping[str, int], least: int) -> set[str]:
-    return {label for label, n in _totals(now, sizes).items() if n < least}
 
 
 def path_of(attribute: Attribute, value: object) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from sfumato.data import Kind, Microdata
 from sfumato.data.classes import Missing
 from sfumato.errors import NotApplicable
 from sfumato.risk.gdpr_risks import residual
-from sfumato.risk.keys import RiskMeasure
+from sfumato.risk.keys import RiskMeasure, spread_released
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
 
@@ -525,18 +525,13 @@ class WEAP(KeyedMeasure):
             f"{average(within, counts, '')[0]:.3g} on average; for {certain:,} of {n:,} it is at least {self.threshold:g}",
             interval=interval,
             details={**excess.details, "records from the threshold on": float(certain)},
-            find_records=None
-            if not outcome.aligned
-            else lambda: self._spread(outcome, found.targets.per_record(within)),
+            find_records=(lambda: spread_released(outcome, found.targets.per_record(within)))
+            if outcome.aligned
+            else None,
         )
 
     def _summed(self, within: Numbers) -> Numbers:
         return within if self.summary == "mean" else (within >= self.threshold).astype(np.float64)
-
-    @staticmethod
-    def _spread(outcome: Release, within: Numbers) -> Numbers:
-        _, right = outcome.matched
-        return outcome.per_original(within if right is None else within[right])
 
 
 # --- DiSCO: disclosive in the release, correct in the original (Raab, Nowok and Dibben 2024).

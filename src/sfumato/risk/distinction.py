@@ -64,7 +64,8 @@ class Distinction(RiskMeasure):
         about = "" if np.array_equal(whole.sizes, whole.matches) else "about "
         return self.result(
             value,
-            f"{_takes(found)} {about}{plural(round(value * n), 'distinct combination')} in {plural(n)}",
+            f"{', '.join(found.names)} {'takes' if len(found.names) == 1 else 'take'} "
+            f"{about}{plural(round(value * n), 'distinct combination')} in {plural(n)}",
             details={"distinct combinations": value * n, "records left out": float(found.records - n)},
             groups={
                 named(found.names, places): distinction(counts) for places, counts in _listed(found, self.max_size)
@@ -145,10 +146,6 @@ def _all_keys(found: Classes) -> SetCounts:
 def _listed(found: Classes, size: int) -> Iterator[tuple[tuple[int, ...], SetCounts]]:
     check_sets(len(found.names), size, "max_size")
     return ((places, set_counts(found, places, found.sizes)) for places in sets_of(len(found.names), size))
-
-
-def _takes(found: Classes) -> str:
-    return f"{', '.join(found.names)} {'takes' if len(found.names) == 1 else 'take'}"
 
 
 def _pairs(found: Classes) -> int:

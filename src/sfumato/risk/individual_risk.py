@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -18,7 +17,14 @@ from sfumato.contract.score import Score, digits
 from sfumato.data.classes import Classes, Missing
 from sfumato.data.households import unit_ids
 from sfumato.errors import NotApplicable, ParameterError, count_of, plural
-from sfumato.risk.keys import RiskMeasure, nothing_in_common, of_original, population_classes, released_classes
+from sfumato.risk.keys import (
+    RiskMeasure,
+    nothing_in_common,
+    of_original,
+    population_classes,
+    released_classes,
+    spread_released,
+)
 from sfumato.risk.population_uniques import fraction_parameter
 from sfumato.schema import Schema
 from sfumato.typing import Numbers
@@ -268,7 +274,7 @@ class IndividualRisk(RiskMeasure):
                 "records with weights below 1 on average": float(risks.capped),
                 "records left out": float(risks.classes.records - risks.records),
             },
-            find_records=_spread(outcome, home, risk) if outcome.aligned else None,
+            find_records=(lambda: spread_released(outcome, np.append(risk, np.nan)[home])) if outcome.aligned else None,
         )
 
 
@@ -304,15 +310,6 @@ def _warning(risks: ClassRisks) -> str:
 
 def _have(count: int) -> str:
     return "has" if count == 1 else "have"
-
-
-def _spread(outcome: Release, home: NDArray[np.int64], risk: Numbers) -> Callable[[], Numbers]:
-    def find() -> Numbers:
-        spread = np.append(risk, np.nan)[home]
-        _, right = outcome.matched
-        return outcome.per_original(spread if right is None else spread[right])
-
-    return find
 
 
 # --- Re-identification by a prosecutor, a journalist or a marketer (El Emam 2013, chapter 16; ARX).

@@ -138,9 +138,13 @@ def _values(found: Classes) -> list[set[Any]]:
 
 def of_original(outcome: Release, found: Classes, values: Any) -> Any:
     """Return values of the released file's classes for each original record, shape (n,); NaN for those not released."""
-    spread = found.per_record(values)
+    return spread_released(outcome, found.per_record(values))
+
+
+def spread_released(outcome: Release, values: Any) -> Any:
+    """Return values of the released records for each original record, shape (n,); NaN for those not released."""
     _, right = outcome.matched
-    return outcome.per_original(spread if right is None else spread[right])
+    return outcome.per_original(values if right is None else values[right])
 
 
 # --- Sets of keys: which there are, and how many records agree on one.

@@ -175,7 +175,7 @@ def together(outputs: Sequence[Output], fewest: int) -> list[str]:
     tables = [o for o in outputs if o.kind == "table"]
     notes = []
     for hidden in (o for o in tables if o.suppressed):
-        near = [o.name for o in tables if o is not hidden and _related(hidden, o)]
+        near = [o.name for o in tables if o is not hidden and {*hidden.variables} & {*o.variables}]
         if near:
             notes.append(
                 f"{hidden.name} hides cells, and tables of the same variables are beside it: {join_names(near)}. "
@@ -189,10 +189,6 @@ def together(outputs: Sequence[Output], fewest: int) -> list[str]:
                 "their difference does not tell of these."
             )
     return notes
-
-
-def _related(one: Output, other: Output) -> bool:
-    return bool(set(one.variables) & set(other.variables))
 
 
 def _write(output: Output, folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from sfumato.errors import DataError, ParameterError, unknown_name
 from sfumato.room.checks import check_model
-from sfumato.room.models import RoomDesign, RoomModel, fit_logit, fit_ols, foreign_model, from_arrays, from_formula
+from sfumato.room.models import RoomModel, fit_logit, fit_ols, foreign_model, from_arrays, from_formula
 from sfumato.room.outputs import Output, Status
 from sfumato.room.pandas_calls import TableRequest, ask_crosstab, ask_pivot_table
 from sfumato.room.policy import OutputPolicy
@@ -234,7 +234,9 @@ class SecureRoom:
             command = f"{name}({design.outcome_name} on {', '.join(design.names)})"
         model: RoomModel = fit(design)
         checks = check_model(model.df_resid, model.rsquared, design.columns, design.names, self.policy)
-        self._checked_model(command, model.coefficients(), model.numbers(), checks, _variables(design))
+        self._checked_model(
+            command, model.coefficients(), model.numbers(), checks, (design.outcome_name, *design.names)
+        )
         return model
 
     def _checked_model(
@@ -263,10 +265,6 @@ class SecureRoom:
         if output not in self._outputs:
             raise ParameterError(unknown_name("output", str(output), self._outputs, "the record"))
         return self._outputs[output]
-
-
-def _variables(design: RoomDesign) -> tuple[str, ...]:
-    return (design.outcome_name, *design.names)
 
 
 def _text(given: object, what: str) -> str:

@@ -18,7 +18,7 @@ from sfumato.schema.hierarchy import label_of
 from sfumato.schema.interval_hierarchy import written_bounds
 from sfumato.typing import Numbers
 from sfumato.utility.comparison import weights_of
-from sfumato.utility.distributions import Coded, coded, shares, total_variation
+from sfumato.utility.distributions import coded, shares, total_variation
 from sfumato.utility.estimator_utility import quantile
 from sfumato.utility.recoded_values import distinct_pairs, paired_codes, read_numbers
 
@@ -162,7 +162,8 @@ def tables(files: Files) -> pd.DataFrame:
         ]
 
         def distance(*names: str) -> float:
-            return float(np.mean([_apart([found[n] for n in names], files, data) for data, found in each]))
+            tables = [shares([found[n] for n in names], weights, weights_of(d, files.weighted)) for d, found in each]
+            return float(np.mean([total_variation(table) for table in tables]))
 
         cells = {name: len(np.unique(column.cells)) for name, column in each[0][1].items()}
         most = len(files.original) / PER_CELL
@@ -174,12 +175,6 @@ def tables(files: Files) -> pd.DataFrame:
         rows = [(one, two, distance(one, two)) for one, two in pairs]
     frame = pd.DataFrame(rows, columns=["first", "second", "distance"])
     return frame.sort_values("distance", ascending=False, kind="stable", ignore_index=True)
-
-
-def _apart(columns: Sequence[Coded], files: Files, data: Microdata) -> float:
-    return total_variation(
-        shares(columns, weights_of(files.original, files.weighted), weights_of(data, files.weighted))
-    )
 
 
 def correlations(files: Files) -> pd.DataFrame:

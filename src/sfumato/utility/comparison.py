@@ -163,11 +163,13 @@ class Columnwise(ColumnUtility, abstract=True):
 
     def _loss(self, outcome: Release, name: str) -> float:
         """Return the mean over implicates of a column's loss."""
-        return float(np.mean([self._one(outcome.original, released, name) for released in outcome.implicates]))
-
-    def _one(self, original: Microdata, released: Microdata, name: str) -> float:
-        gone = name not in released.engine.kinds or not len(released)
-        return 1.0 if gone else self.column_loss(original, released, name)
+        each = [
+            self.column_loss(outcome.original, released, name)
+            if name in released.engine.kinds and len(released)
+            else 1.0
+            for released in outcome.implicates
+        ]
+        return float(np.mean(each))
 
     def _score(self, losses: Mapping[str, float]) -> Score:
         mean, worst = float(np.mean(list(losses.values()))), max(losses, key=lambda name: losses[name])

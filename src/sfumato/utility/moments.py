@@ -88,7 +88,9 @@ def check_numbers(outcome: Release, names: Sequence[str], measure: str) -> None:
     """Refuse columns of numbers that were released as categories: bands and groups have no moments and no distances."""
     for data in outcome.implicates:
         kinds = data.engine.kinds
-        grouped = [n for n in names if kinds.get(n, Kind.NUMBER) is not Kind.NUMBER and not _is_empty(data, n)]
+        grouped = [
+            n for n in names if kinds.get(n, Kind.NUMBER) is not Kind.NUMBER and not data.batch([n]).missing(n).all()
+        ]
         if grouped:
             raise NotApplicable(
                 f"{join_names(grouped)}: released as categories, which cannot be compared with the original numbers. Name the "
@@ -211,11 +213,6 @@ class MomentMeasure(ColumnUtility, abstract=True):
 
 def _moments(columns: Sequence[Numbers], weights: Numbers | None, ranks: bool) -> PairwiseMoments:
     return moments_of_pairs([rank_shares(c, weights) for c in columns] if ranks else columns, weights)
-
-
-def _is_empty(data: Microdata, name: str) -> bool:
-    """Whether a column was released without any value in it: then it is as if it had not been released."""
-    return bool(data.batch([name]).missing(name).all())
 
 
 class ColumnMeasure(MomentMeasure, abstract=True):

@@ -176,7 +176,8 @@ def analysed(data: Microdata, formula: str, model: Model, weighted: bool) -> Coe
     for name in names:
         data.kind(name)
     batch = data.batch(names)
-    levels = {c: levels_of(batch, c) for c in _categories(batch, formula)}
+    factors = {factor for term in parse(formula)[1] for factor in term if is_category(batch, *factor)}
+    levels = {c: levels_of(batch, c) for c in names if c in {column for _, column in factors}}
     two = _two_values(batch, formula) if model == "logistic" else None
     x, y, weights, terms = _complete(data, batch, formula, levels, two, weighted)
     if len(x) <= x.shape[1] + 1:
@@ -248,11 +249,6 @@ def _titles(names: Sequence[str], records: NDArray[np.intp], levels: Levels) -> 
         for token in named:
             titles[i] = titles[i].replace(token, f"C({tokens[token]})[rare {rare}]")
     return tuple(titles)
-
-
-def _categories(batch: Batch, formula: str) -> list[str]:
-    factors = [f for term in parse(formula)[1] for f in term]
-    return list(dict.fromkeys(c for function, c in factors if is_category(batch, function, c)))
 
 
 def _check_kinds(data: Microdata, before: Microdata, formula: str) -> None:

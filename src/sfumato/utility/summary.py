@@ -181,7 +181,8 @@ class ReleaseSummary:
             ]
             made.append(TextTable(("column", *heads), tuple(rows), "Numbers, before → after"))
         if len(changed := _changed_rows(self.distributions)):
-            top = changed.iloc[_largest(changed["difference"])[:CATEGORIES]]
+            sizes = np.nan_to_num(changed["difference"].abs().to_numpy(), nan=np.inf)
+            top = changed.iloc[np.argsort(-sizes, kind="stable")[:CATEGORIES]]
             rows = [(c, v, percent(b), percent(a), points(d)) for c, v, b, a, d in _rows(top)]
             heads = ("column", "category", "before", "after", "difference")
             made.append(TextTable(heads, tuple(rows), _most("Shares of categories", len(top), len(self.distributions))))
@@ -332,11 +333,6 @@ def _signed(correlation: float) -> str:
 def _arrow(before: float, after: float, share: bool) -> str:
     old, new = (percent(v) if share else digits(v) for v in (before, after))
     return old if old == new else f"{old} → {new}"
-
-
-def _largest(differences: pd.Series) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Return the places of the largest differences, either way, first."""
-    return np.argsort(-np.nan_to_num(differences.abs().to_numpy(), nan=np.inf), kind="stable")
 
 
 def _changed_rows(frame: pd.DataFrame, by: str = "difference") -> pd.DataFrame:

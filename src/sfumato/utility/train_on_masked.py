@@ -50,7 +50,7 @@ class Training:
         products = {int(f): 0.0 for f in np.unique(self.folds)}
         for start in range(0, len(self.y), PIECE):
             part = np.arange(start, min(start + PIECE, len(self.y)))
-            z = _with_one(features.design(self.batch.keep(part)), self.y[part])
+            z = np.column_stack([np.ones(len(part)), features.design(self.batch.keep(part)), self.y[part]])
             for fold in np.unique(self.folds[part]):
                 own = self.folds[part] == fold
                 v = z[own] * np.sqrt(self.weights[part][own])[:, None]
@@ -102,10 +102,6 @@ class Training:
             )
             out[asked] = kernels.forest.predict_forest(trees, features.bins(test.keep(asked)))
         return out
-
-
-def _with_one(design: Numbers, y: Numbers) -> Numbers:
-    return np.column_stack([np.ones(len(design)), design, y])
 
 
 By = Literal["accuracy", "brier"]
