@@ -171,14 +171,26 @@ def check_one_to_one(
     return Guarantee(step, says, "values and pseudonyms counted: as many of the one as of the other, in pairs")
 
 
-class RandomOrder(Mask):
+class UnchangedValues(Mask, abstract=True):
+    """A mask that changes no value."""
+
+    preserves_order: ClassVar[bool] = True
+
+    @override
+    def touches(self, schema: Schema) -> tuple[str, ...]:
+        return ()
+
+    @override
+    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+        return np.zeros_like(covariance)
+
+
+class RandomOrder(UnchangedValues):
     """Release the records in random order; no value changes (matrix-masking paper, section IV: A is a permutation).
 
     Files are often sorted by region, date or interview number; whoever knows the order can use it as a key.
     Put this step last.
     """
-
-    preserves_order: ClassVar[bool] = True
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Sort a batch of records by their random numbers."""
@@ -201,19 +213,9 @@ class RandomOrder(Mask):
         says = "the order of the records is random and tells nothing about them"
         return (Guarantee(step, says, "the same records came out, by a digest of all values"),)
 
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return ()
 
-    @override
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-        return np.zeros_like(covariance)
-
-
-class Identity(Mask):
+class Identity(UnchangedValues):
     """Release the values as they are (identifiers are still removed). The unmasked end of an R-U map."""
-
-    preserves_order: ClassVar[bool] = True
 
     def transform(self, batch: Batch, draws: Draws) -> Batch:
         """Return the records unchanged."""
@@ -223,11 +225,3 @@ class Identity(Mask):
         """Return A = I, B = I, C = 0."""
         names = tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER)
         return MatrixForm(names, names)
-
-    @override
-    def touches(self, schema: Schema) -> tuple[str, ...]:
-        return ()
-
-    @override
-    def noise(self, names: tuple[str, ...], covariance: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-        return np.zeros_like(covariance)

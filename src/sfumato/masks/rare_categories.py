@@ -73,14 +73,17 @@ def neighbours(counts: Sequence[int], least: int) -> list[int]:
     return [int(g) for g in np.cumsum(starts) - 1]
 
 
+def _groups(old: Sequence[Any], counts: Mapping[Any, int], least: int) -> list[list[Any]]:
+    """Return ordered values in the groups of `neighbours`."""
+    pairs = zip(neighbours([counts[v] for v in old], least), old, strict=True)
+    return [[value for _, value in members] for _, members in groupby(pairs, key=lambda pair: pair[0])]
+
+
 def ordered(counts: Mapping[Any, int], least: int) -> Merged:
     """Merge numbers or dates with their neighbours; each group is released as its (lower) median, which some record has."""
     old = sorted(counts)
     new: list[Any] = []
-    for _, members in groupby(
-        zip(neighbours([counts[v] for v in old], least), old, strict=True), key=lambda pair: pair[0]
-    ):
-        group = [value for _, value in members]
+    for group in _groups(old, counts, least):
         upto = np.cumsum([counts[v] for v in group])
         new += [group[int(np.searchsorted(upto, (upto[-1] + 1) // 2))]] * len(group)
     return Merged("ordered", tuple(old), tuple(new))
@@ -95,10 +98,7 @@ def ordered_categories(counts: Mapping[str, int], least: int, attribute: Attribu
         )
     old = sorted(counts, key=lambda v: (attribute.values[v], v))
     new: list[str] = []
-    for _, members in groupby(
-        zip(neighbours([counts[v] for v in old], least), old, strict=True), key=lambda pair: pair[0]
-    ):
-        group = [value for _, value in members]
+    for group in _groups(old, counts, least):
         new += [_run(group[0], group[-1])] * len(group)
     return Merged("categories", tuple(old), tuple(new))
 

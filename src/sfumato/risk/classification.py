@@ -243,65 +243,65 @@ class WeightMatrix(Parametric, family="weight_matrix", abstract=True):
         return np.asarray(self.at(np.minimum(m, released), np.minimum(m, originals)) / m)
 
 
-class UniqueWeights(WeightMatrix):
+class WeightsByLarger(WeightMatrix, abstract=True):
+    """Weights that depend on the larger of the two sizes alone, and do not rise with it."""
+
+    proven: ClassVar[bool] = True
+    by_larger: ClassVar[bool] = True
+
+    @abstractmethod
+    def of_larger(self, size: Sizes) -> Numbers:
+        """Return the weight of classes of which the larger has this size, from 1 up."""
+
+    @override
+    def at(self, i: Sizes, j: Sizes) -> Numbers:
+        return np.asarray(self.of_larger(np.maximum(i, j)), np.float64)
+
+
+class UniqueWeights(WeightsByLarger):
     """Only records that are alone in their class in both files count: the minimal risk."""
 
-    proven: ClassVar[bool] = True
-    by_larger: ClassVar[bool] = True
-
-    def at(self, i: Sizes, j: Sizes) -> Numbers:
-        """Return 1 for i = j = 1, else 0."""
-        return np.asarray(np.maximum(i, j) == 1, np.float64)
+    @override
+    def of_larger(self, size: Sizes) -> Numbers:
+        return np.asarray(size == 1)
 
 
-class EqualWeights(WeightMatrix):
+class EqualWeights(WeightsByLarger):
     """All records count alike: the maximal risk."""
 
-    proven: ClassVar[bool] = True
-    by_larger: ClassVar[bool] = True
-
-    def at(self, i: Sizes, j: Sizes) -> Numbers:
-        """Return 1."""
-        return np.ones(np.broadcast(i, j).shape)
+    @override
+    def of_larger(self, size: Sizes) -> Numbers:
+        return np.ones(size.shape)
 
 
-class ThresholdWeights(WeightMatrix):
+class ThresholdWeights(WeightsByLarger):
     """Records count in full in classes of up to so many, and not at all beyond: larger classes are thought to be safe."""
-
-    proven: ClassVar[bool] = True
-    by_larger: ClassVar[bool] = True
 
     largest: int = param(default=3, doc="largest class that counts, in either file", low=1, integer=True)
 
-    def at(self, i: Sizes, j: Sizes) -> Numbers:
-        """Return 1 for max(i, j) <= largest, else 0."""
-        return np.asarray(np.maximum(i, j) <= self.largest, np.float64)
+    @override
+    def of_larger(self, size: Sizes) -> Numbers:
+        return np.asarray(size <= self.largest)
 
 
-class PowerWeights(WeightMatrix):
+class PowerWeights(WeightsByLarger):
     """Weights fall as a power of the size of the larger class."""
-
-    proven: ClassVar[bool] = True
-    by_larger: ClassVar[bool] = True
 
     power: float = param(default=1.0, doc="how fast weights fall; 0 is the maximal risk", low=0, high=100)
 
-    def at(self, i: Sizes, j: Sizes) -> Numbers:
-        """Return max(i, j) to the minus power."""
-        return np.asarray(np.maximum(i, j).astype(np.float64) ** -self.power)
+    @override
+    def of_larger(self, size: Sizes) -> Numbers:
+        return np.asarray(size.astype(np.float64) ** -self.power)
 
 
-class GeometricWeights(WeightMatrix):
+class GeometricWeights(WeightsByLarger):
     """Weights fall by the same factor with each further record in the larger class."""
-
-    proven: ClassVar[bool] = True
-    by_larger: ClassVar[bool] = True
 
     ratio: float = param(default=0.5, doc="weight of a class compared with that of a class smaller by 1", low=0, high=1)
 
-    def at(self, i: Sizes, j: Sizes) -> Numbers:
-        """Return ratio to the power max(i, j) - 1."""
-        return np.asarray(self.ratio ** (np.maximum(i, j) - 1.0))
+    @override
+    def of_larger(self, size: Sizes) -> Numbers:
+        return np.asarray(self.ratio ** (size - 1.0))
 
 
 class StabilityWeights(WeightMatrix):
