@@ -350,14 +350,12 @@ def _weights(batch: Batch) -> Numbers:
     return weight
 
 
-# --- Random aggregation across records: groups drawn at random (matrix-masking paper, section IV).
-
-
 class RandomAggregation(RecordAggregation):
     """Averages over groups of k records drawn at random, one released record for each group.
 
     Means are kept. The variance of an average over k random records is one k-th of the original, so an analyst who knows k
     can correct it on average. Correlations are those of the original records, up to sampling.
+    Source: matrix-masking paper, section IV.
     """
 
     random: ClassVar[tuple[str, ...]] = ("A",)

@@ -33,8 +33,6 @@ from sfumato.typing import Numbers
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# --- Matrix masks, given as matrices: M = AXB + C (matrix-masking paper, section IV).
-
 _TRIPLETS = ("shape", "rows", "columns", "values")
 
 
@@ -44,7 +42,7 @@ class MatrixMask(Mask):
     A, of shape (r, n), transforms records; B, of shape (p, c), transforms attributes; C, of shape (r, c) or one row for all,
     displaces. A matrix that is not given is the identity or zero. Without A, every record keeps its id and its other columns. With A
     the file holds only the released columns, since other columns cannot be transformed. A released record made from one
-    original record alone still belongs to it; any other is a new record.
+    original record alone still belongs to it; any other is a new record. Source: matrix-masking paper, section IV.
 
     Examples
     --------
@@ -377,14 +375,12 @@ class MultiplyRecords(RandomFactors):
         return tuple(said)
 
 
-# --- Multiplication of attributes by random noise: M = XB with B diagonal and random (matrix-masking paper, section IV).
-
-
 class MultiplyColumns(RandomFactors):
     """Each chosen column is multiplied by one random factor, the same for all records.
 
     The factor is positive (lognormal) with mean 1. It does not protect against a snooper who knows one true value: that value
     reveals the factor, and the factor the whole column. Order and correlations are kept.
+    Source: matrix-masking paper, section IV.
     """
 
     preserves_order: ClassVar[bool] = True
@@ -415,14 +411,11 @@ class MultiplyColumns(RandomFactors):
         )
 
 
-# --- Deterministic displacement: M = X + C with C fixed (matrix-masking paper, section IV).
-
-
 class Displace(Mask):
     """A specified quantity is added to every value of a column.
 
     It limits disclosure only while the quantity is secret, as the paper says, and one known true value reveals it.
-    Differences between records, order, variances and correlations are kept.
+    Differences between records, order, variances and correlations are kept. Source: matrix-masking paper, section IV.
     """
 
     preserves_order: ClassVar[bool] = True

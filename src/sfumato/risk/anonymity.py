@@ -17,14 +17,13 @@ from sfumato.risk.class_distributions import ROUNDING
 from sfumato.risk.keys import RiskMeasure, of_original, population_classes, released_classes
 from sfumato.typing import Numbers
 
-# --- k-anonymity: records that share their keys with too few others (Samarati 2001; Sweeney 2002).
-
 
 class KAnonymity(RiskMeasure):
     """The share of released records that match fewer than k records on the snooper's keys, themselves included.
 
     The file is k-anonymous when the share is 0. The smallest number of matching records stands in the details: it is the
     largest k for which the file is k-anonymous. Per record: the number of records that match it.
+    Source: Samarati 2001; Sweeney 2002.
     """
 
     title: ClassVar[str] = "records below {self.k}-anonymity"
@@ -58,14 +57,11 @@ class KAnonymity(RiskMeasure):
         )
 
 
-# --- k-map: records that match too few persons of the population (Sweeney 2001).
-
-
 class KMap(RiskMeasure):
     """The share of released records that match fewer than k persons of the population on the snooper's keys.
 
     It is to the population what k-anonymity is to the released file. A record whose keys nobody in the population has counts as
-    below k, and the number of these stands in the details. Per record: how many persons match it.
+    below k, and the number of these stands in the details. Per record: how many persons match it. Source: Sweeney 2001.
     """
 
     title: ClassVar[str] = "records below a {self.k}-map"
@@ -98,9 +94,6 @@ class KMap(RiskMeasure):
         )
 
 
-# --- δ-presence: how sure a snooper can be that a person of the population is in the file (Nergiz, Atzori, Clifton 2007).
-
-
 def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:
     """Return the classes of the release and of the population, and how many persons match each of the release's, shape (c,)."""
     found = released_classes(outcome, snooper, missing)
@@ -122,6 +115,7 @@ class DeltaPresence(RiskMeasure):
     Of the F persons with the same keys f are released, so each of them is in the file with probability f/F. The release is
     (δ_min, δ_max)-present if every person's probability lies between the two. A released record with missing keys, which
     match anything, may be that of any person it matches, each equally likely. Per record: the probability of its person.
+    Source: Nergiz, Atzori, Clifton 2007.
     """
 
     title: ClassVar[str] = "largest probability of presence"

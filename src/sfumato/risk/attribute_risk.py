@@ -128,15 +128,12 @@ def spread_between(low: float, high: float) -> float:
     return 1.0 + (edge(a) - edge(b)) / (high - low)
 
 
-# --- Attribute risk: how closely a snooper predicts one person's value (R-U paper, equations 3.3 and 4.8).
-
-
 class AttributeRisk(Measure):
     """R = 1 / E(τ̂ - τ)², the reciprocal of the snooper's mean squared error for a target's value.
 
     The `Snooper` says what he knows: which record is the target's (or only with some probability), the noise level,
     other columns. `low` and `high` restrict the targets to a range of quantiles, to protect holders of extreme values:
-    ``AttributeRisk("salary", low=0.99)`` is the risk of the top one percent.
+    ``AttributeRisk("salary", low=0.99)`` is the risk of the top one percent. Source: R-U paper, equations 3.3 and 4.8.
     """
 
     side: ClassVar[Side] = Side.RISK
@@ -358,15 +355,13 @@ def typical_error(lead: str, value: float, schema: Schema, column: str) -> str:
     return f"{lead} {digits(1 / math.sqrt(value))}{f' {unit}' if unit else ''}"
 
 
-# --- Risk of a deterministic mask such as top coding (R-U paper, section 3, last paragraph).
-
-
 class CodedValueRisk(Measure):
     """R = 1 / (τ̂ - τ)² per record, where τ̂ is the released value itself and nothing is random.
 
     A record whose value was not changed is known exactly: its risk is infinite, and the share of such records is given
     beside the number. For the file: the mean over the coded records of their R (``average="risk"``), or the reciprocal
     of their mean squared error (``average="error"``), which is less ruled by the records just beyond the threshold.
+    Source: R-U paper, section 3, last paragraph.
     """
 
     side: ClassVar[Side] = Side.RISK

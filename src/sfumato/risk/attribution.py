@@ -277,8 +277,6 @@ def excess_of(found: Attributed, right: Numbers, plain: Numbers, rest: tuple[flo
     return Excess(rate, n, average(np.where(np.isnan(right), np.nan, plain), counts, "")[0])
 
 
-# --- CAP: the probability that a confidential value is attributed rightly (Elliot 2014; Taub, Elliot, Pampaka and Smith 2018).
-
 UNMATCHED = {
     "left out": "keys that are not in the release are left out",
     "wrong": "keys that are not in the release count as wrong",
@@ -291,7 +289,7 @@ class CAP(AttributionMeasure):
 
     For an original record it is the share of the released records with its keys that also have its value: what a snooper
     achieves who looks a person up and takes a matching record at random. The file's rate is the mean over the original records.
-    Per record: the probability itself.
+    Per record: the probability itself. Source: Elliot 2014; Taub, Elliot, Pampaka and Smith 2018.
 
     Examples
     --------
@@ -347,8 +345,6 @@ class CAP(AttributionMeasure):
         return np.nan_to_num(found.drawn) if self.unmatched == "wrong" else found.drawn
 
 
-# --- TCAP: attributions of which a snooper is sure (Taub et al. 2018; Little, Elliot and Allmendinger 2022; Raab et al. 2024).
-
 Denominator = Literal["certain", "matched", "all"]
 OF = {
     "certain": "of those about whom a snooper is certain",
@@ -372,7 +368,7 @@ class TCAP(AttributionMeasure):
     those whose keys are in both files (``"matched"``: Raab's TCAP_b), or all (``"all"``, which is DiSCO). Records are counted in
     the original (``by="originals"``: Raab, and the code of Little), or in the release, each with the share of the originals with
     its keys that have its value (``by="released"``: the formula of Taub). Per original record: 1 if he is certain and right,
-    0 if he is certain and wrong.
+    0 if he is certain and wrong. Source: Taub et al. 2018; Little, Elliot and Allmendinger 2022; Raab et al. 2024.
     """
 
     short: ClassVar[str] = "targeted correct attribution probability"
@@ -476,16 +472,13 @@ def _effective(cells: ValueCells, inside: NDArray[np.bool_], matched: Numbers) -
     return float(counts.sum() ** 2 / (counts**2 / people).sum())
 
 
-# --- WEAP: what the keys of a released record say of its value within the release (Taub and Elliot 2019).
-
-
 class WEAP(KeyedMeasure):
     """The within-equivalence-class attribution probability: how well the release's own keys tell the release's own values.
 
     For a released record it is the share of the released records with its keys that have its value. The score is the mean
     (``summary="mean"``), or the share of records for which it is at least `threshold` (``"share"``), beyond what is due to the
     column's distribution alone. It looks at the release only: whether the values are true is for CAP and TCAP to say. Per
-    original record: the probability of its released record, where the alignment is known.
+    original record: the probability of its released record, where the alignment is known. Source: Taub and Elliot 2019.
     """
 
     short: ClassVar[str] = "within-class attribution probability"
@@ -534,9 +527,6 @@ class WEAP(KeyedMeasure):
         return within if self.summary == "mean" else (within >= self.threshold).astype(np.float64)
 
 
-# --- DiSCO: disclosive in the release, correct in the original (Raab, Nowok and Dibben 2024).
-
-
 class Disco(AttributionMeasure):
     """The share of original records whose confidential value the release gives away with certainty, and rightly.
 
@@ -544,6 +534,7 @@ class Disco(AttributionMeasure):
     value counts, also those whose keys are not in the release, so that a smaller release scores lower. The steps on the way
     stand in the details, as in synthpop: the share in the release (iS), disclosive there (DiS), and disclosive in both files
     (DiSDiO), beside the share that the original itself would disclose (Dorig). Per record: 1 where it is disclosed, else 0.
+    Source: Raab, Nowok and Dibben 2024.
 
     Examples
     --------

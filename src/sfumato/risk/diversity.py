@@ -23,8 +23,6 @@ from sfumato.schema import Scale
 from sfumato.schema.hierarchy import label_of
 from sfumato.typing import Flags, Numbers
 
-# --- l-diversity: records that match on the keys and have too few different confidential values (Machanavajjhala et al. 2007).
-
 DiversityKind = Literal["distinct", "entropy", "recursive"]
 
 
@@ -61,6 +59,7 @@ class LDiversity(RiskMeasure):
     (``kind="distinct"``), if exp(entropy) of its values is at least l (``"entropy"``), or if its most frequent value is less
     than c times as frequent as the l-th, the next and so on together (``"recursive"``). Of several columns each is looked at in
     turn while the snooper knows the others too, unless ``others="ignored"``. Per record: the largest l that holds for its class.
+    Source: Machanavajjhala et al. 2007.
 
     Examples
     --------
@@ -153,15 +152,12 @@ def _amount(kind: DiversityKind, least: float) -> str:
     return f"l = {least:.3g}"
 
 
-# --- (α, k)-anonymity: classes that are too small, or in which a confidential value is too frequent (Wong et al. 2006).
-
-
 class AlphaK(RiskMeasure):
     """The share of released records that are not (α, k)-anonymous.
 
     A record is, if at least k records match it on the keys, itself included, and none of the sensitive values has a share above α
     among those of them whose value is known. All values of the column are sensitive unless some are named: a diagnosis of flu
-    may be of no concern. Per record: the largest share of a sensitive value in its class.
+    may be of no concern. Per record: the largest share of a sensitive value in its class. Source: Wong et al. 2006.
     """
 
     title: ClassVar[str] = "records below {self._asked} of {self.column}"
@@ -392,15 +388,12 @@ class FrequencyRule(RiskMeasure, abstract=True):
         )
 
 
-# --- β-likeness: values whose share in a class is too far above their share in the file (Cao, Karras 2012).
-
-
 class BetaLikeness(FrequencyRule):
     """The share of released records in classes that are not β-like: a confidential value is too much more frequent there.
 
     A value with share p in the file and q in a class has the gain (q - p)/p: how much more likely it has become to a snooper who
     finds the class. A class is β-like if no gain is above β (``kind="basic"``), nor above -ln p (``"enhanced"``, so that a
-    frequent value cannot become certain). Per record: the largest gain in its class.
+    frequent value cannot become certain). Per record: the largest gain in its class. Source: Cao, Karras 2012.
     """
 
     title: ClassVar[str] = "records below {self.beta:g}-likeness of {self.column}"
@@ -439,16 +432,13 @@ class BetaLikeness(FrequencyRule):
         return self.score_classes(outcome, snooper, self.missing, gains)
 
 
-# --- δ-disclosure privacy: values much more or much less frequent in a class than in the file (Brickell, Shmatikov 2008).
-
-
 class DeltaDisclosure(FrequencyRule):
     """The share of released records in classes that are not δ-disclosure private.
 
     A class is, if |log2(q/p)| < δ for every value of the confidential column: its share q in the class is neither 2^δ times its
     share p in the file, nor that many times less. A value that a class lacks has q = 0, which breaks every δ, as in the paper.
     With ``absent="ignored"`` only values that occur in the class are looked at, as in ARX. Per record: the largest |log2(q/p)| of
-    its class.
+    its class. Source: Brickell, Shmatikov 2008.
     """
 
     title: ClassVar[str] = "records below {self.delta:g}-disclosure privacy of {self.column}"

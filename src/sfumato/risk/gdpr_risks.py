@@ -114,14 +114,12 @@ def _count(success: Success) -> str:
     return f"{success.rate * success.targets:,.4g} of {success.targets:,}"
 
 
-# --- Singling out, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
-
-
 class SinglingOut(ControlledRisk, Describing):
     """How much better a snooper can single people of the file out by descriptions from the release than other people.
 
     A guess is right if a description that fits one released record alone fits exactly one person. The holdout must be as large
     as the original. Per original record: 1 if some description singles it out, NaN if none does.
+    Source: Opinion 05/2014; Giomi et al. 2022.
     """
 
     title: ClassVar[str] = "singling out"
@@ -139,14 +137,11 @@ class SinglingOut(ControlledRisk, Describing):
         return f"descriptions by {what}; {super().variant}"
 
 
-# --- Linkability, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
-
-
 class Linkability(ControlledRisk, TwoFiles):
     """How much better a snooper can join two files about people of the file, through the release, than about other people.
 
     A guess is right if the two halves of a person's record have one of their k closest released records in common. Per original
-    record: 1 if its halves were linked, 0 if not, NaN if it was not attacked.
+    record: 1 if its halves were linked, 0 if not, NaN if it was not attacked. Source: Opinion 05/2014; Giomi et al. 2022.
     """
 
     title: ClassVar[str] = "linkability"
@@ -163,14 +158,12 @@ class Linkability(ControlledRisk, TwoFiles):
         return f"{plural(self.k, 'closest released record')}; {super().variant}"
 
 
-# --- Inference, one of the three risks of the Article 29 Working Party (Opinion 05/2014; Giomi et al. 2022).
-
-
 class Inference(ControlledRisk, InferenceTarget):
     """How much better a snooper infers a value of people of the file from the release than a value of other people.
 
     A guess is the value of the released record that is closest to what he knows. What can be said of people outside the file as
     well is science, not disclosure. Per original record: the probability that the guess is right, NaN if it was not attacked.
+    Source: Opinion 05/2014; Giomi et al. 2022.
     """
 
     title: ClassVar[str] = "inference of {self.column}"

@@ -136,8 +136,6 @@ def at_most(subsets: KeySubsets) -> float:
     return max((subsets.bound((k,), tuple(o for o in useful if o != k)) for k in useful), default=0.0)
 
 
-# --- Global disclosure risk of a masked file: minimal, maximal and weighted (Truta, Fotouhi and Barth-Jones 2004).
-
 RiskKind = Literal["min", "max", "weighted"]
 _IN_ORDER = (Kind.NUMBER, Kind.BOOLEAN, Kind.DATE)
 _MOST_LISTED = 16
@@ -150,6 +148,7 @@ class GlobalRisk(RiskMeasure):
     released and j original records is found with probability 1 / max(i, j); a key that was changed misleads him by its
     inversion-change factor icf, so he may do better without it. The minimal risk counts records that are unique in both files,
     the maximal all of them, the weighted as much as a weight matrix says (global-risk paper, (3.6) to (3.11)).
+    Source: Truta, Fotouhi and Barth-Jones 2004.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.ALIGNMENT})

@@ -179,8 +179,6 @@ def lognormal_interval(mean: float, variance: float, top: float) -> tuple[float,
     return min(low, mean), min(max(high, mean), max(top, mean))
 
 
-# --- Individual risk: the probability that a record of a sample is identified (Benedetti and Franconi 1998).
-
 MANY = 0.1
 """Share of records that are unique beyond which the risk is understated by a lot."""
 
@@ -190,7 +188,7 @@ class IndividualRisk(RiskMeasure):
 
     The snooper knows a person's keys, not whether the person is in the sample, and picks one of the F persons of the population
     who have them. Of F only f, the number in the sample, is known; the risk is E[1/F | f], in its exact form. Per record: that
-    risk, or that of its household, 1 - Π(1 - r).
+    risk, or that of its household, 1 - Π(1 - r). Source: Benedetti and Franconi 1998.
     """
 
     per: Literal["person", "household"] = param(

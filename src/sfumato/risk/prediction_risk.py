@@ -148,8 +148,6 @@ def _fit(x: Numbers, z: Numbers) -> tuple[float, Numbers]:
     return float(middle - centre @ slopes), slopes
 
 
-# --- RAPID: people whose value a model fitted to the release predicts too well (Templ, Thees and Müller 2026).
-
 Error = Literal["symmetric", "relative", "sd"]
 ERRORS = {
     "symmetric": "of the mean of the true and the predicted size",
@@ -166,6 +164,7 @@ class RAPID(RiskMeasure):
     is at risk when the error is below `tolerance`. A category is at risk when the probability g that the model gives to the
     true value gains more than `gain` on the value's share b in the original: (g - b) / (1 - b) > gain. Good models predict
     strangers too, so compare with a holdout where there is one. Per record: g, or for a number 1 if at risk, else 0.
+    Source: Templ, Thees and Müller 2026.
     """
 
     title: ClassVar[str] = "RAPID of {self.column}"

@@ -254,9 +254,6 @@ def _value(value: object, width: float | None) -> str:
     return str(value) if width is None else f"{float(value) * width:g} to {(float(value) + 1) * width:g}"  # type: ignore[arg-type]
 
 
-# --- Unsafe combinations: values of a few keys that few records have, as μ-Argus looks for them (Willenborg and de Waal 1996).
-
-
 class UnsafeCombinations(RiskMeasure):
     """The share of released records that have a rare combination of values of a few keys.
 
@@ -265,6 +262,7 @@ class UnsafeCombinations(RiskMeasure):
     identifying) the sets are those of μ-Argus: one key of level 1, one more of level 1 or 2, one more of level 1 to 3, and so on.
 
     Per record: in how many unsafe combinations it takes part. Per group: the share of records that are unsafe on a set of keys.
+    Source: Willenborg and de Waal 1996.
     """
 
     dimension: int = param(default=3, doc="how many keys are combined at most", low=1, integer=True)

@@ -133,15 +133,12 @@ def outside_interval(others: float, variance: float, pi: float) -> tuple[float, 
     return low, max(limit(others, 1), Z * math.sqrt(variance))
 
 
-# --- Replicated uniques: people unique on the keys whose keys are unique in the release as well (Raab, Nowok and Dibben 2024).
-
-
 class ReplicatedUniques(RiskMeasure):
     """The share of original records that are unique on the keys, and match exactly one released record (repU).
 
     Whoever looks such a person up finds one record, and takes it for the person's: in a synthetic file too, where it is
     nobody's. No alignment is needed. It is about identity; what the record then says is for `Disco`. The snooper knows
-    everybody's keys. Per record: 1 if replicated, else 0.
+    everybody's keys. Per record: 1 if replicated, else 0. Source: Raab, Nowok and Dibben 2024.
     """
 
     title: ClassVar[str] = "replicated uniques"

@@ -169,9 +169,6 @@ class Wasserstein(NumbersApart):
         return found.area / unit
 
 
-# --- Energy distance between the original's and the release's distribution of each column of numbers (Székely, Rizzo 2013).
-
-
 class EnergyDistance(NumbersApart):
     """U = 1 - the mean over columns of the energy distance D of numbers in standard deviations of the original.
 
@@ -180,7 +177,7 @@ class EnergyDistance(NumbersApart):
     upper end. Values missing in the original are left out; a suppressed value loses 1, or D where that is more. Numbers
     released as intervals are spread evenly over them. A column that was not released loses 1; one that does not vary loses 0
     if it was not changed, else 1; one without known values in the original is left out. `JointEnergyDistance` compares
-    columns together.
+    columns together. Source: Székely, Rizzo 2013.
     """
 
     distance: ClassVar[str] = "energy distance"

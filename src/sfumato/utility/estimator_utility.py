@@ -181,16 +181,13 @@ def _likeliest(observed: Numbers, r: Numbers) -> Numbers:
     return counts
 
 
-# --- Utility of an estimate: the reciprocal of its mean squared error (R-U paper, equation 3.2).
-
-
 class EstimatorUtility(Measure):
     """U = 1 / E(θ̂ - θ)² of an analyst's estimate from the released file.
 
     With ``target="population"`` each replication draws the records afresh (from the file, with replacement) and then
     masks them; θ is the estimate from the whole original file, or `truth` where that is known. The error then includes
     sampling, as equation 3.2 does, and the unmasked file has a finite utility. With ``target="file"`` only the mask is
-    random, θ is the file's own estimate, and the unmasked file has infinite utility.
+    random, θ is the file's own estimate, and the unmasked file has infinite utility. Source: R-U paper, equation 3.2.
 
     Examples
     --------

@@ -33,8 +33,6 @@ from sfumato.utility.recoded_values import (
     paired_codes,
 )
 
-# --- Average class size, C_AVG (LeFevre, DeWitt and Ramakrishnan 2006).
-
 
 class AverageClassSize(ColumnUtility):
     """How many groups of records the keys still tell apart: the original's average class size over the release's.
@@ -44,6 +42,7 @@ class AverageClassSize(ColumnUtility):
     is left. A suppressed record (not released, or every key missing or `*`) counts among the records and makes no class. A
     missing key may be any value: records with one make a class only if no others could be theirs. A key that is not released
     tells nothing apart. More classes than the original has, made by noise, gain nothing.
+    Source: LeFevre, DeWitt and Ramakrishnan 2006.
     """
 
     title: ClassVar[str] = "classes kept"
@@ -90,9 +89,6 @@ def _told(classes: int, average: float) -> str:
     )
 
 
-# --- Discernibility: the sum of squared class sizes (Bayardo and Agrawal 2005).
-
-
 class Discernibility(ColumnUtility):
     """How well records can still be told apart by the keys: DM is the sum of squared class sizes, and n for a suppressed record.
 
@@ -100,7 +96,7 @@ class Discernibility(ColumnUtility):
     U = 1 for the original's own, 0 where all records look the same or are suppressed:
     U = 1 - (DM/n² - DM₀/n²)/(1 - DM₀/n²). A record is suppressed if it is not released or every key is missing or `*`. A key
     that is not released tells nothing apart; a missing one, or `*`, may be any value. A release that tells more records apart
-    than the original, by noise, gains nothing.
+    than the original, by noise, gains nothing. Source: Bayardo and Agrawal 2005.
     """
 
     title: ClassVar[str] = "discernibility"
@@ -133,16 +129,13 @@ class Discernibility(ColumnUtility):
         )
 
 
-# --- Ambiguity: how many different original records a released one could be (Goldberger and Tassa 2010).
-
-
 class Ambiguity(ColumnUtility):
     """How few records a released one could stand for: AM is the mean over records of the product of leaves(value) over columns.
 
     leaves(value) counts the values at the bottom of the column's hierarchy that a released value stands for; a missing value,
     a record or a column that is not released could be any. AM grows by factors, so U is on a log scale: 1 for the original's
     own AM, 0 where every record could be any: U = 1 - log(AM/AM of the original) / log(all combinations/AM of the original).
-    It ranks files as AM does. It looks at how much a record says, not at whether it is true.
+    It ranks files as AM does. It looks at how much a record says, not at whether it is true. Source: Goldberger and Tassa 2010.
     """
 
     title: ClassVar[str] = "unambiguity"

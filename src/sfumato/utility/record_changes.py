@@ -28,8 +28,6 @@ from sfumato.utility.comparison import (
 )
 from sfumato.utility.moments import ColumnSpread, check_numbers, check_size, released_numbers, spread, worst_of
 
-# --- IL1s: how far each released value is from its original, in standard deviations (Mateo-Sanz, Sebé and Domingo-Ferrer 2004).
-
 
 class IL1s(ColumnUtility):
     """U = 1 - IL1s, where IL1s is the mean over all values of |o - y| / (√2 sd), sd being that of the original column.
@@ -40,7 +38,7 @@ class IL1s(ColumnUtility):
     A value that is not released (suppressed, its record dropped, or its whole column) counts as off by its distance from the
     mean, and by √2 sd at least: never less than any released value between the mean and the truth. A column that is not
     released so loses from 1 to 1.125, whatever its distribution. A value that was missing before is left out, and so are
-    columns that do not vary.
+    columns that do not vary. Source: Mateo-Sanz, Sebé and Domingo-Ferrer 2004.
     """
 
     title: ClassVar[str] = "1 - IL1s"
@@ -157,9 +155,6 @@ def _records(outcome: Release, spreads: Mapping[str, ColumnSpread]) -> Numbers:
     return values[np.argsort(outcome.original.batch([]).ids, kind="stable")]
 
 
-# --- Information kept, record by record: 1 - SSE/SST on standardised columns (Domingo-Ferrer and Mateo-Sanz 2002).
-
-
 class VarianceKept(Measure):
     """U = 1 - SSE/SST: the share of the variance of the original records that the released ones keep.
 
@@ -170,6 +165,7 @@ class VarianceKept(Measure):
     if the mean stood for it; a value that was missing before is left out.
 
     1 is a file that was not changed, 0 one of means only; noise with a variance above the data's own goes below 0.
+    Source: Domingo-Ferrer and Mateo-Sanz 2002.
     """
 
     side: ClassVar[Side] = Side.UTILITY

@@ -387,8 +387,6 @@ class OfCoefficients(DirectMeasure, abstract=True):
         return found.titles if "~" in self.formula else (f"mean {self.formula}",)
 
 
-# --- Standardised coefficient difference: how many standard errors an analyst's coefficients move (Nowok, Raab and Dibben 2016).
-
 APART = 3.92
 """Standard errors by which two 95 % intervals of the same length no longer meet: 2 · 1.96."""
 
@@ -402,6 +400,7 @@ class CoefficientDifference(OfCoefficients):
     A coefficient that the release does not determine (a category is gone, a column is all alike) counts as if the release
     said zero, and as at least 3.92 standard errors off, where two 95 % intervals no longer meet. Terms that the original does
     not determine are left out. With survey weights the standard errors are the linearised ones.
+    Source: Nowok, Raab and Dibben 2016.
     """
 
     @override
@@ -426,8 +425,6 @@ class CoefficientDifference(OfCoefficients):
         return self.result(value, words, details=details)
 
 
-# --- Confidence-interval overlap: how far the intervals of an analyst's coefficients agree (Karr et al. 2006).
-
 Interval = tuple[float, float]
 
 
@@ -441,6 +438,7 @@ class IntervalOverlap(OfCoefficients):
     A coefficient that the release does not determine (a category is gone, a column is all alike) counts as if the release
     said zero with the original's standard error, and never above 0. Terms that the original does not determine are left out.
     With survey weights the standard errors are the linearised ones. Several implicates are combined first (see `combine`).
+    Source: Karr et al. 2006.
     """
 
     level: float = param(default=0.95, doc="level of the confidence intervals", low=0.01, high=0.9999)
