@@ -13,19 +13,6 @@ from sfumato.typing import Codes, Numbers, Whole
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_scaled(x, factor, unit, out):  # type: ignore[no-untyped-def]
-    for i in range(x.size):
-        out[i] = x[i] + factor * unit[i]
-
-
-def add_scaled(x: Numbers, factor: float, unit: Numbers) -> Numbers:
-    """Return x + factor · unit, shape (n,)."""
-    out = np.empty(len(x))
-    _add_scaled(x, factor, unit, out)
-    return out
-
-
-@numba.njit(cache=True, nogil=True)
 def _regression_sums(x, y):  # type: ignore[no-untyped-def]
     count, total_x, total_y = 0, 0.0, 0.0
     for i in range(x.size):
@@ -251,14 +238,19 @@ def _merge(source, target, low, middle, high):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _along(order, begins, y, out):  # type: ignore[no-untyped-def]
-    """Put y into the order of x; among records with equal x, from the smallest y up, so that they count for nothing."""
-    for i in range(order.size):
-        out[i] = y[order[i]]
+def _sort_runs(begins, out):  # type: ignore[no-untyped-def]
     for r in range(begins.size - 1):
         start, end = begins[r], begins[r + 1]
         if end - start > 1:
             out[start:end] = np.sort(out[start:end])
+
+
+@numba.njit(cache=True, nogil=True)
+def _along(order, begins, y, out):  # type: ignore[no-untyped-def]
+    """Put y into the order of x; among records with equal x, from the smallest y up, so that they count for nothing."""
+    for i in range(order.size):
+        out[i] = y[order[i]]
+    _sort_runs(begins, out)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -268,10 +260,7 @@ def _along_codes(x, y, begins, out):  # type: ignore[no-untyped-def]
     for i in range(x.size):
         out[at[x[i]]] = y[i]
         at[x[i]] += 1
-    for r in range(begins.size - 1):
-        start, end = begins[r], begins[r + 1]
-        if end - start > 1:
-            out[start:end] = np.sort(out[start:end])
+    _sort_runs(begins, out)
 
 
 def inversions(x: NDArray[Any], y: NDArray[Any]) -> int:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
-from sfumato import kernels
 from sfumato.contract import (
     Draws,
     Guarantee,
@@ -234,7 +233,9 @@ def rooted_noise(batch: Batch, names: Sequence[str], root: Numbers, draws: Draws
 
 
 def _add(batch: Batch, name: str, level: float, unit: Numbers) -> Numbers:
-    return kernels.column_pairs.add_scaled(batch.numbers(name), level, unit)
+    with np.errstate(over="ignore"):
+        scaled = np.multiply(unit, level)
+        return np.add(scaled, batch.numbers(name), out=scaled)
 
 
 class CorrelatedNoise(AdditiveNoise, abstract=True):
