@@ -325,13 +325,13 @@ def _fit(x: Numbers, y: Numbers, weights: Numbers | None, model: Model, formula:
             estimates, covariance, rank = kernels.regression.least_squares(x, y, weights)
         freedom = float(len(x) - rank)
     else:
-        found = kernels.regression.logistic_regression(x, y, weights)
-        if np.abs(y - found.fitted).max() < 1e-4:
+        fit = kernels.regression.logistic_regression(x, y, weights)
+        if np.abs(y - fit.fitted).max() < 1e-4:
             raise NotApplicable(
                 f"the terms of '{shown(formula)}' tell its response completely, so that its coefficients have no end. Choose "
                 "another formula, or model='linear'."
             )
-        estimates, covariance, freedom = found.coefficients, found.covariance, math.inf
+        estimates, covariance, freedom = fit.coefficients, fit.covariance, math.inf
     errors = np.sqrt(np.diag(covariance).clip(min=0))
     if not np.isfinite(errors).all() or freedom <= 0:
         raise DataError(f"columns of '{shown(formula)}' hold values too large to square. Give them another unit.")
