@@ -38,9 +38,9 @@ class KAnonymity(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the records below k."""
-        found = released_classes(outcome, snooper, self.missing)
-        f, n = found.matches, int(found.sizes.sum())
-        below = int(found.sizes[f < self.k].sum())
+        released = released_classes(outcome, snooper, self.missing)
+        f, n = released.matches, int(released.sizes.sum())
+        below = int(released.sizes[f < self.k].sum())
         smallest = int(f.min())
         return self.result(
             below / n,
@@ -48,12 +48,12 @@ class KAnonymity(RiskMeasure):
             f"{', '.join(key_names(outcome, snooper))}; the fewest that any record matches is {smallest:,}",
             details={
                 "records below k": float(below),
-                "unique records": float(found.sizes[f == 1].sum()),
+                "unique records": float(released.sizes[f == 1].sum()),
                 "smallest class": float(smallest),
-                "classes": float(len(found)),
-                "records left out": float(found.records - n),
+                "classes": float(len(released)),
+                "records left out": float(released.records - n),
             },
-            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, np.asarray(f)),
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, released, np.asarray(f)),
         )
 
 
@@ -96,17 +96,17 @@ class KMap(RiskMeasure):
 
 def population_matches(outcome: Release, snooper: Snooper, missing: Missing) -> tuple[Classes, Classes, Numbers]:
     """Return the classes of the release and of the population, and how many persons match each of the release's, shape (c,)."""
-    found = released_classes(outcome, snooper, missing)
+    released = released_classes(outcome, snooper, missing)
     if snooper.population is None:
         raise NotApplicable(f"this needs {Need.POPULATION}; give it with Snooper(population=...).")
-    population = population_classes(snooper.population, found, snooper)
-    persons = found.counts_in(population)
+    population = population_classes(snooper.population, released, snooper)
+    persons = released.counts_in(population)
     if not (persons > 0).any():
         raise NotApplicable(
             "nobody in the population has the keys of a released record. Code the population's keys as they are released: "
             "recoded in the same way, with the same labels."
         )
-    return found, population, persons
+    return released, population, persons
 
 
 class DeltaPresence(RiskMeasure):

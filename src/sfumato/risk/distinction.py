@@ -58,19 +58,20 @@ class Distinction(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the distinct combinations."""
-        found = released_classes(outcome, snooper, self.missing)
-        whole, n = _all_keys(found), int(found.sizes.sum())
+        released = released_classes(outcome, snooper, self.missing)
+        whole, n = _all_keys(released), int(released.sizes.sum())
         value = distinction(whole)
         about = "" if np.array_equal(whole.sizes, whole.matches) else "about "
         return self.result(
             value,
-            f"{', '.join(found.names)} {'takes' if len(found.names) == 1 else 'take'} "
+            f"{', '.join(released.names)} {'takes' if len(released.names) == 1 else 'take'} "
             f"{about}{plural(round(value * n), 'distinct combination')} in {plural(n)}",
-            details={"distinct combinations": value * n, "records left out": float(found.records - n)},
+            details={"distinct combinations": value * n, "records left out": float(released.records - n)},
             groups={
-                named(found.names, places): distinction(counts) for places, counts in _listed(found, self.max_size)
+                named(released.names, places): distinction(counts)
+                for places, counts in _listed(released, self.max_size)
             },
-            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, 1 / found.matches),
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, released, 1 / released.matches),
         )
 
 
@@ -89,18 +90,20 @@ class Separation(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Count the pairs that differ."""
-        found = released_classes(outcome, snooper, self.missing)
-        n, whole = _pairs(found), _all_keys(found)
+        released = released_classes(outcome, snooper, self.missing)
+        n, whole = _pairs(released), _all_keys(released)
         alike = pairs_alike(whole)
         return self.result(
             separation(whole),
             f"{alike:,.0f} of {plural(n * (n - 1) // 2, 'pair')} of records {'is' if alike == 1 else 'are'} alike on "
-            f"{', '.join(found.names)}, and the others differ",
-            details={"pairs alike": alike, "records left out": float(found.records - n)},
-            groups={named(found.names, places): separation(counts) for places, counts in _listed(found, self.max_size)},
+            f"{', '.join(released.names)}, and the others differ",
+            details={"pairs alike": alike, "records left out": float(released.records - n)},
+            groups={
+                named(released.names, places): separation(counts) for places, counts in _listed(released, self.max_size)
+            },
             find_records=None
             if not outcome.aligned
-            else lambda: of_original(outcome, found, (n - found.matches) / (n - 1)),
+            else lambda: of_original(outcome, released, (n - released.matches) / (n - 1)),
         )
 
 
@@ -122,34 +125,34 @@ def distinguishing_keys(
     """
     import pandas as pd
 
-    found = released_classes(outcome, snooper or Snooper(), missing)
-    _pairs(found)
+    released = released_classes(outcome, snooper or Snooper(), missing)
+    _pairs(released)
     rows = [
         {
-            "keys": named(found.names, places),
+            "keys": named(released.names, places),
             "number of keys": len(places),
             "distinction": distinction(counts),
             "separation": separation(counts),
         }
-        for places, counts in _listed(found, max_size)
+        for places, counts in _listed(released, max_size)
     ]
     order = ["distinction", "separation", "number of keys"]
     return pd.DataFrame(rows).sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
 
 
-def _all_keys(found: Classes) -> SetCounts:
-    sizes = np.asarray(found.sizes, np.float64)
+def _all_keys(released: Classes) -> SetCounts:
+    sizes = np.asarray(released.sizes, np.float64)
     labels, complete = np.arange(len(sizes)), np.ones(len(sizes), bool)
-    return SetCounts(labels, sizes, np.asarray(found.matches, np.float64), complete)
+    return SetCounts(labels, sizes, np.asarray(released.matches, np.float64), complete)
 
 
-def _listed(found: Classes, size: int) -> Iterator[tuple[tuple[int, ...], SetCounts]]:
-    check_sets(len(found.names), size, "max_size")
-    return ((places, set_counts(found, places, found.sizes)) for places in sets_of(len(found.names), size))
+def _listed(released: Classes, size: int) -> Iterator[tuple[tuple[int, ...], SetCounts]]:
+    check_sets(len(released.names), size, "max_size")
+    return ((places, set_counts(released, places, released.sizes)) for places in sets_of(len(released.names), size))
 
 
-def _pairs(found: Classes) -> int:
-    n = int(found.sizes.sum())
+def _pairs(released: Classes) -> int:
+    n = int(released.sizes.sum())
     if n < 2:
         raise NotApplicable("separation compares pairs of records, and there is only one record.")
     return n

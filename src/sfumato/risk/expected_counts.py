@@ -239,17 +239,17 @@ class ClassTable:
         return float(self.sizes.sum()) / self.counted
 
 
-def table_of(found: Classes) -> ClassTable:
+def table_of(released: Classes) -> ClassTable:
     """Return a file's classes as cells; under "value" missing is one more level of a key."""
     columns, levels = [], []
-    for codes in found.codes:
-        raised = codes.astype(np.int64) + (found.rule == "value")
+    for codes in released.codes:
+        raised = codes.astype(np.int64) + (released.rule == "value")
         known, place = np.unique(raised[raised >= 0], return_inverse=True)
         column = np.full(len(raised), -1, np.int32)
         column[raised >= 0] = place
         columns.append(column)
         levels.append(max(len(known), 1))
-    made = ClassTable(np.column_stack(columns), found.sizes, tuple(levels))
+    made = ClassTable(np.column_stack(columns), released.sizes, tuple(levels))
     if not made.complete.any():
         raise NotApplicable(
             "every record has a missing key, so no log-linear model can be fitted. Leave out the key that is missing."

@@ -97,20 +97,20 @@ class ClassRisks:
 
 def in_release(outcome: Release, snooper: Snooper, missing: Missing) -> ClassRisks:
     """Return 1/f for each class: whoever knows that the person is in the release picks one of the f that match."""
-    found = released_classes(outcome, snooper, missing)
-    risk = 1 / found.matches
-    return _counted(found, risk, risk, "f counted in the release", snooper)
+    released = released_classes(outcome, snooper, missing)
+    risk = 1 / released.matches
+    return _counted(released, risk, risk, "f counted in the release", snooper)
 
 
 def in_population(outcome: Release, snooper: Snooper, missing: Missing, fraction: float | None = None) -> ClassRisks:
     """Return 1/F for each class: counted in the snooper's population table, or expected from a sample where he has none."""
     if snooper.population is None:
         return expected_in_population(outcome, snooper, missing, fraction)
-    found = released_classes(outcome, snooper, missing)
-    people = population_classes(snooper.population, found, snooper)
-    counts = found.counts_in(people)
-    lacking = int(found.sizes[counts < found.sizes * (1 - 1e-9)].sum())
-    if lacking and (name := nothing_in_common(found, people)):
+    released = released_classes(outcome, snooper, missing)
+    people = population_classes(snooper.population, released, snooper)
+    counts = released.counts_in(people)
+    lacking = int(released.sizes[counts < released.sizes * (1 - 1e-9)].sum())
+    if lacking and (name := nothing_in_common(released, people)):
         raise NotApplicable(
             f"no value of key '{name}' in the release is in the population table. Code it there as it is released: recoded in "
             "the same way, with the same labels, numbers as numbers and text as text."
@@ -118,14 +118,14 @@ def in_population(outcome: Release, snooper: Snooper, missing: Missing, fraction
     if lacking:
         raise NotApplicable(
             f"the population table has fewer persons than the release for the keys of {lacking:,} of "
-            f"{plural(int(found.sizes.sum()))}, so it is no table of their population. Recode its keys as the release's, "
+            f"{plural(int(released.sizes.sum()))}, so it is no table of their population. Recode its keys as the release's, "
             "or leave keys that were changed at random out of the snooper's keys."
         )
-    return _counted(found, 1 / counts, 1 / found.sizes, "F counted in the population table", snooper)
+    return _counted(released, 1 / counts, 1 / released.sizes, "F counted in the population table", snooper)
 
 
-def _counted(found: Classes, risk: Numbers, most: Numbers, source: str, snooper: Snooper) -> ClassRisks:
-    return ClassRisks(found, risk, np.zeros(len(found)), most, source).times(snooper.match_probability)
+def _counted(released: Classes, risk: Numbers, most: Numbers, source: str, snooper: Snooper) -> ClassRisks:
+    return ClassRisks(released, risk, np.zeros(len(released)), most, source).times(snooper.match_probability)
 
 
 def expected_in_population(
@@ -139,25 +139,25 @@ def expected_in_population(
     """
     if fraction is None:
         check_weighted(outcome)
-    found = released_classes(outcome, snooper, missing, weighted=fraction is None)
-    f, below = found.matches, 0
+    released = released_classes(outcome, snooper, missing, weighted=fraction is None)
+    f, below = released.matches, 0
     if fraction is None:
-        p = f / found.matched_weights
-        below = int(found.sizes[p > 1 + 1e-9].sum())
-        if below > _FEW * found.sizes.sum():
+        p = f / released.matched_weights
+        below = int(released.sizes[p > 1 + 1e-9].sum())
+        if below > _FEW * released.sizes.sum():
             raise NotApplicable(
-                f"for {below:,} of {plural(int(found.sizes.sum()))} the survey weights of the matching records add up to "
+                f"for {below:,} of {plural(int(released.sizes.sum()))} the survey weights of the matching records add up to "
                 "fewer persons than records. A weight must say how many persons of the population a record stands for, 1 or "
                 "more on average; scale the weights up, or give the share of the population that is in the file (fraction)."
             )
         source = "F expected from the survey weights under a negative binomial model"
     else:
-        p = np.full(len(found), fraction)
+        p = np.full(len(released), fraction)
         source = f"F expected from a sampling fraction of {fraction:g} under a negative binomial model"
     mean, square = kernels.uniques.reciprocal_moments(f, np.minimum(p, 1))
     # a variance that is 0 comes out as a rounding error of either sign
     variance = np.where(p < 1, np.maximum(square - mean**2, 0), 0.0)
-    return ClassRisks(found, mean, variance, 1 / f, source, below).times(snooper.match_probability)
+    return ClassRisks(released, mean, variance, 1 / f, source, below).times(snooper.match_probability)
 
 
 def check_weighted(outcome: Release) -> None:

@@ -106,15 +106,15 @@ def released_classes(
     return found
 
 
-def population_classes(population: Microdata, found: Classes, snooper: Snooper) -> Classes:
+def population_classes(population: Microdata, released: Classes, snooper: Snooper) -> Classes:
     """Return the classes of a population file or table by the same keys; a weight column counts persons."""
-    for name in found.names:
+    for name in released.names:
         if name not in population.engine.kinds:
             raise NotApplicable(unknown_name("key", name, population.engine.kinds, "the population table"))
-    widths = {name: width for name, width in snooper.precision.items() if name in found.names}
+    widths = {name: width for name, width in snooper.precision.items() if name in released.names}
     weight = population.schema.one("weight")
     try:
-        people = classes_of(population, found.names, found.rule, weight, widths, counts=True)
+        people = classes_of(population, released.names, released.rule, weight, widths, counts=True)
     except SfumatoError as reason:
         raise NotApplicable(f"the population table cannot be used: {reason}") from None
     if not len(people):
@@ -122,23 +122,23 @@ def population_classes(population: Microdata, found: Classes, snooper: Snooper) 
     return people
 
 
-def nothing_in_common(found: Classes, people: Classes) -> str | None:
+def nothing_in_common(released: Classes, people: Classes) -> str | None:
     """Return the first key that takes no value in both files, as if it were coded otherwise in one of them."""
-    pairs = zip(found.names, _values(found), _values(people), strict=True)
+    pairs = zip(released.names, _values(released), _values(people), strict=True)
     return next((name for name, ours, theirs in pairs if ours and theirs and ours.isdisjoint(theirs)), None)
 
 
-def _values(found: Classes) -> list[set[Any]]:
+def _values(released: Classes) -> list[set[Any]]:
     """Return the values of each key that occur, missing not among them."""
     return [
         {values[c] for c in np.unique(codes).tolist() if c >= 0}
-        for codes, values in zip(found.codes, found.values, strict=True)
+        for codes, values in zip(released.codes, released.values, strict=True)
     ]
 
 
-def of_original(outcome: Release, found: Classes, values: Any) -> Any:
+def of_original(outcome: Release, released: Classes, values: Any) -> Any:
     """Return values of the released file's classes for each original record, shape (n,); NaN for those not released."""
-    return spread_released(outcome, found.per_record(values))
+    return spread_released(outcome, released.per_record(values))
 
 
 def spread_released(outcome: Release, values: Any) -> Any:
@@ -189,15 +189,15 @@ class SetCounts:
     """Whether a combination has a value of every key, shape (g,)."""
 
 
-def set_counts(found: Classes, places: Sequence[int], amounts: NDArray[Any]) -> SetCounts:
+def set_counts(released: Classes, places: Sequence[int], amounts: NDArray[Any]) -> SetCounts:
     """Return how the records agree on some of the keys; `amounts` (c,) are the classes' sizes or weights."""
-    columns = [found.codes[i] for i in places]
-    labels, joined = classes(columns, len(found))
+    columns = [released.codes[i] for i in places]
+    labels, joined = classes(columns, len(released))
     sizes = np.asarray(np.bincount(labels, amounts, len(joined)), np.float64)
     first = np.empty(len(joined), np.int64)
     first[labels] = np.arange(len(labels))
     codes = np.column_stack([column[first] for column in columns])
     complete: NDArray[np.bool_] = np.all(codes >= 0, axis=1)
-    if found.rule != "wildcard" or complete.all():
+    if released.rule != "wildcard" or complete.all():
         return SetCounts(labels, sizes, sizes, np.ones(len(sizes), bool))
     return SetCounts(labels, sizes, kernels.matching.wildcard_sums(codes, sizes[:, None])[:, 0], complete)

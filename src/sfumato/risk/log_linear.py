@@ -95,12 +95,12 @@ class LogLinearRisk(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model and add up the unique records' probabilities."""
-        found = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
-        pi = sampling_fraction(found, self.fraction)
-        table = table_of(found)
+        released = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
+        pi = sampling_fraction(released, self.fraction)
+        table = table_of(released)
         chosen = self._model(table, key_names(outcome, snooper), pi)
         model, error = chosen.model, chosen.error
-        unique = found.matches == 1
+        unique = released.matches == 1
         if pi < 1 and unique.any() and model.saturated():
             raise NotApplicable(
                 "the log-linear model has as many effects as the keys have combinations, so it repeats the counts of the file "
@@ -108,7 +108,7 @@ class LogLinearRisk(RiskMeasure):
             )
         h = model.expected() * (1 - pi) / pi
         risks = {"unique": np.exp(-h), "match": right(h)}
-        n, uniques = float(found.sizes.sum()), float(unique.sum())
+        n, uniques = float(released.sizes.sum()), float(unique.sum())
         totals = {which: float(risk[unique].sum()) for which, risk in risks.items()}
         tau = totals[self.target]
         low, high = _interval(model, unique, h, self.target, tau, error)
@@ -131,7 +131,7 @@ class LogLinearRisk(RiskMeasure):
                     else {"estimated bias of tau": error.value, "bias over its standard error": error.z}
                 ),
             },
-            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, risk),
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, released, risk),
         )
         return score if self.interactions != "auto" else replace(score, variant=f"{self.variant}: {chosen.name}")
 

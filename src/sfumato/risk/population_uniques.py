@@ -36,19 +36,19 @@ def fraction_source(given: float | None) -> str:
     return "sampling fraction from the weights" if given is None else f"sampling fraction {given:g}"
 
 
-def sampling_fraction(found: Classes, given: float | None) -> float:
+def sampling_fraction(released: Classes, given: float | None) -> float:
     """Return records / persons of the population: as given, or the number of records over the sum of their weights.
 
     Refuse in a sentence where neither is known. The classes must have been counted with weights.
     """
     if given is not None:
         return given
-    if found.weights is None:
+    if released.weights is None:
         raise NotApplicable(
             "how large a share of the population the file holds is not known. "
             "Say so with fraction=..., or give the column of survey weights the role 'weight'."
         )
-    fraction = float(found.sizes.sum() / found.weights.sum())
+    fraction = float(released.sizes.sum() / released.weights.sum())
     if fraction > 1 + 1e-9:
         raise NotApplicable(
             "the survey weights add up to fewer persons than there are records, so they do not say how large the "
@@ -99,10 +99,10 @@ class Frequencies:
         return float(self.counts[self.sizes == size].sum())
 
 
-def frequencies_of(found: Classes) -> Frequencies:
+def frequencies_of(released: Classes) -> Frequencies:
     """Return the frequencies of frequencies of a file's classes."""
-    sizes, place = np.unique(found.matches, return_inverse=True)
-    records = np.bincount(place, found.sizes, len(sizes))
+    sizes, place = np.unique(released.matches, return_inverse=True)
+    records = np.bincount(place, released.sizes, len(sizes))
     return Frequencies(sizes.astype(np.float64), records / sizes)
 
 
@@ -422,9 +422,9 @@ class PopulationUniques(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Fit the model to the sizes of the released classes."""
-        found = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
-        pi = sampling_fraction(found, self.fraction)
-        seen = frequencies_of(found)
+        released = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
+        pi = sampling_fraction(released, self.fraction)
+        seen = frequencies_of(released)
         n, unique = seen.records, seen.at(1)
         if unique == 0:
             raise NotApplicable(

@@ -353,8 +353,8 @@ class RiskProfile:
         frame = pd.DataFrame(rows, columns=["key", "without", "less"])
         return frame.sort_values("less", ascending=False, kind="stable", ignore_index=True)
 
-    def _below(self, found: Classes) -> int:
-        return int(found.sizes[found.matches < self.k].sum())
+    def _below(self, released: Classes) -> int:
+        return int(released.sizes[released.matches < self.k].sum())
 
     def riskiest(self, count: int = 20) -> pd.DataFrame:
         """Return the records that are most at risk, for the custodian's eyes only: columns row, matches, risk.

@@ -164,8 +164,8 @@ class SUDA(RiskMeasure):
     def special_uniques(self, outcome: Release, snooper: Snooper | None = None) -> SpecialUniques:
         """Return all minimal uniques of the released file; for the custodian's eyes."""
         snooper = snooper or Snooper()
-        found = released_classes(outcome, snooper, self.missing, self.summary == "dis" and self.fraction is None)
-        keys = len(found.names)
+        released = released_classes(outcome, snooper, self.missing, self.summary == "dis" and self.fraction is None)
+        keys = len(released.names)
         most = min(self.max_size, keys)
         check_sets(keys, most, "max_size")
         if self.summary == "dis" and keys > 27:  # the exponent of dis_scores would not be positive
@@ -173,15 +173,15 @@ class SUDA(RiskMeasure):
                 f"DIS-SUDA scores are made for up to 27 keys, and there are {keys}. Name fewer with Snooper(keys=...), "
                 "or use summary='share'."
             )
-        memory = ("minimal uniques", found.names, self.missing, tuple(sorted(snooper.precision.items())), most)
+        memory = ("minimal uniques", released.names, self.missing, tuple(sorted(snooper.precision.items())), most)
         if memory not in outcome.memory:
-            codes = np.column_stack(found.codes)
+            codes = np.column_stack(released.codes)
             outcome.memory[memory] = kernels.uniques.minimal_uniques(
-                codes, found.sizes, most, self.missing == "wildcard", found.matches == 1
+                codes, released.sizes, most, self.missing == "wildcard", released.matches == 1
             )
         rows, sets = outcome.memory[memory]
         members = (sets[:, None] >> np.arange(keys)) & 1 == 1
-        return SpecialUniques(found, rows, members, points(keys, most, self.scores))
+        return SpecialUniques(released, rows, members, points(keys, most, self.scores))
 
     def contributions(self, outcome: Release, snooper: Snooper | None = None) -> pd.DataFrame:
         """Return the share of the file's score, in percent, that each value of each key takes part in, the largest first.
@@ -217,14 +217,14 @@ class SUDA(RiskMeasure):
         return "1 key" if self.max_size == 1 else f"at most {self.max_size} keys"
 
 
-def dis(found: Classes, fraction: float) -> tuple[float, tuple[float, float]]:
+def dis(released: Classes, fraction: float) -> tuple[float, tuple[float, float]]:
     """Return the probability that a unique match is right, by data intrusion simulation, with its interval.
 
     π n₁ / (π n₁ + 2 (1 - π) n₂), n₁ and n₂ the numbers of keys that one and two records have (Skinner and Elliot 2002): take a
     record out of the file, and put it back with probability π. It matches one record, rightly, if it was unique and is put back;
     wrongly, if it was one of two and is not. The interval is that of `MatchRisk`.
     """
-    seen = frequencies_of(found)
+    seen = frequencies_of(released)
     unique = seen.at(1)
     others, variance = outside(seen, fraction)
     low, high = outside_interval(others, variance, fraction)
@@ -308,19 +308,19 @@ class UnsafeCombinations(RiskMeasure):
                 "counting persons needs survey weights, and the released file has none. "
                 "Give a column the role 'weight', or count records with weighted=False."
             )
-        found = released_classes(outcome, snooper, self.missing, self.weighted)
-        amounts = found.weights if self.weighted and found.weights is not None else found.sizes
-        n, unsafe = int(found.sizes.sum()), np.zeros(len(found))
+        released = released_classes(outcome, snooper, self.missing, self.weighted)
+        amounts = released.weights if self.weighted and released.weights is not None else released.sizes
+        n, unsafe = int(released.sizes.sum()), np.zeros(len(released))
         cells: dict[int, int] = {}
         groups: dict[str, float] = {}
-        for places in self._sets(found):
-            counts = set_counts(found, places, amounts)
+        for places in self._sets(released):
+            counts = set_counts(released, places, amounts)
             rare = counts.complete & (counts.matches <= self.threshold * (1 + 1e-12))
             cells[len(places)] = cells.get(len(places), 0) + int(rare.sum())
             here = rare[counts.labels]
             unsafe += here
-            groups[named(found.names, places)] = float(found.sizes[here].sum()) / n
-        records = int(found.sizes[unsafe > 0].sum())
+            groups[named(released.names, places)] = float(released.sizes[here].sum()) / n
+        records = int(released.sizes[unsafe > 0].sum())
         return self.result(
             records / n,
             f"{count_of(records, n, ('has', 'have'))} a combination of {self._keys()} that {self._rare()}",
@@ -328,23 +328,23 @@ class UnsafeCombinations(RiskMeasure):
                 "records in unsafe combinations": float(records),
                 **{f"unsafe combinations of {k} key{'s' * (k > 1)}": float(count) for k, count in cells.items()},
                 "sets of keys": float(len(groups)),
-                "records left out": float(found.records - n),
+                "records left out": float(released.records - n),
             },
             groups=dict(sorted(groups.items(), key=lambda item: -item[1])),
-            find_records=None if not outcome.aligned else lambda: of_original(outcome, found, unsafe),
+            find_records=None if not outcome.aligned else lambda: of_original(outcome, released, unsafe),
         )
 
-    def _sets(self, found: Classes) -> Iterator[tuple[int, ...]]:
+    def _sets(self, released: Classes) -> Iterator[tuple[int, ...]]:
         for name in self.levels:
-            if name not in found.names:
+            if name not in released.names:
                 raise NotApplicable(
-                    unknown_name("key", name, found.names, "the snooper's keys, which levels are about")
+                    unknown_name("key", name, released.names, "the snooper's keys, which levels are about")
                 )
         if not self.levels:
-            check_sets(len(found.names), self.dimension, "dimension")
-            return sets_of(len(found.names), self.dimension)
+            check_sets(len(released.names), self.dimension, "dimension")
+            return sets_of(len(released.names), self.dimension)
         check_sets(len(self.levels), len(set(self.levels.values())), "the number of levels")
-        return by_level({i: self.levels[name] for i, name in enumerate(found.names) if name in self.levels})
+        return by_level({i: self.levels[name] for i, name in enumerate(released.names) if name in self.levels})
 
     def _keys(self) -> str:
         if self.levels:

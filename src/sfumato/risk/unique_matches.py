@@ -57,9 +57,9 @@ class MatchRisk(RiskMeasure):
 
     def assess(self, outcome: Release, snooper: Snooper) -> Score:
         """Estimate θ from the keys that one, two and three records share."""
-        found = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
-        pi = sampling_fraction(found, self.fraction)
-        seen = frequencies_of(found)
+        released = released_classes(outcome, snooper, self.missing, weighted=self.fraction is None)
+        pi = sampling_fraction(released, self.fraction)
+        seen = frequencies_of(released)
         unique = seen.at(1)
         if unique == 0:
             raise NotApplicable(
@@ -67,7 +67,7 @@ class MatchRisk(RiskMeasure):
                 "to be right or wrong. Try more keys, or a measure of all records such as individual risk."
             )
         own = self.fraction is None and self.weights == "each"
-        others, variance = outside_by_weight(found) if own else outside(seen, pi)
+        others, variance = outside_by_weight(released) if own else outside(seen, pi)
         low, high = outside_interval(others, variance, pi)
         value, count = unique / (unique + others), round(unique + others)
         persons = (
@@ -75,7 +75,7 @@ class MatchRisk(RiskMeasure):
         )
         return self.result(
             value,
-            f"{count_of(round(unique), int(found.sizes.sum()), ('is', 'are'))} unique; in the population about {persons}, "
+            f"{count_of(round(unique), int(released.sizes.sum()), ('is', 'are'))} unique; in the population about {persons}, "
             f"so that a unique match is correct with probability {digits(value)}"
             f"{household_warning(outcome) if pi < 1 else ''}",
             interval=(unique / (unique + high), unique / (unique + low)),
@@ -102,17 +102,17 @@ def outside(seen: Frequencies, pi: float) -> tuple[float, float]:
     return 2 * (1 - pi) / pi * two, (1 - pi) / pi**2 * (2 * (2 - pi) * two + 6 * (1 - pi) * three)
 
 
-def outside_by_weight(found: Classes) -> tuple[float, float]:
+def outside_by_weight(released: Classes) -> tuple[float, float]:
     """Return the same where record i was drawn with probability 1/w_i (Skinner and Carter 2003).
 
     A is estimated by Σ (w_j - 1) over the records whose key two records share, j being the other; the variance has
     2·Σ (w_i - 1)(w_j - 1) over pairs of records in a key that three share, which is at most (Σ (w_i - 1))²·2/3: that is used,
     since it needs no more than the sum of weights, and is exact for equal weights.
     """
-    f, w, own = found.matches, found.matched_weights, np.asarray(found.weights, np.float64)
+    f, w, own = released.matches, released.matched_weights, np.asarray(released.weights, np.float64)
     two, three = f == 2, f == 3
-    others = float(np.maximum(found.sizes * w - own - found.sizes, 0.0)[two].sum())
-    more, keys = np.maximum(w - f, 0.0), found.sizes / f
+    others = float(np.maximum(released.sizes * w - own - released.sizes, 0.0)[two].sum())
+    more, keys = np.maximum(w - f, 0.0), released.sizes / f
     return others, others + float(keys[two] @ more[two] ** 2) + float(keys[three] @ more[three] ** 2) * 2 / 3
 
 
