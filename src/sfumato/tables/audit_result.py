@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from sfumato.contract.score import Section
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import ParameterError, count_of, plural
-from sfumato.tables.cells import Status
-from sfumato.tables.certificates import Certificate, Insider, KnownBounds, bound, equation
+from sfumato.tables.attacker import Insider
+from sfumato.tables.cells import Cells, Status
+from sfumato.tables.certificates import Certificate, PublishedSum, bound, equation
+from sfumato.tables.knowledge import KnownBounds
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.sensitivity import Sensitivity
 from sfumato.typing import Flags, Numbers
@@ -121,9 +123,10 @@ def reasons(audit: Audit) -> list[tuple[str, str, str]]:
         alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
         more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
         rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
-    for whole, part in audit.differences[: max(_LISTED - len(rows), 0)]:
-        told = "both are shown, and what is left is in no cell and unsafe by a rule"
-        rows.append((f"[{cells.name(whole)}] − [{cells.name(part)}]", "exactly disclosed", told))
+    for difference in audit.differences[: max(_LISTED - len(rows), 0)]:
+        which = "both are" if len(difference.coefficients) == 2 else "all are"
+        because = f"{which} shown, and what is left is in no cell and unsafe by a rule"
+        rows.append((difference.words, f"{'exactly' if difference.exact else 'approximately'} disclosed", because))
     return rows
 
 
@@ -179,10 +182,16 @@ def findings(audit: Audit) -> dict[str, Any]:
             }
             for c in told
         ],
-        "differences": [[cells.name(whole), cells.name(part)] for whole, part in audit.differences],
+        "differences": [_difference(found, cells) for found in audit.differences],
         "posterior": None if audit.pairs is None else _posterior(audit.pairs),
         "notes": list(audit.notes),
     }
+
+
+def _difference(difference: PublishedSum, cells: Cells) -> list[str]:
+    """Return a cell and the one inside it; any other combination in words."""
+    pair = [*difference.coefficients.values()] == [1, -1]
+    return [cells.name(c) for c in difference.coefficients] if pair else [difference.words]
 
 
 def _posterior(pairs: PairAudit) -> dict[str, Any]:
@@ -250,8 +259,8 @@ class Audit:
     """What was not examined."""
     bounds: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
     """`low` and `high` before restriction to whole numbers."""
-    differences: tuple[tuple[int, int], ...] = ()
-    """Pairs of published cells, the second inside the first, whose difference is no cell and unsafe by a rule."""
+    differences: tuple[PublishedSum, ...] = ()
+    """Combinations of published cells that are no cell and unsafe by a rule: a total less its published parts."""
 
     def __repr__(self) -> str:
         return f"Audit({self.headline})"

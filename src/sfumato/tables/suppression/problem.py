@@ -211,7 +211,7 @@ class SuppressionProblem:
         at = self.alone[parts.coords[1]]
         equations = sparse.csr_array(
             (
-                np.concatenate([np.ones(count), -np.ones(len(at))]),
+                np.concatenate([np.ones(count), -parts.data]),
                 (
                     np.concatenate([np.arange(count), parts.coords[0]]),
                     np.concatenate([len(self) + np.arange(count), at]),
