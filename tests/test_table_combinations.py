@@ -8,19 +8,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from audited_tables import hide
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from sfumato import Draws, Microdata
 from sfumato.tables import (
+    RTA,
     CellKey,
     ControlledRounding,
+    MinimumFrequency,
     PPercent,
+    Protection,
     PublishedTable,
     RandomRounding,
     Suppression,
     Table,
     audit,
-)
+)  # fmt: skip
 from sfumato.tables.knowledge import extreme_rays
 
 FORMULAS = ("a", "a * b", "a + b", "a * b + c", "a * c + b * c", "a : b")
@@ -92,15 +95,18 @@ def twin(table: Table, shown: np.ndarray, coalition: int, p: float = 10) -> floa
     return max(worst_shortfall(weights @ own, coalition, p) for weights in every_combination(rows))
 
 
-def twin_by_programs(table: Table, shown: np.ndarray, p: float = 10) -> bool:
+def twin_by_programs(table: Table, low: np.ndarray, high: np.ndarray, p: float = 10) -> bool:
     """Whether each contributor, who subtracts his own, must allow for all of any other's figures to be p % larger."""
-    rows, own = table.cells.incidence.toarray()[shown], own_of(table)
-    if not len(rows):
-        return True
+    rows, own = table.cells.incidence.toarray(), own_of(table)
+    above, below = np.isfinite(high), np.isfinite(low)
     for snooper, target in itertools.permutations(range(own.shape[1]), 2):
-        others = own.sum(axis=1) - own[:, snooper]
-        least = (1 + p / 100) * own[:, target]
-        if linprog(np.zeros(len(others)), A_eq=rows, b_eq=rows @ others, bounds=[(x, None) for x in least]).status == 2:
+        mine = rows @ own[:, snooper]
+        program = linprog(
+            np.zeros(rows.shape[1]), A_ub=np.vstack([rows[above], -rows[below]]),
+            b_ub=np.concatenate([(high - mine)[above], (mine - low)[below]]) + 1e-7,
+            bounds=[(x, None) for x in (1 + p / 100) * own[:, target]],
+        )  # fmt: skip
+        if program.status == 2:
             return False
     return True
 
@@ -119,7 +125,9 @@ def test_what_is_left_of_a_total_discloses_a_contributor_to_another_one() -> Non
         assert [d.words for d in found.differences] == ["[the grand total] − [sector c]"]
     names = ["the grand total", "sector c"]
     assert found.to_dict()["differences"] == [names]
-    holdings = Table.of(Microdata(frame.assign(firm=frame["firm"].replace({"C": "A"}))), "sector", "v", contributor="firm")
+    holdings = Table.of(
+        Microdata(frame.assign(firm=frame["firm"].replace({"C": "A"}))), "sector", "v", contributor="firm"
+    )
     assert not audit(PublishedTable.from_frame(read, ["sector"], "v", original=holdings), rules=PPercent(10)).safe
     alone = audit(published, rules=PPercent(10, coalition=0))  # nobody subtracts his own: 89.4 of B's hide A's 172.5
     assert not alone.differences
@@ -146,17 +154,85 @@ def test_weights_other_than_one_are_found_where_linked_tables_overlap_twice() ->
     assert doubled.max() == 2
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_the_audit_finds_a_combination_that_breaks_the_rule_exactly_where_enumeration_does(block: int) -> None:
-    unsafe = 0
-    for seed in range(30 * block, 30 * (block + 1)):
+def compare(seeds: range) -> None:
+    """Compare the audit with both twins on random tables."""
+    verdicts = []
+    for seed in seeds:
         table, hidden = random_table(seed)
         if table.cells.leaves > 9:
             continue
-        coalition = seed % 3
-        shortfall = twin(table, ~hidden, coalition)
-        found = audit(hide(table, hidden), rules=PPercent(10, coalition=coalition, levels="upper"), insiders="none")
+        shortfall = twin(table, ~hidden, seed % 3)
         if abs(shortfall) > 1e-6:
-            assert found.safe == (shortfall < 0), seed
-            unsafe += not found.safe
-    assert unsafe
+            rule = PPercent(10, coalition=seed % 3, levels="upper")
+            safe = audit(hide(table, hidden), rules=rule, insiders="none").safe
+            assert safe == (shortfall < 0), seed
+            if seed % 3 == 1:
+                bounds = np.where(hidden, 0, table.value), np.where(hidden, np.inf, table.value)
+                assert safe == twin_by_programs(table, *bounds), seed
+            verdicts.append(safe)
+    assert any(verdicts)
+    assert not all(verdicts)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_the_audit_finds_a_combination_that_breaks_the_rule_exactly_where_enumeration_does(block: int) -> None:
+    compare(range(30 * block, 30 * (block + 1)))
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("block", range(20))
+def test_the_audit_agrees_with_enumeration_on_thousands_of_tables(block: int) -> None:
+    compare(range(140 * block, 140 * (block + 1)))
+
+
+@pytest.mark.parametrize("start", [1, 31, 61, 91])
+def test_no_combination_of_cells_that_suppression_leaves_breaks_the_rule(start: int) -> None:
+    for seed in range(start, start + 30, 2):
+        table, _ = random_table(seed)
+        if table.cells.leaves <= 9:
+            rule = PPercent(10, coalition=seed % 3)
+            published = Suppression(rules=rule, insider_level=0).protect(table, Draws(seed))
+            assert twin(table, ~published.suppressed, seed % 3) < 1e-6
+            assert audit(published, rules=rule, insiders="none").safe
+
+
+@pytest.mark.parametrize(
+    "method", [RandomRounding(5), ControlledRounding(5), RTA(base_cv=0.2)], ids=lambda m: type(m).__name__
+)
+def test_rounded_and_adjusted_tables_are_unsafe_exactly_where_programs_with_their_bounds_say_so(
+    method: Protection,
+) -> None:
+    verdicts = []
+    for seed in range(1, 40, 2):
+        table, _ = random_table(seed)
+        if table.cells.leaves <= 9:
+            published = method.protect(table, Draws(seed))
+            found = audit(published, rules=PPercent(10, levels="upper"), insiders="none")
+            assert found.safe == twin_by_programs(table, published.low, published.high), seed
+            verdicts.append(found.safe)
+    assert any(verdicts)
+    assert all(verdicts) == isinstance(method, RTA)
+
+
+def test_cell_keys_that_change_every_count_leave_no_sum_of_few_people() -> None:
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        frame = pd.DataFrame({"a": g.choice(list("pqr"), 20), "b": g.choice(list("xy"), 20)})
+        table = Table.of(Microdata(frame), FORMULAS[1 + seed % 2], None)
+        published = CellKey(maximum=3, variance=2).protect(table, Draws(seed))
+        found = audit(published, rules=MinimumFrequency(3), insiders="none")
+        # counts of one or two must be uncertain by 1: a reader who knows low ≤ R x ≤ high, by scipy
+        rows = table.cells.incidence.toarray()
+        small = (rows @ table.totals < 3) & (rows @ table.totals > 0)
+        short = False
+        for row, value in zip(rows[small], (rows @ table.totals)[small], strict=True):
+            low, high = (sign * extreme_value(sign * row, rows, published.low, published.high) for sign in (1, -1))
+            short |= high < value + 1 or low > max(value - 1, 0)
+        assert found.safe == (not short)
+
+
+def extreme_value(row: np.ndarray, rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """Return the smallest row @ x over whole x within bounds of rows @ x."""
+    bounded = LinearConstraint(rows, low, high)
+    found = milp(row, constraints=bounded, bounds=Bounds(0, np.inf), integrality=np.ones(rows.shape[1]))
+    return float(found.fun) if found.fun is not None else -np.inf

@@ -490,7 +490,5 @@ def _insiders(
         notes.append("Contributors who know their own figures were not looked at: nothing is sure in this table.")
         return []
     if how == "bounds":
-        return by_bounds(
-            knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows))
-        )
+        return by_bounds(knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows)))
     return by_equations(knows, table, targets)
