@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from sfumato.tables.rta.posterior_audit import PairAudit
 
-# --- words
-# An audit in words: the headline first, then which cells, and by which equations; never a value.
-
 _LISTED = 10
 
 
@@ -215,10 +212,6 @@ def section(audit: Audit) -> Section:
             Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them.")
         )
     return Section("Audit of the published table", (audit.headline, *sentences(audit)), tuple(content))
-
-
-# --- result
-# The result of an audit.
 
 
 EXPLAINED = 20

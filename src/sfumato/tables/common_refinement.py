@@ -14,9 +14,6 @@ from sfumato.errors import ParameterError
 from sfumato.tables.label_tree import LabelTree, strides
 from sfumato.typing import Numbers, Whole
 
-# --- finest
-# The finest cells of a table: its leaves, unless linked tables cut across each other.
-
 _MOST = 5_000_000
 
 
@@ -148,10 +145,6 @@ def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
             | (tree.paths[other] == one[..., None]).any(axis=-1)
         )
     return found
-
-
-# --- fill in
-# Values for the parts into which linked tables cut each other, where only their sums are known.
 
 
 _ROUNDS = 500

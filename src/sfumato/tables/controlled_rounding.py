@@ -31,9 +31,6 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- problem
-# Controlled rounding as a problem over whole numbers: bounds, costs and equations, and a start by local search.
-
 _SCALE = 1_000_000  # costs are whole numbers: a base is this many of them, unless the table has whole numbers itself
 _TRIES = 40
 
@@ -179,10 +176,6 @@ class RoundingProblem:
         }  # fmt: skip
 
 
-# --- slabs
-# Better roundings by slabs: all leaves under some labels are rounded again at once, while the others stay.
-
-
 _LARGEST = 3000  # leaves that are rounded again at once
 _LITTLE = 0.003  # a round that gains less than this share of the distance is followed by one with more slabs at once
 _AT_ONCE = 4  # slabs, at most: beyond that hardly any program has a whole solution
@@ -312,10 +305,6 @@ def _split(order: Whole, size: int) -> list[Whole]:
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
-# --- child
-# Run CP-SAT in a child process: arrays by pipes, no file, a time limit, and no message about the values.
-
-
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
 
 
@@ -364,10 +353,6 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: b
         status = int(found["status"])
         some = found["quantities"] if status in (OPTIMAL, FEASIBLE) else None
         return SolverResult(status, some, float(found["bound"]))
-
-
-# --- controlled rounding
-# Controlled rounding: all cells become multiples of the base, near their values, and the table adds up.
 
 
 _REPAIRS = 5

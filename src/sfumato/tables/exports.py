@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from sfumato.tables.published import PublishedTable
 
-# --- figures
-# Figures as text: with the published digits, and empty where nothing is published.
-
 
 def figure(value: float, decimals: int | None = None) -> str:
     """Return a number as text, empty for NaN.
@@ -74,10 +71,6 @@ def qualities(published: PublishedTable) -> list[str] | None:
     return ["" if code is None else str(code) for code in published.quality]
 
 
-# --- nesting
-# Which labels of a dimension are under which, derived from the cells themselves.
-
-
 def order_of(cells: Cells, dimension: int) -> list[str]:
     """Return the labels of a dimension in the order of their first cell in the table, the total first."""
     labels = dict.fromkeys(str(v) for v in cells.labels[:, dimension])
@@ -108,10 +101,6 @@ def children_of(cells: Cells, dimension: int) -> dict[str, list[str]]:
     return found
 
 
-# --- plain
-# A published table as CSV: a row for each cell.
-
-
 def csv_text(published: PublishedTable) -> str:
     """Return labels, value and status of every cell, and variances and quality codes where they are published.
 
@@ -136,10 +125,6 @@ def csv_text(published: PublishedTable) -> str:
     writer.writerow(heads)
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
-
-
-# --- jsonstat
-# A published table as JSON-stat 2.0, the format of statistical offices' web services (json-stat.org).
 
 
 SUPPRESSED, CHANGED = "c", "e"
@@ -236,9 +221,6 @@ def _free(name: str, taken: tuple[str, ...]) -> str:
 
 
 __all__ = ["CHANGED", "SUPPRESSED", "json_stat"]
-
-# --- sdmx
-# A published table as SDMX-CSV 2.0, the exchange format of statistical offices (sdmx.org, SDMX 3.0).
 
 _STRUCTURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_@$-]+\(\d+(\.\d+)*\)")
 _OWN = (
@@ -350,10 +332,6 @@ def _codes(names: Iterable[str], what: str, upper: bool = False) -> list[str]:
         seen[code] = name
         codes.append(code)
     return codes
-
-
-# --- reading
-# Read published tables from JSON-stat and SDMX-CSV, from sfumato or from others.
 
 
 _CONFIDENTIAL = ("A", "C", "D", "G", "M", "N", "O", "P", "S", "T")
@@ -476,10 +454,6 @@ def _parents(child: Mapping[str, Sequence[str]] | None) -> dict[str, str] | None
         return None
     found = {str(label): str(up) for up, labels in child.items() for label in labels}
     return found if any(up in found for up in found.values()) else None
-
-
-# --- write
-# Write published tables to files, completely or not at all; the file extension determines the form.
 
 
 FORMS = {"csv": ".csv", "xlsx": ".xlsx", "json-stat": ".json", "sdmx-csv": ".sdmx.csv"}

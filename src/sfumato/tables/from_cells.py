@@ -33,9 +33,6 @@ from sfumato.typing import Numbers, Whole
 if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
-# --- cell checks
-# Checks of cells; each refusal names the cells.
-
 
 @dataclass(frozen=True, eq=False)
 class CellChecks:
@@ -105,10 +102,6 @@ def name_of(labels: Sequence[object] | NDArray[np.object_], dimensions: Sequence
     """Return labels in words, as `Cells.name` does."""
     parts = [f"{d} {v}" for d, v in zip(dimensions, labels, strict=True) if v != TOTAL]
     return ", ".join(parts) or "the grand total"
-
-
-# --- given cells
-# The cells of a frame: read columns, place labels, and refuse what is impossible.
 
 
 TotalLabels = str | Mapping[str, str | None] | None
@@ -282,10 +275,6 @@ def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:
     return -np.sort(-np.nan_to_num(np.column_stack(columns), nan=0.0), axis=1)
 
 
-# --- given largest
-# The largest contributions to each cell, from a file.
-
-
 def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alone: bool) -> Largest:
     """Return the largest contributions of every cell, from those of the given ones at their `position`.
 
@@ -368,10 +357,6 @@ def _check(given: CellFrame, cells: Cells, position: Whole, number: Numbers) -> 
                 f"{plural(len(names), 'cell')} {verb}: {join_names(names, 5)}. Check which columns are named as "
                 "top, count and contributors."
             )
-
-
-# --- from cells
-# Tables that exist already: a frame of cells, with or without their margins.
 
 
 MARGINS = ("check", "compute", "given")

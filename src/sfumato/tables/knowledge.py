@@ -127,10 +127,8 @@ def alone_in(contributions: Contributions) -> Whole:
     return alone
 
 
-# --- sums that follow from published cells
-
-_MOST_COLUMNS, _MOST_RAYS, _MOST_PAIRS = 60, 400, 20_000
-"""Largest parts of a table in which all combinations are found: leaves that differ, combinations, and pairs of these at once."""
+_MOST_COLUMNS, _MOST_RAYS, _MOST_PAIRS = 300, 1_000, 50_000
+"""Largest parts of a table in which all combinations are found: leaves that differ, combinations, and pairs of these."""
 
 
 def sums_table(table: Table, rows: sparse.csr_array) -> Table:
@@ -302,10 +300,11 @@ def extreme_rays(matrix: Whole) -> Whole | None:
     [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     """
     rays, pivots = _echelon(matrix)
-    done, left = pivots, [j for j in range(matrix.shape[1]) if j not in pivots]
+    done, left, pairs = pivots, [j for j in range(matrix.shape[1]) if j not in pivots], 0
     while left:
         work = (rays[:, left] > 0).sum(axis=0) * (rays[:, left] < 0).sum(axis=0)
-        if work.min() > _MOST_PAIRS or len(rays) > _MOST_RAYS:
+        pairs += int(work.min())
+        if pairs > _MOST_PAIRS or len(rays) > _MOST_RAYS:
             return None
         column = left.pop(int(np.argmin(work)))
         value, zero = rays[:, column], rays[:, done] == 0

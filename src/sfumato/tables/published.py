@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     from sfumato.tables.rta.publication import Record
 
-# --- published marks
-# The entries of a published table: figures, and marks for those that are not published.
-
 MARKS = (
     "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
 )  # fmt: skip
@@ -91,10 +88,6 @@ def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool
 def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
     """Return where a column of flags says that the published figure is not the true one."""
     return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
-
-
-# --- published
-# A published table, and what any reader can be sure of.
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,10 +244,6 @@ class PublishedTable:
         from sfumato.tables.exports import write_table
 
         return write_table(self, path, form, **options)
-
-
-# --- from published
-# Published tables from other sources: a frame with labels, figures, and marks where figures are not published.
 
 
 _MOST = 5_000_000
@@ -473,10 +462,6 @@ def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cell
             f"was made from, such as {', '.join(strange[0])}."
         )
     return cells, np.array([place[k] for k in keys], np.int64)
-
-
-# --- protection
-# The base class of every method that protects a table.
 
 
 class Protection(Method[Table, PublishedTable], family="protection", abstract=True):

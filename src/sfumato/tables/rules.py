@@ -25,9 +25,6 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-# --- settings
-# The parameters that several rules share, and protection levels from a shortfall.
-
 _ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
 
@@ -104,10 +101,6 @@ def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str
     return Sensitivity(unsafe, upper, lower if sides == "both" else zero, zero, reasons)
 
 
-# --- by hand
-# No rule of its own: cells are unsafe if they are marked so.
-
-
 class ByHand(SensitivityRule):
     """No cell is unsafe by itself: only those are that an a-priori file, or the status in a table, calls so.
 
@@ -136,10 +129,6 @@ def margin_by_hand(rule: SensitivityRule) -> float:
     """Return the margin of cells marked by hand, in percent: of this rule, or of one among several."""
     several = (rule, *getattr(rule, "rules", ()))
     return next((r.margin for r in several if isinstance(r, ByHand)), ByHand().margin)
-
-
-# --- minimum contributors
-# The minimum contributors rule: a cell must have at least n contributors.
 
 
 class MinimumContributors(SensitivityRule):
@@ -173,10 +162,6 @@ class MinimumContributors(SensitivityRule):
         if free is not None:
             unsafe &= requests_of(table, free.astype(np.int64))[:, 0] < everyone
         return levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
-
-
-# --- minimum frequency
-# The minimum frequency rule: a cell must have at least n records.
 
 
 class MinimumFrequency(SensitivityRule):
@@ -220,10 +205,6 @@ def margin_of(table: Table, percent: float) -> Numbers:
     return np.maximum(share, 1.0) if table.is_count else share
 
 
-# --- nk
-# The (n, k) rule, or dominance rule: the n largest must not be more than k percent of the cell.
-
-
 class NK(SensitivityRule):
     """A cell is unsafe if its n largest contributors have more than k percent of its total.
 
@@ -258,10 +239,6 @@ class NK(SensitivityRule):
         return found(table, shortfall, cell.total, self.levels, self.label())
 
 
-# --- p percent
-# The p% rule: nobody in the cell may estimate another's contribution to within p percent.
-
-
 class PPercent(SensitivityRule):
     """A cell is unsafe if the second largest contributor can estimate the largest to within p percent.
 
@@ -293,10 +270,6 @@ class PPercent(SensitivityRule):
         cell, target, others = attack(table, self.coalition, self.weights, self.negative, self.waived)
         shortfall = self.p * target / 100 - (cell.total - target - others)
         return found(table, shortfall, cell.total, self.levels, self.label())
-
-
-# --- pq
-# The (p, q) rule, or prior-posterior rule: publication must not add much to prior knowledge.
 
 
 class PQ(SensitivityRule):
@@ -335,10 +308,6 @@ class PQ(SensitivityRule):
     def assess(self, table: Table) -> Sensitivity:
         shared = {name: getattr(self, name) for name in ("coalition", "weights", "negative", "waived", "levels")}
         return PPercent(100 * self.p / self.q, **shared).assess(table).because(self.label())
-
-
-# --- ptn
-# Precision threshold and noise: how closely each contribution is protected, and how well the others are known.
 
 
 class PTN(SensitivityRule):
@@ -389,10 +358,6 @@ class PTN(SensitivityRule):
         shortfall = threshold - (noise - q * target - (q - self.own / 100) * others)
         shortfall = np.where(someone, shortfall, -np.inf)
         return found(table, shortfall, cell.total, self.levels, self.label())
-
-
-# --- request
-# The request rule of foreign trade statistics: protection for those who asked for it.
 
 
 class Request(SensitivityRule):
@@ -468,10 +433,6 @@ class Request(SensitivityRule):
         return codes
 
 
-# --- zero cells
-# Zero cells: a total of 0 reveals that every contributor gave nothing.
-
-
 class ZeroCells(SensitivityRule):
     """A cell is unsafe if it has contributors and its total is 0; a cell without contributors is safe.
 
@@ -494,10 +455,6 @@ class ZeroCells(SensitivityRule):
         unsafe = (table.value == 0) & (contributors_of(table) > 0)
         level = np.full(len(table), self.width)
         return Sensitivity.of(unsafe, level, np.zeros(len(table)) if table.nonnegative else level, self.label())
-
-
-# --- together
-# Several rules as one, and rules from texts: "p% 10", "nk 2 85", "minimum 3", or in the notation of τ-ARGUS, "P(10,1)".
 
 
 Given = SensitivityRule | str | Mapping[str, Any]

@@ -16,9 +16,6 @@ from sfumato.tables.cells import Cells
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-# --- rule
-# The base class of every sensitivity rule: which cells would disclose a contributor, and their protection levels.
-
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
@@ -72,10 +69,6 @@ class SensitivityRule(Parametric, family="rule", abstract=True):
     @abstractmethod
     def label(self) -> str:
         """Return a short label of the rule, with its parameters: "p% rule, p = 10"."""
-
-
-# --- a priori
-# Prior knowledge and requirements of single cells before a table is protected.
 
 
 Labels = tuple[str, ...]

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.priors import Prior
 
-# --- consistency
-# Inconsistent published tables: which cells contradict each other.
-
 
 def contradictions(known: KnownBounds) -> Whole:
     """Return cells that cannot all be right; none if some leaves agree with everything published.
@@ -68,10 +65,6 @@ def contradiction_sentence(known: KnownBounds) -> str:
         "one (say within how much of the true one they are), hierarchies that do not fit, and rows that were left out because "
         "they were suppressed (say that absent rows are suppressed)."
     )
-
-
-# --- sums
-# Sums that are no cell, but follow from published cells: a total less its published parts, and all other combinations.
 
 
 def unsafe_sums(
@@ -128,10 +121,6 @@ def _smallest(unsafe: Sequence[tuple[sparse.csr_array, Flags, bool]]) -> list[tu
         if leaves not in sets[:i] and not any(other < leaves for other in sets):
             smallest.append(unsafe[i])
     return smallest
-
-
-# --- learned
-# What contributors learn of each other from a published table, under a prior.
 
 
 def learned(
@@ -196,10 +185,6 @@ def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
     return PairAudit(who, found.variance, found.attacker, required, prior.threshold, nobody, exact=False, measured=True)
 
 
-# --- whole
-# Intervals in whole numbers, for a reader who knows that values are counts.
-
-
 def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> tuple[Numbers, Numbers]:
     """Return `low` and `high` with those of some cells made exact for leaves that are whole numbers.
 
@@ -234,10 +219,6 @@ def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> 
             np.maximum(reached_high, values, out=reached_high)
             ends[cell] = values[cell]
     return low, high
-
-
-# --- audit
-# The audit of a published table: what a reader can work out, whoever protected it.
 
 
 _LEAVES = 300

@@ -21,9 +21,6 @@ from sfumato.tables.published import PublishedTable
 from sfumato.tables.sensitivity import APriori, SensitivityRule
 from sfumato.tables.table import Table
 
-# --- batch
-# Batch files of τ-ARGUS (.arb): read, and run with the methods here.
-
 COMMANDS = (
     "OPENMICRODATA", "OPENTABLEDATA", "OPENMETADATA", "SPECIFYTABLE", "SAFETYRULE", "READMICRODATA", "READTABLE", "APRIORI",
     "RECODE", "SUPPRESS", "WRITETABLE", "CLEAR", "LOGBOOK", "VERSIONINFO", "SOLVER", "GOINTERACTIVE",
@@ -243,10 +240,6 @@ def _target(folder: Path, name: str) -> Path:
 def _words(text: str) -> list[str]:
     """Return arguments with commas between, without quotes; a comma inside quotes does not count."""
     return [word.strip() for word in next(csv.reader([text], skipinitialspace=True))]
-
-
-# --- running
-# What a batch file of τ-ARGUS asks for, done with the methods here.
 
 
 _MISSING = "missing"

@@ -19,9 +19,6 @@ from sfumato.tables.cells import TOTAL
 from sfumato.tables.sensitivity import APriori, Labels
 from sfumato.tables.table import Table
 
-# --- microdata
-# Microdata of τ-ARGUS: a fixed-format (.asc) or separated file, with its .rda.
-
 _ROLES = {"numeric": Role.CONFIDENTIAL, "weight": Role.WEIGHT, "holding": Role.CONTRIBUTOR}
 _NUMBERS = ("numeric", "weight", "record key")
 
@@ -119,10 +116,6 @@ def _missing_numbers(variable: ArgusVariable) -> list[float]:
         except ValueError:
             continue
     return found
-
-
-# --- tab
-# Tables of τ-ARGUS: a .tab file of cells, with its .rda.
 
 
 _STATUS: dict[str, str | None] = {

@@ -12,9 +12,6 @@ from scipy import sparse
 from sfumato.errors import DataError
 from sfumato.typing import Numbers, Whole
 
-# --- conjugate
-# Conjugate gradients for several right-hand sides at once.
-
 
 def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-12) -> Numbers:
     """Return S⁻¹b for a symmetric positive definite S, all columns of b at once, to a relative tolerance."""
@@ -38,10 +35,6 @@ def conjugate_gradients(s: sparse.csr_array, b: Numbers, tolerance: float = 1e-1
 
 def _over(a: Numbers, b: Numbers) -> Numbers:
     return np.asarray(np.divide(a, b, out=np.zeros_like(a), where=b > 0))
-
-
-# --- knowledge
-# Attackers' prior knowledge, as unknowns that enter the leaves of a table, and the covariance of what is published.
 
 
 _LARGE = 1e6

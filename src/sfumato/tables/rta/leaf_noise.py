@@ -18,9 +18,6 @@ from sfumato.tables.rta.priors import Prior
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- one leaf
-# The noise that one leaf needs by itself: the closed form of random tabular adjustment, with weights and coalitions.
-
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
     """Return the noise that each leaf needs alone (negative: a surplus), and the binding target and attacker; -1 for none.
@@ -74,10 +71,6 @@ def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
     return found, target, np.where(target >= 0, attack, -1)
 
 
-# --- safe noise
-# Noise that is certainly enough for contributors in several leaves, without linear algebra: a start, and the last resort.
-
-
 _MARGIN = 1e-9
 
 
@@ -123,10 +116,6 @@ def surely_enough(known: AttackerKnowledge, required: Numbers, omega: Numbers) -
 def _own_cover(known: AttackerKnowledge) -> Numbers:
     """Return the prior variance of each leaf from unknowns in no other leaf, without the side that knows most of it."""
     return near_of(known, np.zeros(known.loading.shape[0])).rest
-
-
-# --- linked noise
-# Leaf noise where contributors are in several leaves: a convex problem, solved round by round, with a certificate.
 
 
 _ROUNDS, _FEWER, _IDLE, _REACH, _NEARER = 40, 4, 5, 4.0, 2.0
@@ -402,10 +391,6 @@ class _Solver:
             np.maximum.at(cut, z.indices[big], share[rows[big]])
             omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
         return surely_enough(self.known, self.required, omega)
-
-
-# --- leaf noise
-# How much noise each leaf of a table needs, so that no attacker learns too much of any contributor.
 
 
 _ULPS = 1e-14

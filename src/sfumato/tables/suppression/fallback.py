@@ -16,9 +16,6 @@ from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import Freedom, PatternCheck, bounded_sums, enough, room_of, short, whole
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- exchange
-# A safe pattern for when time is short: only sums of blocks can be worked out, and leaves within a block can be exchanged.
-
 
 def exchange_pattern(
     problem: SuppressionProblem, unsafe: Callable[[sparse.csr_array], Flags], insiders: Insiders | None
@@ -167,10 +164,6 @@ class Parts:
         leaves, free, found = rest
         found = np.where(leaves == 0, 0.0, np.maximum(found, 0.0))  # floating-point error of a zero
         return np.asarray(np.where((free > 0) | ~blocks.seen[self.block], np.inf, found))
-
-
-# --- superfluous
-# Suppressions that are superfluous.
 
 
 _MOST = 64

@@ -15,7 +15,6 @@ from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- repair
 # The cheapest further cells to hide so that a secret can move far enough: one linear program for each secret and side.
 #
 # Fischetti and Salazar-González, Models and algorithms for optimizing cell suppression in tabular data with linear
@@ -158,10 +157,6 @@ def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) 
     length = start[rows + 1] - start[rows]
     offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     return np.asarray(entries[np.repeat(start[rows], length) + offset], np.int64)
-
-
-# --- fast method
-# Secondary suppression for tables of any size: elimination first, linear programs where that is not enough.
 
 
 class OutOfTime(Exception):  # noqa: N818

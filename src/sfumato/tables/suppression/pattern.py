@@ -25,9 +25,6 @@ from sfumato.tables.suppression.proof import PatternCheck, check
 from sfumato.tables.table import Table
 from sfumato.typing import Flags, Whole
 
-# --- refusal
-# Why a table cannot be protected, and the smallest change that would help.
-
 _SECONDS = 20.0
 
 
@@ -105,10 +102,6 @@ def _below(percent: float) -> str:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(percent)) - 2)
     return f"{np.floor(percent / unit) * unit:.3g}"
-
-
-# --- pattern
-# From requirements to a safe pattern: the steps, the time limit, and guarantees.
 
 
 _TIDY = 8_000

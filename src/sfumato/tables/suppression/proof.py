@@ -12,9 +12,6 @@ from scipy import sparse
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- witness
-# Proofs that intervals are wide enough, many at a time: tables that could be the true one as well.
-
 _CHUNK = 512
 _PRIMES = np.array([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89])
 
@@ -180,10 +177,6 @@ def most_used(way: Numbers, weight: Numbers) -> Numbers:
         with np.errstate(invalid="ignore"):
             way = np.where(np.abs(way) > 1e-12, way * weight[:, None], 0.0)
     return np.asarray(way.max(axis=0, initial=0.0))
-
-
-# --- sparse witness
-# The same proofs as `Freedom`, by sparse factorisation: for tables with many hidden leaves.
 
 
 _SPARSE_CHUNK = 256
@@ -356,10 +349,6 @@ def freedom_of(problem: SuppressionProblem, hidden: Flags) -> Freedom | SparseFr
     """Return the freedom under a pattern, in the form that suits its size."""
     room, _ = room_of(problem, hidden)
     return Freedom.of(problem, hidden) if int((room > 0).sum()) <= _DENSE else SparseFreedom.of(problem, hidden)
-
-
-# --- checking
-# The audit of a pattern: every secret, by a table that could be the true one as well, or by two linear programs.
 
 
 TOLERANCE = 1e-7
