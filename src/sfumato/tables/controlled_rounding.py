@@ -532,8 +532,11 @@ class _RoundingSearch:
 
     def _times(self, leaves: Whole, low: Whole, high: Whole) -> Whole | None:
         """Return the cells of these leaves, where they are within their bounds."""
-        times = np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
+        times = self._cells(leaves)
         return times if ((times >= low) & (times <= high)).all() else None
+
+    def _cells(self, leaves: Whole) -> Whole:
+        return np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
 
     def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
         """Return the unsafe cells whose attacker's interval is not wide enough."""
@@ -548,14 +551,9 @@ class _RoundingSearch:
         low, high = Attacker(
             self.table.cells, np.maximum(values - far, least), values + far, least, near=self.table.totals
         ).intervals(unsafe)
-        close = 1e-7 * np.maximum(np.abs(self.table.value[unsafe]), problem.base)
         true = self.table.value[unsafe]
-        enough = (
-            (high >= true + s.upper[unsafe] - close)
-            & (low <= true - s.lower[unsafe] + close)
-            & (high - low >= s.width[unsafe] - close)
-        )
-        return unsafe[~enough]
+        close = 1e-7 * np.maximum(np.abs(true), problem.base)
+        return unsafe[~s.reached(low, high, true, close, unsafe)]
 
     def refusal(self, why: _None, base: float, steps: int) -> SfumatoError:
         """Return the error that names what prevents a solution, and the smallest relaxation that works."""
@@ -579,7 +577,7 @@ class _RoundingSearch:
         )
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
         start = self.start(problem)
-        for k in range(steps + 1, max(problem.steps_of(_cells(problem, start)), steps + 1) + 1):
+        for k in range(steps + 1, max(problem.steps_of(self._cells(start)), steps + 1) + 1):
             found = self.at(problem, k, start, 1.0)
             if isinstance(found, _Found):
                 beyond = np.abs(found.times * base - self.table.value) >= (steps + 1) * base - 1e-9 * base
@@ -600,7 +598,3 @@ class _RoundingSearch:
         for _ in range(500):
             yield larger
             larger += each * max(np.floor(0.01 * larger / each), 1.0)
-
-
-def _cells(problem: RoundingProblem, leaves: Whole) -> Whole:
-    return np.rint(problem.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)

@@ -220,20 +220,10 @@ def _free(name: str, taken: tuple[str, ...]) -> str:
     return name
 
 
-__all__ = ["CHANGED", "SUPPRESSED", "json_stat"]
-
 _STRUCTURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_@$-]+\(\d+(\.\d+)*\)")
 _OWN = (
-    "STRUCTURE",
-    "STRUCTURE_ID",
-    "ACTION",
-    "OBS_VALUE",
-    "OBS_STATUS",
-    "CONF_STATUS",
-    "UNIT_MEASURE",
-    "VARIANCE",
-    "QUALITY",
-)
+    "STRUCTURE", "STRUCTURE_ID", "ACTION", "OBS_VALUE", "OBS_STATUS", "CONF_STATUS", "UNIT_MEASURE", "VARIANCE", "QUALITY",
+)  # fmt: skip
 
 
 def sdmx_csv(
@@ -288,25 +278,21 @@ def sdmx_csv(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(heads)
-    confidential = _confidential(published, distinguish)
+    # observation status and confidentiality of each status
+    codes = {
+        Status.SHOWN: "AF",
+        Status.CHANGED: "EF",
+        Status.PRIMARY: "QC",
+        Status.SECONDARY: "QD" if distinguish else "QC",
+    }
     for i, value in enumerate(np.asarray(published.values).tolist()):
         row = [structure, structure_id, action, *fixed.values(), *(column[i] for column in labels)]
-        row += [figure(value, published.decimals), _status(int(published.status[i])), confidential[i]]
+        row += [figure(value, published.decimals), *codes[Status(int(published.status[i]))]]
         row += [published.unit] if published.unit else []
         row += [] if noise is None else [figure(float(noise[i]))]
         row += [] if quality is None else [quality[i]]
         writer.writerow(row)
     return text.getvalue()
-
-
-def _status(status: int) -> str:
-    return {Status.SHOWN: "A", Status.CHANGED: "E"}.get(Status(status), "Q")
-
-
-def _confidential(published: PublishedTable, distinguish: bool) -> list[str]:
-    secondary = "D" if distinguish else "C"
-    codes = {Status.SHOWN: "F", Status.CHANGED: "F", Status.PRIMARY: "C", Status.SECONDARY: secondary}
-    return [codes[Status(int(s))] for s in published.status]
 
 
 def _column(labels: Sequence[str], dimension: str) -> list[str]:
@@ -441,10 +427,7 @@ def _filled(given: Any, sizes: Sequence[int]) -> dict[int, Any]:
     if isinstance(given, Mapping):
         return {int(k): v for k, v in given.items()}
     if isinstance(given, str):
-        count = 1
-        for size in sizes:
-            count *= size
-        return dict.fromkeys(range(count), given)
+        return dict.fromkeys(range(math.prod(sizes)), given)
     return dict(enumerate(given))
 
 
@@ -521,7 +504,6 @@ def table_writer(
 
 def _excel(published: PublishedTable) -> Callable[[Path], object]:
     import narwhals as nw
-    import numpy as np
 
     from sfumato.formats.contents import FileContents
     from sfumato.formats.excel_files import excel_writer

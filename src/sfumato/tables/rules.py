@@ -131,7 +131,15 @@ def margin_by_hand(rule: SensitivityRule) -> float:
     return next((r.margin for r in several if isinstance(r, ByHand)), ByHand().margin)
 
 
-class MinimumContributors(SensitivityRule):
+class _WaivableRule(SensitivityRule, abstract=True):
+    """A rule that does not protect contributors who waived it: `waived` is a list of their names."""
+
+    @override
+    def validate(self) -> None:
+        object.__setattr__(self, "waived", names_of(f"waived of {self.name}", getattr(self, "waived", None)))
+
+
+class MinimumContributors(_WaivableRule):
     """A cell is unsafe if fewer than n contributors are in it: holdings, not their records.
 
     In a cell with one contributor, everybody knows its contribution; with two, each knows the other's. A cell whose
@@ -145,10 +153,6 @@ class MinimumContributors(SensitivityRule):
     nonzero: bool = param(default=False, doc="whether only contributors who gave something are counted")
     waived: tuple[str, ...] | None = waived()
     levels: str = levels()
-
-    @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of minimum_contributors", self.waived))
 
     @override
     def label(self) -> str:
@@ -205,7 +209,7 @@ def margin_of(table: Table, percent: float) -> Numbers:
     return np.maximum(share, 1.0) if table.is_count else share
 
 
-class NK(SensitivityRule):
+class NK(_WaivableRule):
     """A cell is unsafe if its n largest contributors have more than k percent of its total.
 
     x1 + … + xn > k/100 · T. The protection level is 100/k · (x1 + … + xn) − T: if the total were that much larger, the cell
@@ -225,10 +229,6 @@ class NK(SensitivityRule):
     levels: str = levels()
 
     @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of nk", self.waived))
-
-    @override
     def label(self) -> str:
         return f"(n, k) rule, n = {self.n}, k = {self.k:g}"
 
@@ -239,7 +239,7 @@ class NK(SensitivityRule):
         return found(table, shortfall, cell.total, self.levels, self.label())
 
 
-class PPercent(SensitivityRule):
+class PPercent(_WaivableRule):
     """A cell is unsafe if the second largest contributor can estimate the largest to within p percent.
 
     The second largest subtracts its own contribution from the total; the result is too high by what all others gave. The cell
@@ -257,10 +257,6 @@ class PPercent(SensitivityRule):
     levels: str = levels()
 
     @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of p_percent", self.waived))
-
-    @override
     def label(self) -> str:
         together = f", coalitions of {self.coalition}" if self.coalition != 1 else ""
         return f"p% rule, p = {self.p:g}{together}"
@@ -272,7 +268,7 @@ class PPercent(SensitivityRule):
         return found(table, shortfall, cell.total, self.levels, self.label())
 
 
-class PQ(SensitivityRule):
+class PQ(_WaivableRule):
     """A cell is unsafe if those who knew contributions to within q percent can now estimate one to within p percent.
 
     The second largest knows each other contribution to within q% before publication, so that its estimate of the largest is
@@ -298,7 +294,7 @@ class PQ(SensitivityRule):
             raise ParameterError(
                 f"p of pq must be at most q: nobody can be asked to know less than before. Got {self.p:g} and {self.q:g}."
             )
-        object.__setattr__(self, "waived", names_of("waived of pq", self.waived))
+        super().validate()
 
     @override
     def label(self) -> str:
@@ -310,7 +306,7 @@ class PQ(SensitivityRule):
         return PPercent(100 * self.p / self.q, **shared).assess(table).because(self.label())
 
 
-class PTN(SensitivityRule):
+class PTN(_WaivableRule):
     """A cell is unsafe if some contributor's precision threshold is above the noise that hides it from some other.
 
     Contributor r must be protected to within PT(r); others know it to within its noise N(r), and it knows itself to within its
@@ -341,7 +337,7 @@ class PTN(SensitivityRule):
             raise ParameterError(
                 "own of ptn must be at most q: nobody knows its own contribution worse than others do."
             )
-        object.__setattr__(self, "waived", names_of("waived of ptn", self.waived))
+        super().validate()
 
     @override
     def label(self) -> str:

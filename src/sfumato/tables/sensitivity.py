@@ -34,6 +34,13 @@ class Sensitivity:
     reasons: NDArray[np.object_]
     """For each cell the rule that it breaks, in words; empty for a safe one."""
 
+    def reached(
+        self, low: Numbers, high: Numbers, value: Numbers, slack: Numbers, at: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[np.bool_]:
+        """Return which intervals, of all cells or of those `at` some positions, reach their protection levels but for `slack`."""
+        above, below, width = (level[at] - slack for level in (self.upper, self.lower, self.width))
+        return np.asarray((high >= value + above) & (low <= value - below) & (high - low >= width))
+
     @classmethod
     def of(cls, unsafe: NDArray[np.bool_], upper: Numbers, lower: Numbers, reason: str) -> Sensitivity:
         """Return the assessment of one rule; protection levels of safe cells are set to 0."""

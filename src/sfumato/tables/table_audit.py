@@ -91,7 +91,7 @@ def unsafe_sums(
         if truth is not None and levels is not None and shown is not knows.shown and len(at):
             value = rows[at] @ truth
             low, high = (end + value for end in _attacker(knows, truth).bounds_of(sparse.csr_array(rows[at])))
-            at = at[_same(low, high, counted, _scale(knows)) | ~_reached(low, high, value, levels, at)]
+            at = at[_same(low, high, counted, _scale(knows)) | ~levels.reached(low, high, value, _slack(value), at)]
         unsafe += [(sparse.csr_array(rows[[i]]), shown, shown is knows.shown) for i in at]
     if not complete:
         notes.append(
@@ -424,19 +424,11 @@ def _near(
         short &= np.isfinite(high - low) & published.suppressed
     if sensitivity is None or value is None:
         return np.asarray(short)
-    return np.where(sensitivity.unsafe, ~_reached(low, high, value, sensitivity), short)
+    return np.where(sensitivity.unsafe, ~sensitivity.reached(low, high, value, _slack(value)), short)
 
 
-def _reached(
-    low: Numbers, high: Numbers, value: Numbers, levels: Sensitivity, at: Whole | slice = slice(None)
-) -> Flags:
-    """Return which intervals, of all sums or those `at` some positions, reach their protection levels."""
-    slack = 1e-6 * np.maximum(np.abs(value), 1.0)
-    return np.asarray(
-        (high >= value + levels.upper[at] - slack)
-        & (low <= value - levels.lower[at] + slack)
-        & (high - low >= levels.width[at] - slack)
-    )
+def _slack(value: Numbers) -> Numbers:
+    return np.asarray(1e-6 * np.maximum(np.abs(value), 1.0))
 
 
 def _sensitive(published: PublishedTable, sensitivity: Sensitivity | None) -> Flags:
