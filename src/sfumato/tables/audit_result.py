@@ -191,8 +191,8 @@ class Audit:
             rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
         for difference in self.differences[: max(_LISTED - len(rows), 0)]:
             which = "both are" if len(difference.coefficients) == 2 else "all are"
-            because = f"{which} shown, and what is left is in no cell and unsafe by a rule"
-            rows.append((difference.words, f"{'exactly' if difference.exact else 'approximately'} disclosed", because))
+            left = f"{which} shown, and what is left is in no cell and unsafe by a rule"
+            rows.append((difference.words, f"{'exactly' if difference.exact else 'approximately'} disclosed", left))
         return rows
 
     def _first(self, count: int = _LISTED) -> list[int]:

@@ -141,11 +141,14 @@ def sums_table(table: Table, rows: sparse.csr_array) -> Table:
         return table.with_(cells=Cells(("sum",), labels, rows), given=None)
     count, leaf = len(rows.data), rows.indices
     incidence = sparse.csr_array((np.ones(count), np.arange(count), rows.indptr), shape=(rows.shape[0], count))
-    own, grossed = (_times(c[leaf], rows.data) for c in (table.contributions.own, table.contributions.grossed))
-    weighted = table.contributions.weighted
+    contributions = table.contributions
+    if contributions is not None:
+        own = _times(contributions.own[leaf], rows.data)
+        grossed = _times(contributions.grossed[leaf], rows.data) if contributions.weighted else own
+        contributions = replace(contributions, own=own, grossed=grossed)
     return table.with_(
-        cells=Cells(("sum",), labels, incidence), given=None, totals=table.totals[leaf] * rows.data, counts=table.counts[leaf],
-        contributions=replace(table.contributions, own=own, grossed=grossed if weighted else own), records=None,
+        cells=Cells(("sum",), labels, incidence), given=None, totals=table.totals[leaf] * rows.data,
+        counts=table.counts[leaf], contributions=contributions, records=None,
     )  # fmt: skip
 
 
@@ -264,7 +267,7 @@ class Combinations:
         _, first, group = np.unique(set_codes(columns), axis=0, return_index=True, return_inverse=True)
         alike = sparse.csr_array((np.ones(len(leaves)), (group.ravel(), leaves)), shape=(len(first), self.cells.leaves))
         part = sparse.csr_array(part[:, first])  # leaves that are in the same cells have the same weight
-        graph = sparse.block_array([[None, part], [part.T, None]], format="csr")
+        graph: sparse.csr_array = sparse.block_array([[None, part], [part.T, None]], format="csr")
         number = connected_components(graph, directed=False)[1]
         found, complete = [sparse.csr_array((0, self.cells.leaves))], True
         by_row, by_column = (np.argsort(n, kind="stable") for n in np.split(number, [part.shape[0]]))
@@ -322,7 +325,7 @@ def extreme_rays(matrix: Whole) -> Whole | None:
 
 def _echelon(matrix: Whole) -> tuple[Whole, list[int]]:
     """Return a basis of the rows, each with a positive entry in a column in which the others have 0, and these columns."""
-    rows, pivots = matrix.copy(), []
+    rows, pivots = matrix.copy(), list[int]()
     for column in range(matrix.shape[1]):
         at = len(pivots)
         candidates = at + np.flatnonzero(rows[at:, column])

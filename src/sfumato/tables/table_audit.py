@@ -76,7 +76,7 @@ def unsafe_sums(
     with. Sums of other sums are left out.
     """
     table = published.source("a rule")
-    if table.contributions is None or not rules:
+    if not rules:
         return ()
     combinations = Combinations.of(table.cells)
     changed = (published.status == Status.CHANGED) & np.isfinite(knows.low) & np.isfinite(knows.high)

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, missing_extra
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_noise
 from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs, left_of
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
-from sfumato.tables.rta.knowledge import AttackerKnowledge
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 

@@ -14,7 +14,7 @@ from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
 from sfumato.schema.hierarchy import label_of
 from sfumato.tables.cells import TOTAL, Cells
-from sfumato.tables.rta.knowledge import AttackerKnowledge
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table, significant
 from sfumato.typing import Numbers, Whole
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.rta.knowledge import AttackerKnowledge, conjugate_gradients
+from sfumato.tables.rta.priors import AttackerKnowledge, conjugate_gradients
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from scipy import sparse
 
 from sfumato.errors import DataError, join_names, plural
 from sfumato.tables.rta import posterior_audit
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.large_blocks import CAP, gradients_near, near_of
 from sfumato.tables.rta.posterior_audit import in_large_block, left_of, sums_of
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 

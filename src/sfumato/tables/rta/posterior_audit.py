@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.tables.rta.knowledge import AttackerKnowledge, blocks_of, checked_noise, conjugate_gradients
 from sfumato.tables.rta.large_blocks import WIDER, left_near
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior, blocks_of, checked_noise, conjugate_gradients
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 

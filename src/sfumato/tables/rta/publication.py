@@ -20,8 +20,8 @@ from sfumato.tables.cells import Cells, Status
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta import digits
 from sfumato.tables.rta.digits import round_up, unit, values_of
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import leaf_name
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 

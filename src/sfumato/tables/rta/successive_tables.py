@@ -13,8 +13,8 @@ from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.digits import round_up, unit
 from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.rta.publication import Record
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole

@@ -104,7 +104,7 @@ class Insiders:
         found = np.zeros((len(weak), len(leaves)), bool)
         for i, target in enumerate(weak):
             for side, need in self._needs(problem, int(target), 1.0):
-                if (way := repair.free_way(int(target), side * need, hidden)) is None:
+                if (way := repair.way(int(target), side * need, hidden, free=True)) is None:
                     found[i] = True
                 else:
                     found[i] |= way[problem.alone[leaves]] != 0
