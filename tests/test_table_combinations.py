@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,17 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from sfumato import Draws, Microdata
 from sfumato.tables import (
+    NK,
     RTA,
     CellKey,
     ControlledRounding,
+    MinimumContributors,
     MinimumFrequency,
     PPercent,
     Protection,
     PublishedTable,
     RandomRounding,
+    SensitivityRule,
     Suppression,
     Table,
     audit,
@@ -177,6 +181,32 @@ def compare(seeds: range) -> None:
 @pytest.mark.parametrize("block", range(10))
 def test_the_audit_finds_a_combination_that_breaks_the_rule_exactly_where_enumeration_does(block: int) -> None:
     compare(range(30 * block, 30 * (block + 1)))
+
+
+@pytest.mark.parametrize(("rule", "unsafe"), [
+    (NK(2, 80, levels="upper"), lambda given: np.sort(given)[-2:].sum() > 0.8 * given.sum()),
+    (MinimumContributors(3, levels="upper"), lambda given: 0 < (given > 0).sum() < 3),
+])  # fmt: skip
+def test_other_rules_are_held_against_every_combination_too(
+    rule: SensitivityRule, unsafe: Callable[[np.ndarray], bool]
+) -> None:
+    verdicts = []
+    for seed in range(1000, 1080):
+        table, _ = random_table(seed)
+        if table.cells.leaves > 9:
+            continue
+        own, rows = own_of(table), table.cells.incidence.toarray().astype(int)
+        hidden = np.array([unsafe(given) for given in rows @ own]) | (
+            np.random.default_rng(seed).random(len(table)) < 0.2
+        )
+        shown = np.unique(rows[~hidden], axis=0)
+        follows = [w @ own for w in every_combination(shown)] if len(shown) else []
+        found = audit(hide(table, hidden), rules=rule, insiders="none")
+        known = bool(found.differences) or bool((found.exact & found.sensitive).any())
+        assert known == any(unsafe(given) for given in follows), seed
+        verdicts.append(known)
+    assert any(verdicts)
+    assert not all(verdicts)
 
 
 @pytest.mark.verify
