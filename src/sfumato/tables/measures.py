@@ -59,6 +59,10 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
         return self.result(value, self.words(value), interval=interval)
 
 
+def _rules() -> Any:
+    return param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
+
+
 class PublishedDistance(TableMeasure, name="table_distance"):
     """One minus the distance of the published table from the original; 1 where nothing changed.
 
@@ -197,9 +201,7 @@ class CellCertainty(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(
-        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
-    )
+    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
         choices=("largest", "share"),
@@ -253,9 +255,7 @@ class IntervalLengths(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(
-        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
-    )
+    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),

@@ -102,15 +102,8 @@ def _lifted(known: AttackerKnowledge, omega: Numbers, alone: Numbers) -> Numbers
 
 def _audit(known: AttackerKnowledge, omega: Numbers) -> PairAudit:
     found = left_of(known, sparse.csr_array(omega))
-    return PairAudit(
-        np.arange(len(known)),
-        found.variance,
-        found.helper,
-        known.required,
-        known.threshold,
-        found.outsider,
-        found.exact,
-    )
+    who = np.arange(len(known))
+    return PairAudit(who, found.variance, found.helper, known.required, known.threshold, found.outsider, found.exact)
 
 
 def _solve(known: AttackerKnowledge, alone: Numbers, wanted: Numbers) -> Numbers:

@@ -203,13 +203,8 @@ class _Solver:
         """Return the noise, a lower bound on its cost, and the number of rounds."""
         if self.large.any():
             return self._solve_large()
-        omega, best, lower, step, worst = (
-            first_noise(self.known, self.required, self.least, self.price),
-            np.inf,
-            0.0,
-            1.0,
-            1.0,
-        )
+        omega = first_noise(self.known, self.required, self.least, self.price)
+        best, lower, step, worst = np.inf, 0.0, 1.0, 1.0
         pairs, answer, last, idle, rounds = _Pairs.none(), omega, np.inf, 0, 0
         rough = int(np.bincount(self.known.block).max(initial=0)) > _SMALL
         for rounds in range(1, _ROUNDS + 1):
