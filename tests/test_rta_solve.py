@@ -12,7 +12,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.papers.simple_rta import SimpleRTA
 from sfumato.tables import Cells, Contributions, Table
 from sfumato.tables.rta.leaf_noise import leaf_noise, one_leaf, relaxation
-from sfumato.tables.rta.posterior_audit import audit_pairs, cell_certainty, cell_variances, posterior
+from sfumato.tables.rta.posterior_audit import audit_pairs, posterior
 from sfumato.tables.rta.priors import Prior
 
 Numbers = Any
@@ -282,24 +282,6 @@ def test_published_cells_alone_tell_no_more_than_leaves() -> None:
     every = table_of(own, weight)
     seen = audit_pairs(every, prior, noise, published=np.ones(5, bool))
     assert seen.variance == pytest.approx(audit_pairs(every, prior, noise).variance, abs=1e-7 * known.variance.max())
-
-
-def test_certainty_of_cell_totals_equals_dense_algebra() -> None:
-    g = np.random.default_rng(9)
-    own, weight = random_case(g, 5, 12)
-    table, prior = table_of(own, weight), Prior.from_sizes(0.5, 0.2)
-    known, noise = prior.of(table), g.uniform(0, 20, 5)
-    m, r = known.loading.toarray(), table.cells.incidence.toarray()
-    k = (m * known.variance) @ m.T
-    twin = np.diag(r @ (k - k @ np.linalg.inv(k + np.diag(noise)) @ k) @ r.T)
-    assert cell_variances(table, prior, noise) == pytest.approx(twin)
-    assert cell_certainty(table, prior, noise) == pytest.approx(((r @ m) ** 2 @ known.required) / twin)
-    assert (cell_certainty(table, prior, np.zeros(5)) > 1e6).all()
-    single = SimpleRTA.from_sizes([40, 30, 15], 0.5, 0.25)
-    one = table_of([[35.0, 50, -5]], size=[40, 30, 15])
-    outsider = 0.25**2 * (40**2 + 30**2 + 15**2) / (681.25 * 80 / (681.25 + 80))
-    assert cell_certainty(one, Prior.from_sizes(0.5, 0.25), np.array([80.0]))[0] == pytest.approx(outsider)
-    assert single.utility(80.0).value >= outsider  # contributors know more than an outsider
 
 
 def test_a_safe_start_protects_contributors_in_many_leaves() -> None:

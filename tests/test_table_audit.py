@@ -16,7 +16,7 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.tables import Cells, PublishedTable, RandomRounding, Table
 from sfumato.tables.attacker import Attacker
 from sfumato.tables.audit_result import Audit
-from sfumato.tables.certificates import KnownBounds
+from sfumato.tables.knowledge import KnownBounds
 from sfumato.tables.linear_program import LinearProgram
 from sfumato.tables.table_audit import audit
 

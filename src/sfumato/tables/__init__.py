@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sfumato.tables.argus.metadata import ArgusMetadata as ArgusMetadata
     from sfumato.tables.argus.metadata import ArgusVariable as ArgusVariable
     from sfumato.tables.argus.metadata import read_argus_metadata as read_argus_metadata
+    from sfumato.tables.attacker import Insider as Insider
     from sfumato.tables.audit_result import Audit as Audit
     from sfumato.tables.cell_key import CellKey as CellKey
     from sfumato.tables.cell_key import PerturbationRow as PerturbationRow
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from sfumato.tables.cells import Cells as Cells
     from sfumato.tables.cells import Status as Status
     from sfumato.tables.certificates import Certificate as Certificate
-    from sfumato.tables.certificates import Insider as Insider
-    from sfumato.tables.certificates import KnownBounds as KnownBounds
+    from sfumato.tables.certificates import PublishedSum as PublishedSum
     from sfumato.tables.contributions import Contributions as Contributions
     from sfumato.tables.contributions import Largest as Largest
     from sfumato.tables.controlled_adjustment import ControlledAdjustment as ControlledAdjustment
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sfumato.tables.exports import read_sdmx_csv as read_sdmx_csv
     from sfumato.tables.exports import sdmx_csv as sdmx_csv
     from sfumato.tables.exports import write_table as write_table
+    from sfumato.tables.knowledge import KnownBounds as KnownBounds
     from sfumato.tables.largest_contributors import singletons as singletons
     from sfumato.tables.measures import AnalystCertainty as AnalystCertainty
     from sfumato.tables.measures import CellCertainty as CellCertainty

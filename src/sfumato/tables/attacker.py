@@ -1,20 +1,22 @@
-"""The attacker of a published table: the interval of every cell, from everything that is published."""
+"""The attacker of a published table: the interval of every cell, for readers and for contributors who know their own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
+from sfumato.tables.contributions import Contributions, by_cell
+from sfumato.tables.knowledge import KnownBounds, alone_in
 from sfumato.tables.linear_program import ROUNDING, Contradiction, Infeasible, LinearProgram, reduce_rows
-from sfumato.typing import Numbers, Whole
-
-if TYPE_CHECKING:
-    from sfumato.tables.published import PublishedTable
+from sfumato.tables.published import PublishedTable
+from sfumato.tables.table import Table
+from sfumato.typing import Flags, Numbers, Whole
 
 _MANY, _SWEEPS, _FEW = 50, 60, 0.02
 """Number of cells from which several are solved at once, largest number of such programs, smallest share of ends two must find."""
@@ -182,7 +184,7 @@ def _away(bound: Numbers, at: Numbers) -> Numbers:
     return np.asarray(np.where(same, 0.0, away))
 
 
-def _not_implied(rows: sparse.csr_array, equal: NDArray[np.bool_]) -> Whole:
+def _not_implied(rows: sparse.csr_array, equal: Flags) -> Whole:
     """Return the rows that are needed: equations that are no combination of shorter ones."""
     from sfumato.kernels.table_algebra import independent_rows
 
@@ -226,7 +228,7 @@ def _solve(
 
 def _short(
     program: LinearProgram, found: tuple[Numbers, Numbers], limits: tuple[Numbers, Numbers], side: int, at: int | slice
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return whether an end has not been reached; the solver's own rounding may take it beyond."""
     rounding = _REACHED * program.scale
     if side == 0:
@@ -245,8 +247,6 @@ def _many_at_once(
     Half of the cells, chosen at random, are maximised and the others minimised, so that they cancel in their sums; then the
     other way round. Ends that are reached are recorded; the others are solved one by one.
     """
-    from sfumato.contract.draws import Draws
-
     chance = Draws(0).generator("many at once")
     everything = np.arange(asked.shape[1], dtype=np.int64)
     sign = np.zeros(asked.shape[0])
@@ -267,3 +267,150 @@ def _many_at_once(
         now = sum(int(_short(program, found, limits, side, slice(None)).sum()) for side in (0, 1))
         if turn % 2 and left - now < _FEW * left:
             return
+
+
+_SPARE = 4
+"""Directions in addition to the number of known leaves: a cell then follows by chance with probability 0."""
+
+
+@dataclass(frozen=True)
+class Insider:
+    """One contributor and a cell that he can work out: confidential, except for the names of the cells."""
+
+    contributor: int
+    """Its position in the table's contributions."""
+    cell: int
+    """The cell that he can work out."""
+    alone: tuple[int, ...]
+    """Leaves in which he is the only contributor, and whose values he therefore knows."""
+    exact: bool
+    low: float
+    high: float
+
+
+def by_equations(known: KnownBounds, table: Table, targets: Whole) -> list[Insider]:
+    """Return what contributors who are alone in a leaf can work out exactly.
+
+    The published cells leave the directions of a null space open. A contributor who knows some leaves closes the directions
+    that move them; he knows a cell whose value no other direction changes. A few random directions represent all of them.
+    """
+    contributions = table.contributions
+    if contributions is None:
+        return []
+    of_cell, part_of = known.components
+    alone = np.where(known.known_leaves, -1, alone_in(contributions))
+    holders = by_cell(table.cells, _unknown_parts(contributions, known.known_leaves))
+    asked, shown = (sparse.csc_array(known.cells.incidence[rows]) for rows in (targets, np.flatnonzero(known.shown)))
+    unknown = np.asarray(known.cells.incidence[targets] @ (~known.known_leaves).astype(np.float64))
+    found: list[Insider] = []
+    for part in np.intersect1d(part_of[(alone >= 0) & (part_of >= 0)], of_cell):
+        leaves = np.flatnonzero(part_of == part)
+        inside = sparse.csr_array(asked[:, leaves])
+        # a cell that depends on other parts too stays unknown to one who knows leaves of this part
+        here = np.flatnonzero((np.diff(inside.indptr) > 0) & (np.diff(inside.indptr) == unknown))
+        if len(here):
+            rows = sparse.csr_array(shown[:, leaves])
+            found += _in_part(alone[leaves], leaves, inside[here], targets[here], rows, holders)
+    return _with_values(found, table)
+
+
+def _unknown_parts(contributions: Contributions, known_leaves: Flags) -> sparse.csr_array:
+    """Return the absolute nonzero contributions to leaves that are not known to everybody: what could be found out."""
+    open_ = sparse.diags_array((~known_leaves).astype(np.float64))
+    parts = sparse.csr_array(open_ @ abs(contributions.own))
+    parts.eliminate_zeros()
+    return parts
+
+
+def _in_part(
+    alone: Whole,
+    leaves: Whole,
+    inside: sparse.csr_array,
+    targets: Whole,
+    rows: sparse.csr_array,
+    holders: sparse.csr_array,
+) -> list[Insider]:
+    """Return what contributors work out in one part: `inside` and `rows` are targets and published cells × its leaves."""
+    who, times = np.unique(alone[alone >= 0], return_counts=True)
+    open_ = _directions(rows, int(times.max()) + _SPARE)
+    moves = inside @ open_
+    length = np.linalg.norm(moves, axis=1)
+    undecided = length > 1e-7 * np.sqrt(np.diff(inside.indptr))  # the others are known to everybody
+    targets, moves, length = targets[undecided], moves[undecided], length[undecided]
+    found = []
+    for person in who:
+        own = np.flatnonzero(alone == person)
+        basis, size, _ = np.linalg.svd(open_[own].T, full_matrices=False)
+        basis = basis[:, size > 1e-7]
+        left = np.linalg.norm(moves - (moves @ basis) @ basis.T, axis=1)
+        for i in np.flatnonzero(left < 1e-6 * length):
+            cell = int(targets[i])
+            if (holders[[cell]].indices != person).any():  # not only his own contribution
+                found.append(Insider(int(person), cell, tuple(int(leaf) for leaf in leaves[own]), True, np.nan, np.nan))
+    return found
+
+
+def _directions(rows: sparse.csr_array, count: int) -> Numbers:
+    """Return `count` random directions that leave every row's sum unchanged, shape (columns, count)."""
+    from scipy.sparse.linalg import lsmr
+
+    transposed = sparse.csr_array(rows[np.diff(rows.indptr) > 0].T)
+    drawn = Draws(0).generator("directions").standard_normal((rows.shape[1], count))
+    found = np.empty_like(drawn)
+    for k in range(count):
+        left = drawn[:, k]
+        for _ in range(2):  # twice, because of rounding
+            left = left - transposed @ lsmr(transposed, left, atol=1e-14, btol=1e-14, maxiter=10 * rows.shape[1])[0]
+        found[:, k] = left
+    return found
+
+
+def _with_values(found: list[Insider], table: Table) -> list[Insider]:
+    return [replace(f, low=float(table.value[f.cell]), high=float(table.value[f.cell])) for f in found]
+
+
+def by_bounds(
+    known: KnownBounds,
+    table: Table,
+    targets: Whole,
+    tolerance: float,
+    exact: Callable[[Numbers, Numbers], Flags],
+) -> list[Insider]:
+    """Return what any contributor to an unpublished cell can work out, exactly or nearly, with all his knowledge.
+
+    He knows that a leaf is at least his contribution to it, and its value where he is alone. A cell is nearly known to him when
+    his interval is shorter than `tolerance` times the contributions of the others.
+    """
+    contributions = table.contributions
+    if contributions is None:
+        return []
+    alone = alone_in(contributions)
+    given = sparse.csc_array(contributions.grossed)
+    per_cell = by_cell(table.cells, contributions.grossed)[targets]
+    hidden = ~known.known_leaves
+    found = []
+    for who in range(len(contributions)):
+        column = slice(given.indptr[who], given.indptr[who + 1])
+        leaves, amounts = given.indices[column], given.data[column]
+        if not hidden[leaves].any():
+            continue
+        low, high = known.leaf_low.copy(), known.leaf_high.copy()
+        if np.isfinite(known.leaf_low[leaves]).all():  # others gave nothing below the lower bound
+            low[leaves] = np.maximum(low[leaves], amounts)
+        mine = alone[leaves] == who
+        low[leaves[mine]] = high[leaves[mine]] = table.totals[leaves[mine]]
+        own = np.zeros(len(targets))
+        entries = per_cell[:, [who]].tocoo()
+        own[entries.coords[0]] = entries.data
+        others = table.value[targets] - own
+        shared = (np.diff(per_cell.indptr) > 1) | ((np.diff(per_cell.indptr) == 1) & (own == 0))
+        asked = targets[shared]
+        bottom, top = Attacker(known.cells, known.low, known.high, low, high, near=table.totals).intervals(asked)
+        sure = exact(bottom, top)
+        near = sure | (top - bottom <= tolerance * np.abs(others[shared]))
+        singles = tuple(int(leaf) for leaf in leaves[mine])
+        found += [
+            Insider(who, int(asked[i]), singles, bool(sure[i]), float(bottom[i]), float(top[i]))
+            for i in np.flatnonzero(near)
+        ]
+    return found

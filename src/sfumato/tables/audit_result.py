@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from sfumato.contract.score import Section
 from sfumato.contract.score import TextTable as Grid
 from sfumato.errors import ParameterError, count_of, plural
-from sfumato.tables.cells import Status
-from sfumato.tables.certificates import Certificate, Insider, KnownBounds, bound, equation
+from sfumato.tables.attacker import Insider
+from sfumato.tables.cells import Cells, Status
+from sfumato.tables.certificates import Certificate, PublishedSum, bound, equation
+from sfumato.tables.knowledge import KnownBounds
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.sensitivity import Sensitivity
 from sfumato.typing import Flags, Numbers
@@ -23,197 +25,8 @@ if TYPE_CHECKING:
 
     from sfumato.tables.rta.posterior_audit import PairAudit
 
-# --- words
-# An audit in words: the headline first, then which cells, and by which equations; never a value.
-
-_LISTED = 10
-
-
-def headline(audit: Audit) -> str:
-    """Return the answer in one sentence."""
-    counts = audit.counts
-    exact, near, known = (counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor"))
-    parts = [
-        f"{plural(n, 'cell')} {'is' if n == 1 else 'are'} {what}"
-        for n, what in (
-            (exact, "exactly disclosed"), (near, "approximately disclosed"), (known, "known to a contributor who knows his own"),
-        ) if n
-    ]  # fmt: skip
-    if n := len(audit.differences):
-        parts.append(f"{plural(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
-    if audit.pairs is not None and not audit.pairs.holds:
-        perhaps = "" if audit.pairs.exact or audit.pairs.measured else "perhaps "  # a bound does not prove it
-        parts.append(f"some contributors {perhaps}learn more of others than they may")
-    if parts:
-        return f"Not safe: {_and(parts)}."
-    if not counts["not shown"] and audit.pairs is None:
-        return "Every cell is shown as it is: there is nothing to work out."
-    published = audit.published
-    if audit.pairs is None and (published.variance is not None or published.leaf_variance is not None):
-        return "Nothing sensitive can be worked out for sure; whether the noise suffices was not looked at, for want of a prior."
-    return "Nothing sensitive can be worked out from what is published."
-
-
-def _and(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def sentences(audit: Audit) -> list[str]:
-    """Return what was examined, by which criterion, and what was not."""
-    counts = audit.counts
-    said = [f"{count_of(counts['not shown'], counts['cells'], ('is', 'are'), 'cell')} hidden or changed."]
-    if audit.rules:
-        said.append(
-            f"An interval must reach as far as these rules ask: {'; '.join(audit.rules)}. Other cells that are suppressed must "
-            f"be uncertain by {100 * audit.tolerance:g} % of their value."
-        )
-    elif audit.published.suppressed.any():
-        said.append(
-            "A suppressed cell counts as approximately disclosed if the interval that a reader can work out is no longer than "
-            f"{100 * audit.tolerance:g} % of its value."
-        )
-    if counts["harmless"]:
-        said.append(
-            f"{plural(counts['harmless'], 'other cell')} can be worked out too, but none of these is sensitive."
-        )
-    if audit.pairs is not None:
-        said.append(_learned(audit.pairs))
-    return [*said, *audit.notes]
-
-
-def _learned(pairs: PairAudit) -> str:
-    """Describe what contributors learn of each other."""
-    asked = pairs.ratio[np.isfinite(pairs.ratio)]
-    failing = len(pairs.failing)
-    at_least = "" if pairs.exact else "about " if pairs.measured else "at least "
-    worst = (
-        f"the smallest posterior variance is {at_least}{asked.min():.3g} of what is required"
-        if len(asked)
-        else "none is required"
-    )
-    are = "are" if pairs.exact or pairs.measured else "may be"
-    told = (
-        "no attacker learns more than is allowed" if not failing else f"{failing:,} {are} known better than is allowed"
-    )
-    return f"Of {plural(len(pairs.ratio), 'contribution')} with a prior, {told}; {worst}."
-
-
-def reasons(audit: Audit) -> list[tuple[str, str, str]]:
-    """Return the first disclosed cells: name, verdict, and the equations."""
-    cells, verdicts = audit.published.cells, audit.verdicts
-    rows = []
-    why: dict[int, list[str]] = {}
-    for proof in audit.certificates:  # the same cells, and more
-        why.setdefault(proof.cell, []).append(proof.words)
-    for cell in _first(audit):
-        because = why.get(cell, [])
-        if audit.exact[cell] and audit.bounds is not None and audit.bounds[1][cell] - audit.bounds[0][cell] > 1e-3:
-            because.append("only one whole number fits")
-        if audit.shown[cell]:
-            because = ["it is shown, although a rule calls it unsafe"]
-        rows.append((cells.name(cell), str(verdicts[cell]), "; ".join(because)))
-    seen: set[int] = set(_first(audit))
-    for insider in audit.insiders:
-        if len(rows) >= _LISTED or insider.cell in seen or audit.disclosed[insider.cell]:
-            continue
-        seen.add(insider.cell)
-        own = [cells.name(int(c)) for c in cells.of_leaf[list(insider.alone)] if c >= 0]
-        alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
-        more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
-        rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
-    for whole, part in audit.differences[: max(_LISTED - len(rows), 0)]:
-        told = "both are shown, and what is left is in no cell and unsafe by a rule"
-        rows.append((f"[{cells.name(whole)}] − [{cells.name(part)}]", "exactly disclosed", told))
-    return rows
-
-
-def _first(audit: Audit) -> list[int]:
-    at = np.flatnonzero(audit.disclosed)
-    return [int(c) for c in at[np.lexsort((at, ~audit.exact[at]))][:_LISTED]]
-
-
-def page(audit: Audit) -> str:
-    """Return the audit as a page of text."""
-    lines = [audit.headline, "", *sentences(audit)]
-    rows = reasons(audit)
-    if rows:
-        lines += ["", "Disclosed cells, and how:"]
-        for name, verdict, because in rows:
-            lines.append(f"  {name}: {verdict}")
-            lines += [f"      {part}" for part in because.split("; ") if part]
-        left = audit.counts["exactly disclosed"] + audit.counts["approximately disclosed"]
-        left += audit.counts["known to a contributor"] + len(audit.differences) - len(rows)
-        if left > 0:
-            lines.append(f"  and {plural(left, 'more cell')}: see the frame of the audit.")
-    worst = audit.worst
-    if not rows and worst is not None and np.isfinite(audit.relative_width[worst]):
-        lines += ["", f"The shortest interval, relative to its value, is that of {audit.published.cells.name(worst)}."]
-    return "\n".join(lines)
-
-
-def findings(audit: Audit) -> dict[str, Any]:
-    """Return the findings as a dictionary, without values."""
-    verdicts, cells = audit.verdicts, audit.published.cells
-    told = np.flatnonzero(audit.disclosed | (verdicts == "known to a contributor"))
-    why: dict[int, list[dict[str, Any]]] = {}
-    for found in audit.certificates:
-        entry = {
-            "words": found.words, "sign": found.sign,
-            "cells": [
-                {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "times": str(times)}
-                for c, times in found.coefficients.items()
-            ],
-        }  # fmt: skip
-        why.setdefault(found.cell, []).append(entry)
-    return {
-        "safe": audit.safe,
-        "headline": audit.headline,
-        "counts": dict(audit.counts),
-        "tolerance": audit.tolerance,
-        "rules": list(audit.rules),
-        "disclosed": [
-            {
-                **dict(zip(cells.dimensions, cells.labels[c], strict=True)),
-                "verdict": verdicts[c],
-                "because": why.get(int(c), []),
-            }
-            for c in told
-        ],
-        "differences": [[cells.name(whole), cells.name(part)] for whole, part in audit.differences],
-        "posterior": None if audit.pairs is None else _posterior(audit.pairs),
-        "notes": list(audit.notes),
-    }
-
-
-def _posterior(pairs: PairAudit) -> dict[str, Any]:
-    asked = pairs.ratio[np.isfinite(pairs.ratio)]
-    return {
-        "contributions": len(pairs.ratio),
-        "known better than allowed": len(pairs.failing),
-        "smallest ratio to what is required": float(asked.min()) if len(asked) else None,
-        "holds": pairs.holds,
-        "exact": pairs.exact,
-    }
-
-
-def section(audit: Audit) -> Section:
-    """Return the audit as a section of a report."""
-    counts = Grid(("what", "cells"), tuple(audit.counts.items()), "What a reader can work out.")
-    rows = reasons(audit)
-    content = [counts]
-    if rows:
-        content.append(
-            Grid(("cell", "verdict", "because"), tuple(rows), "Disclosed cells, and the equations that disclose them.")
-        )
-    return Section("Audit of the published table", (audit.headline, *sentences(audit)), tuple(content))
-
-
-# --- result
-# The result of an audit.
-
-
-EXPLAINED = 20
-"""Number of disclosed cells that are explained by default."""
+_LISTED, EXPLAINED = 10, 20
+"""Number of disclosed cells that are listed, and that are explained by default."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,15 +63,29 @@ class Audit:
     """What was not examined."""
     bounds: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
     """`low` and `high` before restriction to whole numbers."""
-    differences: tuple[tuple[int, int], ...] = ()
-    """Pairs of published cells, the second inside the first, whose difference is no cell and unsafe by a rule."""
+    differences: tuple[PublishedSum, ...] = ()
+    """Combinations of published cells that are no cell and unsafe by a rule: a total less its published parts."""
 
     def __repr__(self) -> str:
         return f"Audit({self.headline})"
 
     def __str__(self) -> str:
-
-        return page(self)
+        lines = [self.headline, "", *self._sentences()]
+        rows = self._reasons()
+        if rows:
+            lines += ["", "Disclosed cells, and how:"]
+            for name, verdict, because in rows:
+                lines.append(f"  {name}: {verdict}")
+                lines += [f"      {part}" for part in because.split("; ") if part]
+            left = self.counts["exactly disclosed"] + self.counts["approximately disclosed"]
+            left += self.counts["known to a contributor"] + len(self.differences) - len(rows)
+            if left > 0:
+                lines.append(f"  and {plural(left, 'more cell')}: see the frame of the audit.")
+        worst = self.worst
+        if not rows and worst is not None and np.isfinite(self.relative_width[worst]):
+            name = self.published.cells.name(worst)
+            lines += ["", f"The shortest interval, relative to its value, is that of {name}."]
+        return "\n".join(lines)
 
     @property
     def shown(self) -> Flags:
@@ -293,17 +120,97 @@ class Audit:
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
+        counts = self.counts
+        exact, near, known = (
+            counts[k] for k in ("exactly disclosed", "approximately disclosed", "known to a contributor")
+        )
+        parts = [
+            f"{plural(n, 'cell')} {'is' if n == 1 else 'are'} {what}"
+            for n, what in (
+                (exact, "exactly disclosed"), (near, "approximately disclosed"), (known, "known to a contributor who knows his own"),
+            ) if n
+        ]  # fmt: skip
+        if n := len(self.differences):
+            parts.append(f"{plural(n, 'difference')} of shown cells {'is' if n == 1 else 'are'} unsafe")
+        if self.pairs is not None and not self.pairs.holds:
+            perhaps = "" if self.pairs.exact or self.pairs.measured else "perhaps "  # a bound does not prove it
+            parts.append(f"some contributors {perhaps}learn more of others than they may")
+        if parts:
+            return f"Not safe: {_and(parts)}."
+        if not counts["not shown"] and self.pairs is None:
+            return "Every cell is shown as it is: there is nothing to work out."
+        published = self.published
+        if self.pairs is None and (published.variance is not None or published.leaf_variance is not None):
+            return "Nothing sensitive can be worked out for sure; whether the noise suffices was not looked at, for want of a prior."
+        return "Nothing sensitive can be worked out from what is published."
 
-        return headline(self)
+    def _sentences(self) -> list[str]:
+        """Return what was examined, by which criterion, and what was not."""
+        counts = self.counts
+        said = [f"{count_of(counts['not shown'], counts['cells'], ('is', 'are'), 'cell')} hidden or changed."]
+        if self.rules:
+            said.append(
+                f"An interval must reach as far as these rules ask: {'; '.join(self.rules)}. Other cells that are suppressed must "
+                f"be uncertain by {100 * self.tolerance:g} % of their value."
+            )
+        elif self.published.suppressed.any():
+            said.append(
+                "A suppressed cell counts as approximately disclosed if the interval that a reader can work out is no longer than "
+                f"{100 * self.tolerance:g} % of its value."
+            )
+        if counts["harmless"]:
+            said.append(
+                f"{plural(counts['harmless'], 'other cell')} can be worked out too, but none of these is sensitive."
+            )
+        if self.pairs is not None:
+            said.append(_learned(self.pairs))
+        return [*said, *self.notes]
+
+    def _reasons(self) -> list[tuple[str, str, str]]:
+        """Return the first disclosed cells: name, verdict, and the equations."""
+        cells, verdicts = self.published.cells, self.verdicts
+        rows = []
+        why: dict[int, list[str]] = {}
+        for proof in self.certificates:  # the same cells, and more
+            why.setdefault(proof.cell, []).append(proof.words)
+        for cell in self._first():
+            because = why.get(cell, [])
+            if self.exact[cell] and self.bounds is not None and self.bounds[1][cell] - self.bounds[0][cell] > 1e-3:
+                because.append("only one whole number fits")
+            if self.shown[cell]:
+                because = ["it is shown, although a rule calls it unsafe"]
+            rows.append((cells.name(cell), str(verdicts[cell]), "; ".join(because)))
+        seen: set[int] = set(self._first())
+        for insider in self.insiders:
+            if len(rows) >= _LISTED or insider.cell in seen or self.disclosed[insider.cell]:
+                continue
+            seen.add(insider.cell)
+            own = [cells.name(int(c)) for c in cells.of_leaf[list(insider.alone)] if c >= 0]
+            alone = f"whoever is alone in [{own[0]}]" if own else "one of its contributors"
+            more = f" and {len(own) - 1} other cells" if len(own) > 1 else ""
+            rows.append((cells.name(insider.cell), "known to a contributor", f"{alone}{more} can work it out"))
+        for difference in self.differences[: max(_LISTED - len(rows), 0)]:
+            which = "both are" if len(difference.coefficients) == 2 else "all are"
+            left = f"{which} shown, and what is left is in no cell and unsafe by a rule"
+            rows.append((difference.words, f"{'exactly' if difference.exact else 'approximately'} disclosed", left))
+        return rows
+
+    def _first(self, count: int = _LISTED) -> list[int]:
+        """Return the first disclosed cells, exactly disclosed ones first."""
+        at = np.flatnonzero(self.disclosed)
+        return [int(c) for c in at[np.lexsort((at, ~self.exact[at]))][:count]]
 
     @cached_property
     def relative_width(self) -> Numbers:
         """Length of each cell's interval, relative to the value (to its middle where the value is not known)."""
         original = self.published.original
+        with np.errstate(invalid="ignore"):
+            return self._width_of((self.low + self.high) / 2 if original is None else original.value)
+
+    def _width_of(self, value: Numbers) -> Numbers:
         with np.errstate(invalid="ignore", divide="ignore"):
-            middle = (self.low + self.high) / 2 if original is None else original.value
             width = np.where(np.isinf(self.high) | np.isinf(self.low), np.inf, self.high - self.low)
-            return np.asarray(np.where(width == 0, 0.0, width / np.abs(middle)))
+            return np.asarray(np.where(width == 0, 0.0, width / np.abs(value)))
 
     @property
     def worst(self) -> int | None:
@@ -334,9 +241,7 @@ class Audit:
     @cached_property
     def certificates(self) -> tuple[Certificate, ...]:
         """Why the first disclosed cells are disclosed, exactly disclosed ones first; see `explain` for any other."""
-        at = np.flatnonzero(self.disclosed)
-        order = at[np.lexsort((at, ~self.exact[at]))][:EXPLAINED]
-        return tuple(found for cell in order.tolist() for found in self.explain(cell))
+        return tuple(found for cell in self._first(EXPLAINED) for found in self.explain(cell))
 
     @property
     def verdicts(self) -> NDArray[np.object_]:
@@ -355,9 +260,11 @@ class Audit:
         why: dict[int, str] = {}
         for found in self.certificates:
             why[found.cell] = "; ".join(filter(None, (why.get(found.cell, ""), found.words)))
+        with np.errstate(invalid="ignore"):
+            public = self._width_of((self.low + self.high) / 2)  # of the middle, which everybody can compute
         columns: dict[str, Any] = {d: cells.labels[:, i] for i, d in enumerate(cells.dimensions)}
         columns |= {
-            "low": self.low, "high": self.high, "relative_width": self.relative_width if custodian else self._public_width,
+            "low": self.low, "high": self.high, "relative_width": self.relative_width if custodian else public,
             "verdict": self.verdicts, "sensitive": self.sensitive & (self.examined | self.exact),
             "because": [why.get(i, "") for i in range(len(cells))],
         }  # fmt: skip
@@ -369,19 +276,88 @@ class Audit:
                 columns["rule"] = self.sensitivity.reasons
         return pd.DataFrame(columns)
 
-    @property
-    def _public_width(self) -> Numbers:
-        """Relative to the middle of the interval, which everybody can compute."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            width = np.where(np.isinf(self.high) | np.isinf(self.low), np.inf, self.high - self.low)
-            return np.asarray(np.where(width == 0, 0.0, width / np.abs((self.low + self.high) / 2)))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as a dictionary: counts, and the disclosed cells with their equations; no values."""
-
-        return findings(self)
+        verdicts, cells = self.verdicts, self.published.cells
+        told = np.flatnonzero(self.disclosed | (verdicts == "known to a contributor"))
+        why: dict[int, list[dict[str, Any]]] = {}
+        for found in self.certificates:
+            entry = {
+                "words": found.words, "sign": found.sign,
+                "cells": [
+                    {**dict(zip(cells.dimensions, cells.labels[c], strict=True)), "times": str(times)}
+                    for c, times in found.coefficients.items()
+                ],
+            }  # fmt: skip
+            why.setdefault(found.cell, []).append(entry)
+        return {
+            "safe": self.safe,
+            "headline": self.headline,
+            "counts": dict(self.counts),
+            "tolerance": self.tolerance,
+            "rules": list(self.rules),
+            "disclosed": [
+                {
+                    **dict(zip(cells.dimensions, cells.labels[c], strict=True)),
+                    "verdict": verdicts[c],
+                    "because": why.get(int(c), []),
+                }
+                for c in told
+            ],
+            "differences": [_difference(found, cells) for found in self.differences],
+            "posterior": None if self.pairs is None else _posterior(self.pairs),
+            "notes": list(self.notes),
+        }
 
     def section(self) -> Section:
         """Return the audit as a section of a report."""
+        counts = Grid(("what", "cells"), tuple(self.counts.items()), "What a reader can work out.")
+        rows = self._reasons()
+        content = [counts]
+        if rows:
+            content.append(
+                Grid(
+                    ("cell", "verdict", "because"),
+                    tuple(rows),
+                    "Disclosed cells, and the equations that disclose them.",
+                )
+            )
+        return Section("Audit of the published table", (self.headline, *self._sentences()), tuple(content))
 
-        return section(self)
+
+def _and(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _learned(pairs: PairAudit) -> str:
+    """Describe what contributors learn of each other."""
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    failing = len(pairs.failing)
+    at_least = "" if pairs.exact else "about " if pairs.measured else "at least "
+    worst = (
+        f"the smallest posterior variance is {at_least}{asked.min():.3g} of what is required"
+        if len(asked)
+        else "none is required"
+    )
+    are = "are" if pairs.exact or pairs.measured else "may be"
+    told = (
+        "no attacker learns more than is allowed" if not failing else f"{failing:,} {are} known better than is allowed"
+    )
+    return f"Of {plural(len(pairs.ratio), 'contribution')} with a prior, {told}; {worst}."
+
+
+def _difference(difference: PublishedSum, cells: Cells) -> list[str]:
+    """Return a cell and the one inside it; any other combination in words."""
+    pair = [*difference.coefficients.values()] == [1, -1]
+    return [cells.name(c) for c in difference.coefficients] if pair else [difference.words]
+
+
+def _posterior(pairs: PairAudit) -> dict[str, Any]:
+    asked = pairs.ratio[np.isfinite(pairs.ratio)]
+    return {
+        "contributions": len(pairs.ratio),
+        "known better than allowed": len(pairs.failing),
+        "smallest ratio to what is required": float(asked.min()) if len(asked) else None,
+        "holds": pairs.holds,
+        "exact": pairs.exact,
+    }

@@ -28,9 +28,6 @@ from sfumato.tables.sensitivity import SensitivityRule
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-# --- keys
-# Record keys and cell keys: a number for each record, and for each cell the fractional part of their sum.
-
 Keys = NDArray[np.uint64]
 _BITS = 53  # what a double holds exactly
 _BELOW = np.uint64(2**_BITS - 1)
@@ -65,10 +62,6 @@ def as_fractions(keys: Keys, place: int = 0) -> Numbers:
     """
     shifted = (keys * np.uint64(10**place)) & _BELOW
     return shifted.astype(np.float64) / 2.0**_BITS
-
-
-# --- perturbation table
-# Perturbation tables: the change for each value and each cell key.
 
 
 KINDS = ("all", "even", "odd", "small_cells")
@@ -292,10 +285,6 @@ def _check(kind: str, rows: Iterable[PerturbationRow]) -> None:
             raise DataError(f"{name} changes a zero: zeros must stay, since nobody is behind them.")
 
 
-# --- generated
-# Perturbation tables with the largest entropy, given the largest change and the variance.
-
-
 @lru_cache(maxsize=64)
 def count_table(
     maximum: int, variance: float, smallest: int = 0, stay: float = 0.0, monotone: bool = False
@@ -350,10 +339,6 @@ def _generated_row(value: int, change: Numbers, variance: float, stay: float, mo
     raise ParameterError(
         f"with this variance the value {value} can stay as it is with a probability of at most {room:.4g}; got {stay:g}."
     )
-
-
-# --- magnitude
-# Noise for magnitudes: a share of each of the largest contributions, times the change from the perturbation table.
 
 
 @dataclass(frozen=True)
@@ -437,10 +422,6 @@ def separation_point(scale: FlexScale, small: PerturbationTable | None) -> float
         return 0.0
     variance = small.rows["all"][-1].variance
     return float(np.sqrt(variance / sum(part**2 for part in scale.parts)) / scale.small)
-
-
-# --- cell key
-# Cell-key perturbation of counts and magnitudes.
 
 
 class CellKey(Protection):

@@ -18,28 +18,22 @@ from sfumato.errors import DataError, ParameterError, join_names, plural, unknow
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.typing import Numbers, Whole
 
-# --- leaf sets
-# Hashes that distinguish sets of leaves.
-
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def set_codes(rows: sparse.csr_array) -> NDArray[np.uint64]:
-    """Return two numbers for each row of a 0/1 matrix, shape (rows, 2), equal only for rows with the same entries.
+    """Return two numbers for each row of whole numbers, shape (rows, 2), equal only for rows with the same entries.
 
-    Each leaf has two fixed numbers of 64 bits (splitmix64 of its position), and a set the sums of those of its leaves:
-    different sets have different sums, except for one pair in 10^38.
+    Each leaf has two fixed numbers of 64 bits (splitmix64 of its position), and a row the sums of those of its leaves, times
+    its entries: different rows have different sums, except for one pair in 10^38.
     """
     keys = np.arange(1, 2 * rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in _STEPS:
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
     keys = (keys ^ (keys >> np.uint64(31))).reshape(-1, 2)
-    total = np.concatenate([np.zeros((1, 2), np.uint64), np.cumsum(keys[rows.indices], axis=0, dtype=np.uint64)])
+    keys = keys[rows.indices] * rows.data.astype(np.uint64)[:, None]
+    total = np.concatenate([np.zeros((1, 2), np.uint64), np.cumsum(keys, axis=0, dtype=np.uint64)])
     return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])
-
-
-# --- formula
-# The tables to make, as a formula: ``region * sector + region_group * sector``.
 
 
 Term = tuple[str, ...]
@@ -88,10 +82,6 @@ def terms(formula: str) -> tuple[Term, ...]:
     if not any(found):
         raise ParameterError(f"'{formula}' breaks nothing down. Name at least one column, such as 'region * sector'.")
     return tuple(dict.fromkeys(found))
-
-
-# --- dimension
-# A spanning variable: its values, and the labels above each of them.
 
 
 TOTAL = "Total"
@@ -156,10 +146,6 @@ def _refuse_mixed(name: str, labels: Sequence[str], above: NDArray[np.int64]) ->
             f"own: {names}. Give the records that have the group as their value a label of their own below it, such as "
             f"'{labels[int(mixed[0])]}, other', in the data and in the hierarchy."
         )
-
-
-# --- cells
-# The cells of a table, or of several linked ones, and the leaves that each cell is made of.
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,10 +261,6 @@ class Status(IntEnum):
     """Not published, because other cells could be worked out from it."""
     CHANGED = 3
     """Another value is published: adjusted, rounded or perturbed."""
-
-
-# --- empty
-# Combinations of values that could occur and do not: the empty cells of a table.
 
 
 _MOST = 5_000_000

@@ -14,9 +14,6 @@ from sfumato.errors import ParameterError
 from sfumato.tables.label_tree import LabelTree, strides
 from sfumato.typing import Numbers, Whole
 
-# --- finest
-# The finest cells of a table: its leaves, unless linked tables cut across each other.
-
 _MOST = 5_000_000
 
 
@@ -28,7 +25,7 @@ def finest(codes: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
     own = (codes + 1) @ strides(trees)
     order = np.argsort(own)
     bare = np.ones(len(codes), bool)
-    for key in _keys_above(codes, trees):
+    for key in keys_above(codes, trees):
         at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
         bare[at[(own[at] == key) & (key != own)]] = False
     return bare
@@ -39,7 +36,7 @@ def inside(parts: Whole, cells: Whole, trees: Sequence[LabelTree]) -> Whole:
     own = (cells + 1) @ strides(trees)
     order = np.argsort(own)
     found = np.full(len(parts), -1, np.int64)
-    for key in _keys_above(parts, trees):
+    for key in keys_above(parts, trees):
         at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
         found = np.where(own[at] == key, at, found)
     return found
@@ -49,12 +46,12 @@ def above_any(cells: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> NDArra
     """Return which cells are one of the leaves, or above one."""
     own = (cells + 1) @ strides(trees)
     found = np.zeros(len(cells), bool)
-    for key in _keys_above(leaves, trees):
+    for key in keys_above(leaves, trees):
         found |= np.isin(own, key)
     return found
 
 
-def _keys_above(codes: Whole, trees: Sequence[LabelTree]) -> Iterator[Whole]:
+def keys_above(codes: Whole, trees: Sequence[LabelTree]) -> Iterator[Whole]:
     """Iterate over the numbers of the cells that contain each cell, itself included."""
     stride = strides(trees)
     for levels in itertools.product(*(range(t.paths.shape[1] + 1) for t in trees)):
@@ -148,10 +145,6 @@ def _meet(a: Whole, b: Whole, trees: Sequence[LabelTree]) -> NDArray[np.bool_]:
             | (tree.paths[other] == one[..., None]).any(axis=-1)
         )
     return found
-
-
-# --- fill in
-# Values for the parts into which linked tables cut each other, where only their sums are known.
 
 
 _ROUNDS = 500

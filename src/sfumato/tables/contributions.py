@@ -15,9 +15,6 @@ from sfumato.errors import DataError, plural
 from sfumato.tables.cells import Cells
 from sfumato.typing import Numbers, Whole
 
-# --- contributions
-# Contributions of each contributor to each leaf.
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contributions:
@@ -59,10 +56,6 @@ class Contributions:
     def negative(self) -> bool:
         """Whether there are negative contributions."""
         return bool((self.own.data < 0).any())
-
-
-# --- largest
-# The largest contributions to every cell, which dominance rules use.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,10 +117,6 @@ def largest_of(cells: Cells, contributions: Contributions, count: int) -> Larges
             ratio = grossed.data[at] / own.data[at]
         weights[row, rank] = np.where(own.data[at] == 0, 1.0, ratio)
     return Largest(np.diff(own.indptr).astype(np.float64), values, weights, who)
-
-
-# --- marks
-# Further information on records: identity, requests for protection, and waivers.
 
 
 _YES = frozenset({"1", "1.0", "true", "yes", "y", "t"})

@@ -25,9 +25,6 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table, significant, table_in_order
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- adjustment program
-# Controlled adjustment as a mixed linear program: quantities that add up, pushed away from unsafe values, by HiGHS.
-
 
 @dataclass(frozen=True, eq=False)
 class AdjustmentLimits:
@@ -268,10 +265,6 @@ class _Model:
         if best or (stopped and solver.getInfo().primal_solution_status == 2):  # 2: feasible
             return np.array(solver.getSolution().col_value), best
         return None
-
-
-# --- controlled adjustment
-# Controlled tabular adjustment: unsafe cells move to a safe value, the others as little as possible.
 
 
 _MARGIN = 1e-6  # of a protection level: extra distance, so that the solver's rounding cannot undo it

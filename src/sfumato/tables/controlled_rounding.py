@@ -31,9 +31,6 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- problem
-# Controlled rounding as a problem over whole numbers: bounds, costs and equations, and a start by local search.
-
 _SCALE = 1_000_000  # costs are whole numbers: a base is this many of them, unless the table has whole numbers itself
 _TRIES = 40
 
@@ -179,10 +176,6 @@ class RoundingProblem:
         }  # fmt: skip
 
 
-# --- slabs
-# Better roundings by slabs: all leaves under some labels are rounded again at once, while the others stay.
-
-
 _LARGEST = 3000  # leaves that are rounded again at once
 _LITTLE = 0.003  # a round that gains less than this share of the distance is followed by one with more slabs at once
 _AT_ONCE = 4  # slabs, at most: beyond that hardly any program has a whole solution
@@ -312,10 +305,6 @@ def _split(order: Whole, size: int) -> list[Whole]:
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
-# --- child
-# Run CP-SAT in a child process: arrays by pipes, no file, a time limit, and no message about the values.
-
-
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = range(4)
 
 
@@ -364,10 +353,6 @@ def solve(problem: dict[str, NDArray[Any]], limit: float, gap: float, settled: b
         status = int(found["status"])
         some = found["quantities"] if status in (OPTIMAL, FEASIBLE) else None
         return SolverResult(status, some, float(found["bound"]))
-
-
-# --- controlled rounding
-# Controlled rounding: all cells become multiples of the base, near their values, and the table adds up.
 
 
 _REPAIRS = 5
@@ -547,8 +532,11 @@ class _RoundingSearch:
 
     def _times(self, leaves: Whole, low: Whole, high: Whole) -> Whole | None:
         """Return the cells of these leaves, where they are within their bounds."""
-        times = np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
+        times = self._cells(leaves)
         return times if ((times >= low) & (times <= high)).all() else None
+
+    def _cells(self, leaves: Whole) -> Whole:
+        return np.rint(self.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)
 
     def _short(self, problem: RoundingProblem, times: Whole, steps: int) -> Whole:
         """Return the unsafe cells whose attacker's interval is not wide enough."""
@@ -563,14 +551,9 @@ class _RoundingSearch:
         low, high = Attacker(
             self.table.cells, np.maximum(values - far, least), values + far, least, near=self.table.totals
         ).intervals(unsafe)
-        close = 1e-7 * np.maximum(np.abs(self.table.value[unsafe]), problem.base)
         true = self.table.value[unsafe]
-        enough = (
-            (high >= true + s.upper[unsafe] - close)
-            & (low <= true - s.lower[unsafe] + close)
-            & (high - low >= s.width[unsafe] - close)
-        )
-        return unsafe[~enough]
+        close = 1e-7 * np.maximum(np.abs(true), problem.base)
+        return unsafe[~s.reached(low, high, true, close, unsafe)]
 
     def refusal(self, why: _None, base: float, steps: int) -> SfumatoError:
         """Return the error that names what prevents a solution, and the smallest relaxation that works."""
@@ -594,7 +577,7 @@ class _RoundingSearch:
         )
         problem = RoundingProblem(self.table, base, self.equations, self.sensitivity)
         start = self.start(problem)
-        for k in range(steps + 1, max(problem.steps_of(_cells(problem, start)), steps + 1) + 1):
+        for k in range(steps + 1, max(problem.steps_of(self._cells(start)), steps + 1) + 1):
             found = self.at(problem, k, start, 1.0)
             if isinstance(found, _Found):
                 beyond = np.abs(found.times * base - self.table.value) >= (steps + 1) * base - 1e-9 * base
@@ -615,7 +598,3 @@ class _RoundingSearch:
         for _ in range(500):
             yield larger
             larger += each * max(np.floor(0.01 * larger / each), 1.0)
-
-
-def _cells(problem: RoundingProblem, leaves: Whole) -> Whole:
-    return np.rint(problem.table.cells.sums(leaves.astype(np.float64))).astype(np.int64)

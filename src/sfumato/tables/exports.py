@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from sfumato.tables.published import PublishedTable
 
-# --- figures
-# Figures as text: with the published digits, and empty where nothing is published.
-
 
 def figure(value: float, decimals: int | None = None) -> str:
     """Return a number as text, empty for NaN.
@@ -74,10 +71,6 @@ def qualities(published: PublishedTable) -> list[str] | None:
     return ["" if code is None else str(code) for code in published.quality]
 
 
-# --- nesting
-# Which labels of a dimension are under which, derived from the cells themselves.
-
-
 def order_of(cells: Cells, dimension: int) -> list[str]:
     """Return the labels of a dimension in the order of their first cell in the table, the total first."""
     labels = dict.fromkeys(str(v) for v in cells.labels[:, dimension])
@@ -108,10 +101,6 @@ def children_of(cells: Cells, dimension: int) -> dict[str, list[str]]:
     return found
 
 
-# --- plain
-# A published table as CSV: a row for each cell.
-
-
 def csv_text(published: PublishedTable) -> str:
     """Return labels, value and status of every cell, and variances and quality codes where they are published.
 
@@ -136,10 +125,6 @@ def csv_text(published: PublishedTable) -> str:
     writer.writerow(heads)
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
-
-
-# --- jsonstat
-# A published table as JSON-stat 2.0, the format of statistical offices' web services (json-stat.org).
 
 
 SUPPRESSED, CHANGED = "c", "e"
@@ -235,23 +220,10 @@ def _free(name: str, taken: tuple[str, ...]) -> str:
     return name
 
 
-__all__ = ["CHANGED", "SUPPRESSED", "json_stat"]
-
-# --- sdmx
-# A published table as SDMX-CSV 2.0, the exchange format of statistical offices (sdmx.org, SDMX 3.0).
-
 _STRUCTURE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_@$-]+\(\d+(\.\d+)*\)")
 _OWN = (
-    "STRUCTURE",
-    "STRUCTURE_ID",
-    "ACTION",
-    "OBS_VALUE",
-    "OBS_STATUS",
-    "CONF_STATUS",
-    "UNIT_MEASURE",
-    "VARIANCE",
-    "QUALITY",
-)
+    "STRUCTURE", "STRUCTURE_ID", "ACTION", "OBS_VALUE", "OBS_STATUS", "CONF_STATUS", "UNIT_MEASURE", "VARIANCE", "QUALITY",
+)  # fmt: skip
 
 
 def sdmx_csv(
@@ -306,25 +278,21 @@ def sdmx_csv(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(heads)
-    confidential = _confidential(published, distinguish)
+    # observation status and confidentiality of each status
+    codes = {
+        Status.SHOWN: "AF",
+        Status.CHANGED: "EF",
+        Status.PRIMARY: "QC",
+        Status.SECONDARY: "QD" if distinguish else "QC",
+    }
     for i, value in enumerate(np.asarray(published.values).tolist()):
         row = [structure, structure_id, action, *fixed.values(), *(column[i] for column in labels)]
-        row += [figure(value, published.decimals), _status(int(published.status[i])), confidential[i]]
+        row += [figure(value, published.decimals), *codes[Status(int(published.status[i]))]]
         row += [published.unit] if published.unit else []
         row += [] if noise is None else [figure(float(noise[i]))]
         row += [] if quality is None else [quality[i]]
         writer.writerow(row)
     return text.getvalue()
-
-
-def _status(status: int) -> str:
-    return {Status.SHOWN: "A", Status.CHANGED: "E"}.get(Status(status), "Q")
-
-
-def _confidential(published: PublishedTable, distinguish: bool) -> list[str]:
-    secondary = "D" if distinguish else "C"
-    codes = {Status.SHOWN: "F", Status.CHANGED: "F", Status.PRIMARY: "C", Status.SECONDARY: secondary}
-    return [codes[Status(int(s))] for s in published.status]
 
 
 def _column(labels: Sequence[str], dimension: str) -> list[str]:
@@ -350,10 +318,6 @@ def _codes(names: Iterable[str], what: str, upper: bool = False) -> list[str]:
         seen[code] = name
         codes.append(code)
     return codes
-
-
-# --- reading
-# Read published tables from JSON-stat and SDMX-CSV, from sfumato or from others.
 
 
 _CONFIDENTIAL = ("A", "C", "D", "G", "M", "N", "O", "P", "S", "T")
@@ -463,10 +427,7 @@ def _filled(given: Any, sizes: Sequence[int]) -> dict[int, Any]:
     if isinstance(given, Mapping):
         return {int(k): v for k, v in given.items()}
     if isinstance(given, str):
-        count = 1
-        for size in sizes:
-            count *= size
-        return dict.fromkeys(range(count), given)
+        return dict.fromkeys(range(math.prod(sizes)), given)
     return dict(enumerate(given))
 
 
@@ -476,10 +437,6 @@ def _parents(child: Mapping[str, Sequence[str]] | None) -> dict[str, str] | None
         return None
     found = {str(label): str(up) for up, labels in child.items() for label in labels}
     return found if any(up in found for up in found.values()) else None
-
-
-# --- write
-# Write published tables to files, completely or not at all; the file extension determines the form.
 
 
 FORMS = {"csv": ".csv", "xlsx": ".xlsx", "json-stat": ".json", "sdmx-csv": ".sdmx.csv"}
@@ -547,7 +504,6 @@ def table_writer(
 
 def _excel(published: PublishedTable) -> Callable[[Path], object]:
     import narwhals as nw
-    import numpy as np
 
     from sfumato.formats.contents import FileContents
     from sfumato.formats.excel_files import excel_writer

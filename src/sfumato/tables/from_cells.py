@@ -33,8 +33,8 @@ from sfumato.typing import Numbers, Whole
 if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
-# --- cell checks
-# Checks of cells; each refusal names the cells.
+
+_HAVE = ("has", "have")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,66 +49,59 @@ class CellChecks:
         """Refuse the same cell twice in one table."""
         _, at, times = np.unique(np.column_stack([table, cell]), axis=0, return_index=True, return_counts=True)
         self._refuse(
-            at[times > 1], "stands more than once in the table", "stand more than once in the table",
+            at[times > 1], ("stands", "stand"), "more than once in the table",
             "Keep one row for each cell; are there columns of labels that are not named as dimensions?",
         )  # fmt: skip
 
     def known(self, name: str, column: Numbers, optional: bool) -> None:
         """Refuse cells without a number."""
-        words = f"no number in column '{name}'"
         self._refuse(
-            np.flatnonzero(np.isinf(column) if optional else ~np.isfinite(column)), f"has {words}", f"have {words}",
+            np.flatnonzero(np.isinf(column) if optional else ~np.isfinite(column)), _HAVE, f"no number in column '{name}'",
             "A table is protected from its true values: fill them in, or leave out the rows of empty cells.",
         )  # fmt: skip
 
     def agree(self, name: str, column: Numbers, first: Whole, cell: Whole, half: float) -> None:
         """Refuse a cell with different numbers in linked tables; each may be rounded by `half`."""
         expected = column[first][cell]
-        words = f"another number in column '{name}' in one linked table than in the next"
         self._refuse(
-            np.flatnonzero(np.abs(column - expected) > 2 * half + 1e-9 * np.abs(expected)), f"has {words}", f"have {words}",
-            "Correct one of the tables.",
+            np.flatnonzero(np.abs(column - expected) > 2 * half + 1e-9 * np.abs(expected)), _HAVE,
+            f"another number in column '{name}' in one linked table than in the next", "Correct one of the tables.",
         )  # fmt: skip
 
     def whole(self, name: str, counts: Numbers) -> None:
         """Refuse numbers of records or contributors that are negative or fractional."""
-        words = f"something else than a whole number of at least 0 in column '{name}'"
         self._refuse(
-            np.flatnonzero((counts < 0) | (counts != np.round(counts))), f"has {words}", f"have {words}",
+            np.flatnonzero((counts < 0) | (counts != np.round(counts))), _HAVE,
+            f"something else than a whole number of at least 0 in column '{name}'",
             "It says how many records or contributors there are.",
         )  # fmt: skip
 
     def has_contributors(self, name: str, values: Numbers, counts: Numbers) -> None:
         """Refuse a value without contributors."""
         self._refuse(
-            np.flatnonzero((counts == 0) & (values != 0)), "has a value but no contributors", "have a value but no contributors",
+            np.flatnonzero((counts == 0) & (values != 0)), _HAVE, "a value but no contributors",
             f"Correct column '{name}', or leave it out if it says something else.",
         )  # fmt: skip
 
     def not_negative(self, values: Numbers) -> None:
         """Refuse values below zero."""
         self._refuse(
-            np.flatnonzero(values < 0), "is below zero", "are below zero",
+            np.flatnonzero(values < 0), ("is", "are"), "below zero",
             "Where contributions can be negative (profits, changes), say nonnegative=False: everybody then knows less about "
             "the cells; else correct them.",
         )  # fmt: skip
 
-    def _refuse(self, rows: Whole, one: str, several: str, then: str) -> None:
+    def _refuse(self, rows: Whole, verbs: tuple[str, str], words: str, then: str) -> None:
         if len(rows):
             names = [name_of(self.labels[r], self.dimensions) for r in rows[:6]] + [""] * (len(rows) - 6)
-            raise DataError(
-                f"{plural(len(rows), 'cell')} {one if len(rows) == 1 else several}: {join_names(names, 5)}. {then}"
-            )
+            verb = verbs[len(rows) != 1]
+            raise DataError(f"{plural(len(rows), 'cell')} {verb} {words}: {join_names(names, 5)}. {then}")
 
 
 def name_of(labels: Sequence[object] | NDArray[np.object_], dimensions: Sequence[str]) -> str:
     """Return labels in words, as `Cells.name` does."""
     parts = [f"{d} {v}" for d, v in zip(dimensions, labels, strict=True) if v != TOTAL]
     return ", ".join(parts) or "the grand total"
-
-
-# --- given cells
-# The cells of a frame: read columns, place labels, and refuse what is impossible.
 
 
 TotalLabels = str | Mapping[str, str | None] | None
@@ -282,10 +275,6 @@ def _largest_first(columns: Sequence[Numbers], cells: int) -> Numbers:
     return -np.sort(-np.nan_to_num(np.column_stack(columns), nan=0.0), axis=1)
 
 
-# --- given largest
-# The largest contributions to each cell, from a file.
-
-
 def largest_from_frame(given: CellFrame, sums: MarginSums, position: Whole, alone: bool) -> Largest:
     """Return the largest contributions of every cell, from those of the given ones at their `position`.
 
@@ -339,39 +328,19 @@ def _check(given: CellFrame, cells: Cells, position: Whole, number: Numbers) -> 
     sure = given.values >= 0
     over = given.top.sum(axis=1) > given.values * (1 + 1e-9) + given.rounding * (1 + given.top.shape[1])
     negative = (given.top < 0).any(axis=1)
-    for bad, one, several in (
-        (
-            negative & given.nonnegative,
-            "has a largest contribution below zero",
-            "have a largest contribution below zero",
-        ),
-        (
-            over & sure & ~negative & given.nonnegative,
-            "is less than its largest contributions together",
-            "are less than their largest contributions together",
-        ),
-        (
-            (given.top != 0).sum(axis=1) > number,
-            "has fewer contributors than largest contributions",
-            "have fewer contributors than largest contributions",
-        ),
-        (
-            False if given.counts is None else number > given.counts,
-            "has more contributors than records",
-            "have more contributors than records",
-        ),
-    ):
+    more = np.zeros(len(number), bool) if given.counts is None else number > given.counts
+    for bad, (one, several), words in (
+        (negative & given.nonnegative, ("has", "have"), "a largest contribution below zero"),
+        (over & sure & ~negative & given.nonnegative, ("is less than its", "are less than their"), "largest contributions together"),
+        ((given.top != 0).sum(axis=1) > number, ("has", "have"), "fewer contributors than largest contributions"),
+        (more, ("has", "have"), "more contributors than records"),
+    ):  # fmt: skip
         if np.any(bad):
             names = [cells.name(int(c)) for c in position[bad]]
-            verb = one if len(names) == 1 else several
             raise DataError(
-                f"{plural(len(names), 'cell')} {verb}: {join_names(names, 5)}. Check which columns are named as "
-                "top, count and contributors."
+                f"{plural(len(names), 'cell')} {one if len(names) == 1 else several} {words}: {join_names(names, 5)}. Check which "
+                "columns are named as top, count and contributors."
             )
-
-
-# --- from cells
-# Tables that exist already: a frame of cells, with or without their margins.
 
 
 MARGINS = ("check", "compute", "given")

@@ -18,9 +18,6 @@ from sfumato.schema.hierarchy import ROOT, Hierarchy, TreeHierarchy
 from sfumato.tables.cells import TOTAL, Cells, Dimension
 from sfumato.typing import Numbers, Whole
 
-# --- total label
-# Which label of a dimension is the total.
-
 USUAL = ("total", "tot", "totaal", "gesamt", "insgesamt", "ensemble", "totale", "all", "_t", "_z", "*")
 """Usual names of totals, in lower case; "_T" is SDMX's."""
 
@@ -94,10 +91,6 @@ def _found(name: str, distinct: Mapping[str, None], hierarchy: Hierarchy | None,
             f"Say which, with total={{'{name}': '{usual[0]}'}}."
         )
     return usual[0] if usual else None
-
-
-# --- tree
-# The labels of a dimension of an existing table, and which of them are under which.
 
 
 Nested = Hierarchy | str | Path | Mapping[str, Any] | None
@@ -253,10 +246,6 @@ def _ordered(above: Mapping[str, str], order: Iterable[str]) -> tuple[tuple[str,
         waiting += children.get(labels[-1], [])[::-1]
     place = {label: i for i, label in enumerate(labels)}
     return tuple(labels), np.array([place.get(above[label], -1) for label in labels], np.int64)
-
-
-# --- additivity
-# Whether a given table adds up: every margin against the cells directly below it.
 
 
 def strides(trees: Sequence[LabelTree]) -> Whole:

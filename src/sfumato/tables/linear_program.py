@@ -12,9 +12,6 @@ from sfumato.errors import SfumatoError
 from sfumato.tables.cells import Cells, set_codes
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- equations
-# The equations of a table: every cell as the sum of a few smaller ones.
-
 
 @dataclass(frozen=True, eq=False)
 class Equations:
@@ -72,10 +69,6 @@ class Equations:
             shape=(len(sums), len(size) + len(hidden)),
         )
         return cls(of_cell, of_leaf, np.concatenate([shown, np.full(len(hidden), -1, np.int64)]), matrix)
-
-
-# --- reduced
-# The equations of a published table that are left to solve after simple arithmetic.
 
 
 ROUNDING = 1e-11
@@ -213,10 +206,6 @@ def _parts(rows: sparse.csr_array) -> tuple[Whole, Whole]:
     part = np.searchsorted(used, label[count:])
     part = np.where((part < len(used)) & (used[np.minimum(part, len(used) - 1)] == label[count:]), part, -1)
     return part.astype(np.int64), row_part.ravel().astype(np.int64)
-
-
-# --- linear program
-# Linear programs over one set of bounds and many objectives, by HiGHS: the attacker's arithmetic.
 
 
 _ATTEMPTS: tuple[dict[str, str | int], ...] = (

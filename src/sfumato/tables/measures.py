@@ -29,9 +29,6 @@ from sfumato.tables.rules import rules_of
 from sfumato.tables.sensitivity import SensitivityRule
 from sfumato.typing import Numbers
 
-# --- measure
-# The base class of every measure of a published table: risk and utility alike.
-
 
 class TableMeasure(Estimated, family="table measure", abstract=True):
     """A number about a published table: what an attacker learns from it, or what a reader keeps."""
@@ -62,8 +59,8 @@ class TableMeasure(Estimated, family="table measure", abstract=True):
         return self.result(value, self.words(value), interval=interval)
 
 
-# --- table distance
-# How far the published table is from the original: the usual utility of rounding and adjustment.
+def _rules() -> Any:
+    return param(doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden")
 
 
 class PublishedDistance(TableMeasure, name="table_distance"):
@@ -118,10 +115,6 @@ def distance(x: Numbers, z: Numbers, kind: str) -> float:
     return share if kind == "absolute" else float(np.sqrt(share))
 
 
-# --- published value
-# How much of a table is published at all.
-
-
 class PublishedValue(TableMeasure):
     """Share of the table that is published: of the cells, or of the value in them.
 
@@ -154,10 +147,6 @@ class PublishedValue(TableMeasure):
     @override
     def label(self) -> str:
         return f"published {self.of}"
-
-
-# --- analyst certainty
-# How certain an analyst is of the least certain cell.
 
 
 class AnalystCertainty(TableMeasure):
@@ -203,10 +192,6 @@ class AnalystCertainty(TableMeasure):
         )
 
 
-# --- cell certainty
-# How certain an attacker becomes of an unsafe cell, for every method on one scale.
-
-
 class CellCertainty(TableMeasure):
     """Largest certainty of an attacker about an unsafe cell, relative to what the sensitivity rules demand.
 
@@ -216,9 +201,7 @@ class CellCertainty(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(
-        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
-    )
+    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest relative certainty, or the share of unsafe cells of which too much is known",
         choices=("largest", "share"),
@@ -263,10 +246,6 @@ class CellCertainty(TableMeasure):
         return "certainty about unsafe cells" if self.of == "largest" else "unsafe cells known too well"
 
 
-# --- interval lengths
-# Lengths of the attacker's intervals of unsafe cells: the risk of suppression and of rounding.
-
-
 class IntervalLengths(TableMeasure):
     """Largest ratio of the length that a sensitivity rule demands to that of the interval an attacker works out.
 
@@ -276,9 +255,7 @@ class IntervalLengths(TableMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    rules: SensitivityRule = param(
-        doc="the sensitivity rules that say which cells are unsafe, and by how much they must be hidden"
-    )
+    rules: SensitivityRule = _rules()
     of: str = param(
         default="largest", doc="the largest ratio, or the share of unsafe cells whose interval is too short",
         choices=("largest", "share"),
@@ -332,10 +309,6 @@ class IntervalLengths(TableMeasure):
         return "interval lengths" if self.of == "largest" else "unsafe cells with short intervals"
 
 
-# --- known closely
-# How closely a reader knows cells: the risk that a rounding base leaves.
-
-
 _SURE = np.sqrt(12.0)
 
 
@@ -381,10 +354,6 @@ class KnownClosely(TableMeasure):
     def label(self) -> str:
         small = "" if self.below is None else f" of fewer than {self.below:g} records"
         return f"cells{small} known to within {100 * self.within:.3g} %"
-
-
-# --- relative certainty
-# How certain an attacker becomes of a contribution, for every method on one scale.
 
 
 _KNOWN: WeakKeyDictionary[PublishedTable, dict[tuple[float, bool], ContributorPosterior]] = WeakKeyDictionary()
@@ -476,10 +445,6 @@ class RelativeCertainty(TableMeasure):
     @override
     def label(self) -> str:
         return "relative certainty" if self.of == "largest" else "contributors at risk"
-
-
-# --- table accuracy
-# How near a reader's estimate of each cell is: a utility for every method on one scale.
 
 
 class TableAccuracy(TableMeasure):

@@ -21,11 +21,11 @@ from sfumato.contract.release import Guarantee
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names, plural, unknown_name
 from sfumato.schema.hierarchy import Hierarchy, label_of
 from sfumato.tables.cells import TOTAL, Cells, Status
-from sfumato.tables.common_refinement import crossed, cut, finest, overlapping
+from sfumato.tables.common_refinement import crossed, cut, finest, keys_above, overlapping
 from sfumato.tables.from_cells import name_of
 from sfumato.tables.label_tree import LabelTree, Nested, find_total, hierarchy_of, strides
 from sfumato.tables.table import Table
-from sfumato.typing import Flags, Numbers, Whole
+from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sfumato.tables.rta.publication import Record
-
-# --- published marks
-# The entries of a published table: figures, and marks for those that are not published.
 
 MARKS = (
     "", "x", "X", "c", "C", "d", "D", "s", "S", ":", ":c", ": c", "..", "...", "*", "suppressed", "confidential", "NaN", "nan",
@@ -91,10 +88,6 @@ def hidden_by(status: Sequence[object], marks: Sequence[str]) -> NDArray[np.bool
 def changed_by(status: Sequence[object]) -> NDArray[np.bool_]:
     """Return where a column of flags says that the published figure is not the true one."""
     return np.array([str(s).strip().casefold() in CHANGED for s in status], bool)
-
-
-# --- published
-# A published table, and what any reader can be sure of.
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +195,45 @@ class PublishedTable:
         >>> PublishedTable.from_frame(read, ["region"], "turnover")
         PublishedTable(3 cells, 1 not published)
         """
-
-        return from_published(
-            frame, dimensions, value, status, variance, total, (*MARKS, *marks), within, absent,
-            nonnegative, unit, original,
-        )  # fmt: skip
+        known = (*MARKS, *marks)
+        if not (within >= 0 and np.isfinite(within)):
+            raise ParameterError(
+                f"within must be a number of at least 0: how far a shown figure may be off; got {within}."
+            )
+        if absent not in ("empty", "suppressed"):
+            raise ParameterError(f"absent must be 'empty' or 'suppressed'; got '{absent}'.")
+        nested = _nested(dimensions)
+        if not nested:
+            raise ParameterError("name at least one column of labels (dimensions).")
+        columns = _columns(frame, [*nested, value, *(n for n in (status, variance) if n)])
+        labels = _labels(columns, nested, total)
+        shown = figures(columns[value], known, value)
+        hidden = np.isnan(shown)
+        changed = np.zeros(len(shown), bool)
+        if status is not None:
+            _refuse_both(hidden_by(columns[status], known) & ~hidden, value, status)
+            changed = changed_by(columns[status]) & ~hidden
+        noise = None if variance is None else figures(columns[variance], known, variance)
+        cells, at = _cells(labels, nested, absent) if original is None else _matched(labels, [*nested], original.cells)
+        if nonnegative is None:
+            nonnegative = not (shown < -within).any() if original is None else original.nonnegative
+        values = np.full(len(cells), np.nan)
+        values[at] = shown
+        gone = np.isnan(values)
+        bottom = 0.0 if nonnegative else -np.inf
+        loose = np.zeros(len(cells), bool)
+        loose[at[changed]] = within == 0  # it was changed, by an unknown amount
+        codes = np.where(gone, Status.PRIMARY, Status.CHANGED if within else Status.SHOWN).astype(np.int8)
+        codes[at[changed]] = Status.CHANGED
+        variances = None
+        if noise is not None:
+            variances = np.full(len(cells), np.nan)
+            variances[at] = noise
+            loose |= variances > 0
+            codes[loose & ~gone] = Status.CHANGED
+        low = np.where(gone | loose, bottom, np.maximum(values - within, bottom) if within else values)
+        high = np.where(gone | loose, np.inf, values + within)
+        return cls(cells, values, codes, low, high, variance=variances, variable=value, unit=unit, original=original)
 
     @cached_property
     def suppressed(self) -> NDArray[np.bool_]:
@@ -253,87 +280,17 @@ class PublishedTable:
         return write_table(self, path, form, **options)
 
 
-# --- from published
-# Published tables from other sources: a frame with labels, figures, and marks where figures are not published.
-
-
 _MOST = 5_000_000
 
 
-def from_published(
-    frame: Any,
-    dimensions: Sequence[str] | Mapping[str, Nested],
-    value: str,
-    status: str | None,
-    variance: str | None,
-    total: str | Mapping[str, str | None] | None,
-    marks: Sequence[str],
-    within: float,
-    absent: Literal["empty", "suppressed"],
-    nonnegative: bool | None,
-    unit: str,
-    original: Table | None,
-) -> PublishedTable:
-    """Make a published table from a frame; see `PublishedTable.from_frame`."""
-    if not (within >= 0 and np.isfinite(within)):
-        raise ParameterError(f"within must be a number of at least 0: how far a shown figure may be off; got {within}.")
-    if absent not in ("empty", "suppressed"):
-        raise ParameterError(f"absent must be 'empty' or 'suppressed'; got '{absent}'.")
-    nested = _nested(dimensions)
-    if not nested:
-        raise ParameterError("name at least one column of labels (dimensions).")
-    columns = _columns(frame, [*nested, value, *(n for n in (status, variance) if n)])
-    labels = _labels(columns, nested, total)
-    shown = figures(columns[value], marks, value)
-    hidden = np.isnan(shown)
-    changed = np.zeros(len(shown), bool)
-    if status is not None:
-        said = hidden_by(columns[status], marks)
-        if (both := said & ~hidden).any():
-            raise DataError(
-                f"{plural(int(both.sum()), 'cell')} of '{value}' {'has' if both.sum() == 1 else 'have'} a figure and, in "
-                f"'{status}', a mark that it is not shown. If the public sees the figure, leave the column of marks out; if "
-                "not, empty the figure."
-            )
-        changed = changed_by(columns[status]) & ~hidden
-    noise = None if variance is None else figures(columns[variance], marks, variance)
-    cells, at = _cells(labels, nested, absent) if original is None else _matched(labels, [*nested], original.cells)
-    if nonnegative is None:
-        nonnegative = not (shown < -within).any() if original is None else original.nonnegative
-    return _made(cells, at, shown, changed, noise, within, nonnegative, value, unit, original)
-
-
-def _made(
-    cells: Cells,
-    at: Whole,
-    shown: Numbers,
-    changed: Flags,
-    noise: Numbers | None,
-    within: float,
-    nonnegative: bool,
-    variable: str,
-    unit: str,
-    original: Table | None,
-) -> PublishedTable:
-    values = np.full(len(cells), np.nan)
-    values[at] = shown
-    gone = np.isnan(values)
-    bottom = 0.0 if nonnegative else -np.inf
-    loose = np.zeros(len(cells), bool)
-    loose[at[changed]] = within == 0  # it was changed, by an unknown amount
-    status = np.where(gone, Status.PRIMARY, Status.CHANGED if within else Status.SHOWN).astype(np.int8)
-    status[at[changed]] = Status.CHANGED
-    variances = None
-    if noise is not None:
-        variances = np.full(len(cells), np.nan)
-        variances[at] = noise
-        loose |= variances > 0
-        status[loose & ~gone] = Status.CHANGED
-    low = np.where(gone | loose, bottom, np.maximum(values - within, bottom) if within else values)
-    high = np.where(gone | loose, np.inf, values + within)
-    return PublishedTable(
-        cells, values, status, low, high, variance=variances, variable=variable, unit=unit, original=original
-    )
+def _refuse_both(both: NDArray[np.bool_], value: str, status: str) -> None:
+    """Refuse cells with a figure, and a mark that it is not shown."""
+    if both.any():
+        raise DataError(
+            f"{plural(int(both.sum()), 'cell')} of '{value}' {'has' if both.sum() == 1 else 'have'} a figure and, in "
+            f"'{status}', a mark that it is not shown. If the public sees the figure, leave the column of marks out; if "
+            "not, empty the figure."
+        )
 
 
 def _columns(frame: Any, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -437,15 +394,10 @@ def _ends(label: int, tree: LabelTree) -> list[int]:
 
 def _incidence(codes: Whole, leaves: Whole, trees: Sequence[LabelTree]) -> sparse.csr_array:
     """Return cells × leaves, 1 where every label of the leaf is that of the cell, or under it."""
-    stride = strides(trees)
-    own = (codes + 1) @ stride
+    own = (codes + 1) @ strides(trees)
     order = np.argsort(own)
     rows, columns = [], []
-    for levels in itertools.product(*(range(t.paths.shape[1] + 1) for t in trees)):
-        key = np.zeros(len(leaves), np.int64)
-        for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-            if level < tree.paths.shape[1]:
-                key += (tree.paths[leaves[:, i], level] + 1) * stride[i]
+    for key in keys_above(leaves, trees):
         at = order[np.minimum(np.searchsorted(own, key, sorter=order), len(own) - 1)]
         hit = own[at] == key
         rows.append(at[hit])
@@ -473,10 +425,6 @@ def _matched(labels: NDArray[np.object_], dimensions: Sequence[str], cells: Cell
             f"was made from, such as {', '.join(strange[0])}."
         )
     return cells, np.array([place[k] for k in keys], np.int64)
-
-
-# --- protection
-# The base class of every method that protects a table.
 
 
 class Protection(Method[Table, PublishedTable], family="protection", abstract=True):

@@ -17,9 +17,6 @@ from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta.priors import Prior
 from sfumato.typing import Numbers, Whole
 
-# --- intervals
-# The attacker's intervals for the cells of a published table, computed once for all measures.
-
 _FOUND: WeakKeyDictionary[PublishedTable, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
@@ -44,10 +41,6 @@ def _nothing_sure(published: PublishedTable) -> bool:
     random = published.variance is not None or published.leaf_variance is not None
     changed = published.status == Status.CHANGED
     return random and not (np.isfinite(published.low) | np.isfinite(published.high))[changed].any()
-
-
-# --- reader
-# A reader's best estimate of every cell: the published value, or the most even table that agrees with the published cells.
 
 
 _STEPS = 2_000
@@ -113,10 +106,6 @@ def _least_squares(rows: sparse.csr_array, target: Numbers) -> Numbers:
     from scipy.sparse.linalg import lsqr
 
     return np.asarray(lsqr(rows, target, atol=1e-10, btol=1e-10)[0], np.float64)
-
-
-# --- observed
-# A published table as measurements of leaves with an error: the common form of all methods.
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,10 +198,6 @@ def _without_known(rows: sparse.csr_array, error: Numbers) -> Observed:
     )
 
 
-# --- reader variance
-# How uncertain a reader, or an attacker without prior knowledge, is about each cell.
-
-
 _MOST = 4_000
 _EXACT = 1e-9
 
@@ -256,7 +241,6 @@ def _best_linear(incidence: sparse.csr_array, error: Numbers) -> Numbers:
     return np.where(unknown, np.inf, np.where(variance <= 2 * floor * incidence.shape[1], 0.0, variance))
 
 
-# --- contributor posterior
 # Attackers' knowledge of each contribution after publication: the same question for every method.
 #
 # Contributions have independent normal priors with standard deviation ε times their size; a published table is a list of

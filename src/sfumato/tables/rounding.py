@@ -22,9 +22,6 @@ from sfumato.tables.rta.drawing import leaf_labels
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- multiples
-# Multiples of a rounding base: the multiple below a value, and what a rounded value says about the true one.
-
 _SAME = (
     1e-9  # of the base: a value closer than this, and a few units of the last binary digit, is treated as a multiple
 )
@@ -84,7 +81,6 @@ def rounded(
     )  # fmt: skip
 
 
-# --- cell ids
 # An id for every cell and every leaf that depends on its labels alone, so that it is rounded the same way everywhere.
 #
 # Values and records are not used: if a count goes from 3 to 4, with the same draw its rounded value stays or goes up, which
@@ -119,10 +115,6 @@ def leaf_numbers(cells: Cells) -> Whole:
 def _numbers(texts: Iterable[str]) -> Whole:
     digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(digests), np.int64).copy()
-
-
-# --- random rounding
-# Random rounding: every cell goes up or down to a multiple of the base, without bias.
 
 
 class RandomRounding(Protection):
@@ -166,10 +158,6 @@ class RandomRounding(Protection):
         whole = table.integer and bool((table.totals == np.rint(table.totals)).all())
         far = reach(self.base, whole) * table.cells.sizes.astype(np.float64)
         return rounded(table, table.cells.sums(times), self.base, far, self, said, adds)
-
-
-# --- two values
-# One of two values for each of some leaves, so that all published sums change little.
 
 
 _NEAR = (1024, 256, 64, 16)  # leaves are tried together if they share a cell of at most this many
@@ -244,10 +232,6 @@ class TwoValueChoice:
         size, each = np.diff(self._of_cell[0]).astype(np.float64), len(self._of_leaf[1]) / max(len(self._step), 1)
         work = (float((size[size <= near] ** 2).sum()) * each for near in _NEAR)
         return next((near for near, w in zip(_NEAR, work, strict=True) if w <= _WORK), 0)
-
-
-# --- small counts
-# Small-count rounding: counts below the base become 0 or the base, and all published sums stay sums.
 
 
 _STARTS = 5000  # this divided by the number of counts to round is the number of starts

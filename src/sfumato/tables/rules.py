@@ -25,9 +25,6 @@ from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-# --- settings
-# The parameters that several rules share, and protection levels from a shortfall.
-
 _ROUNDING = 1e-13  # a shortfall below this share of the total is a rounding error
 
 
@@ -104,10 +101,6 @@ def levelled(table: Table, unsafe: NDArray[np.bool_], upper: Numbers, sides: str
     return Sensitivity(unsafe, upper, lower if sides == "both" else zero, zero, reasons)
 
 
-# --- by hand
-# No rule of its own: cells are unsafe if they are marked so.
-
-
 class ByHand(SensitivityRule):
     """No cell is unsafe by itself: only those are that an a-priori file, or the status in a table, calls so.
 
@@ -138,11 +131,15 @@ def margin_by_hand(rule: SensitivityRule) -> float:
     return next((r.margin for r in several if isinstance(r, ByHand)), ByHand().margin)
 
 
-# --- minimum contributors
-# The minimum contributors rule: a cell must have at least n contributors.
+class _WaivableRule(SensitivityRule, abstract=True):
+    """A rule that does not protect contributors who waived it: `waived` is a list of their names."""
+
+    @override
+    def validate(self) -> None:
+        object.__setattr__(self, "waived", names_of(f"waived of {self.name}", getattr(self, "waived", None)))
 
 
-class MinimumContributors(SensitivityRule):
+class MinimumContributors(_WaivableRule):
     """A cell is unsafe if fewer than n contributors are in it: holdings, not their records.
 
     In a cell with one contributor, everybody knows its contribution; with two, each knows the other's. A cell whose
@@ -158,10 +155,6 @@ class MinimumContributors(SensitivityRule):
     levels: str = levels()
 
     @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of minimum_contributors", self.waived))
-
-    @override
     def label(self) -> str:
         return f"fewer than {self.n} contributors"
 
@@ -173,10 +166,6 @@ class MinimumContributors(SensitivityRule):
         if free is not None:
             unsafe &= requests_of(table, free.astype(np.int64))[:, 0] < everyone
         return levelled(table, unsafe, margin_of(table, self.margin), self.levels, self.label())
-
-
-# --- minimum frequency
-# The minimum frequency rule: a cell must have at least n records.
 
 
 class MinimumFrequency(SensitivityRule):
@@ -220,11 +209,7 @@ def margin_of(table: Table, percent: float) -> Numbers:
     return np.maximum(share, 1.0) if table.is_count else share
 
 
-# --- nk
-# The (n, k) rule, or dominance rule: the n largest must not be more than k percent of the cell.
-
-
-class NK(SensitivityRule):
+class NK(_WaivableRule):
     """A cell is unsafe if its n largest contributors have more than k percent of its total.
 
     x1 + … + xn > k/100 · T. The protection level is 100/k · (x1 + … + xn) − T: if the total were that much larger, the cell
@@ -244,10 +229,6 @@ class NK(SensitivityRule):
     levels: str = levels()
 
     @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of nk", self.waived))
-
-    @override
     def label(self) -> str:
         return f"(n, k) rule, n = {self.n}, k = {self.k:g}"
 
@@ -258,11 +239,7 @@ class NK(SensitivityRule):
         return found(table, shortfall, cell.total, self.levels, self.label())
 
 
-# --- p percent
-# The p% rule: nobody in the cell may estimate another's contribution to within p percent.
-
-
-class PPercent(SensitivityRule):
+class PPercent(_WaivableRule):
     """A cell is unsafe if the second largest contributor can estimate the largest to within p percent.
 
     The second largest subtracts its own contribution from the total; the result is too high by what all others gave. The cell
@@ -280,10 +257,6 @@ class PPercent(SensitivityRule):
     levels: str = levels()
 
     @override
-    def validate(self) -> None:
-        object.__setattr__(self, "waived", names_of("waived of p_percent", self.waived))
-
-    @override
     def label(self) -> str:
         together = f", coalitions of {self.coalition}" if self.coalition != 1 else ""
         return f"p% rule, p = {self.p:g}{together}"
@@ -295,11 +268,7 @@ class PPercent(SensitivityRule):
         return found(table, shortfall, cell.total, self.levels, self.label())
 
 
-# --- pq
-# The (p, q) rule, or prior-posterior rule: publication must not add much to prior knowledge.
-
-
-class PQ(SensitivityRule):
+class PQ(_WaivableRule):
     """A cell is unsafe if those who knew contributions to within q percent can now estimate one to within p percent.
 
     The second largest knows each other contribution to within q% before publication, so that its estimate of the largest is
@@ -325,7 +294,7 @@ class PQ(SensitivityRule):
             raise ParameterError(
                 f"p of pq must be at most q: nobody can be asked to know less than before. Got {self.p:g} and {self.q:g}."
             )
-        object.__setattr__(self, "waived", names_of("waived of pq", self.waived))
+        super().validate()
 
     @override
     def label(self) -> str:
@@ -337,11 +306,7 @@ class PQ(SensitivityRule):
         return PPercent(100 * self.p / self.q, **shared).assess(table).because(self.label())
 
 
-# --- ptn
-# Precision threshold and noise: how closely each contribution is protected, and how well the others are known.
-
-
-class PTN(SensitivityRule):
+class PTN(_WaivableRule):
     """A cell is unsafe if some contributor's precision threshold is above the noise that hides it from some other.
 
     Contributor r must be protected to within PT(r); others know it to within its noise N(r), and it knows itself to within its
@@ -372,7 +337,7 @@ class PTN(SensitivityRule):
             raise ParameterError(
                 "own of ptn must be at most q: nobody knows its own contribution worse than others do."
             )
-        object.__setattr__(self, "waived", names_of("waived of ptn", self.waived))
+        super().validate()
 
     @override
     def label(self) -> str:
@@ -389,10 +354,6 @@ class PTN(SensitivityRule):
         shortfall = threshold - (noise - q * target - (q - self.own / 100) * others)
         shortfall = np.where(someone, shortfall, -np.inf)
         return found(table, shortfall, cell.total, self.levels, self.label())
-
-
-# --- request
-# The request rule of foreign trade statistics: protection for those who asked for it.
 
 
 class Request(SensitivityRule):
@@ -468,10 +429,6 @@ class Request(SensitivityRule):
         return codes
 
 
-# --- zero cells
-# Zero cells: a total of 0 reveals that every contributor gave nothing.
-
-
 class ZeroCells(SensitivityRule):
     """A cell is unsafe if it has contributors and its total is 0; a cell without contributors is safe.
 
@@ -494,10 +451,6 @@ class ZeroCells(SensitivityRule):
         unsafe = (table.value == 0) & (contributors_of(table) > 0)
         level = np.full(len(table), self.width)
         return Sensitivity.of(unsafe, level, np.zeros(len(table)) if table.nonnegative else level, self.label())
-
-
-# --- together
-# Several rules as one, and rules from texts: "p% 10", "nk 2 85", "minimum 3", or in the notation of τ-ARGUS, "P(10,1)".
 
 
 Given = SensitivityRule | str | Mapping[str, Any]

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from sfumato.tables.audit_result import Audit
 
-# --- pictures
-# Charts of a protected table: a heat map of the status of each cell, and cells before and after.
-
 _MOST = 40
 """Largest number of labels of a dimension in a chart: those with the largest values."""
 _CELLS = 24
@@ -162,10 +159,6 @@ def _largest(labels: Any, size: Any) -> list[str]:
         best = set(sorted(order, key=lambda label: -top[label])[:_MOST])
         order = [label for label in order if label in best]
     return [label for label in order if label != TOTAL] + [TOTAL] * (TOTAL in order)
-
-
-# --- section
-# A protected table as sections of a report: for the board, or with only what the public may know.
 
 
 _NOT_EXAMINED = (

@@ -16,9 +16,6 @@ from sfumato.tables.cells import Cells
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-# --- rule
-# The base class of every sensitivity rule: which cells would disclose a contributor, and their protection levels.
-
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
@@ -36,6 +33,13 @@ class Sensitivity:
     width: Numbers
     reasons: NDArray[np.object_]
     """For each cell the rule that it breaks, in words; empty for a safe one."""
+
+    def reached(
+        self, low: Numbers, high: Numbers, value: Numbers, slack: Numbers, at: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[np.bool_]:
+        """Return which intervals, of all cells or of those `at` some positions, reach their protection levels but for `slack`."""
+        above, below, width = (level[at] - slack for level in (self.upper, self.lower, self.width))
+        return np.asarray((high >= value + above) & (low <= value - below) & (high - low >= width))
 
     @classmethod
     def of(cls, unsafe: NDArray[np.bool_], upper: Numbers, lower: Numbers, reason: str) -> Sensitivity:
@@ -72,10 +76,6 @@ class SensitivityRule(Parametric, family="rule", abstract=True):
     @abstractmethod
     def label(self) -> str:
         """Return a short label of the rule, with its parameters: "p% rule, p = 10"."""
-
-
-# --- a priori
-# Prior knowledge and requirements of single cells before a table is protected.
 
 
 Labels = tuple[str, ...]

@@ -11,24 +11,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
-from sfumato.tables import certificates
-from sfumato.tables.attacker import Attacker
+from sfumato.tables.attacker import Attacker, Insider, by_bounds, by_equations
 from sfumato.tables.audit_result import Audit
-from sfumato.tables.cells import TOTAL, Cells, Status, set_codes
-from sfumato.tables.certificates import KnownBounds
+from sfumato.tables.cells import TOTAL, Cells, Status
+from sfumato.tables.certificates import PublishedSum
+from sfumato.tables.knowledge import Combinations, KnownBounds, sums_table
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rules import Together, rules_of
 from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
-from sfumato.tables.suppression.insiders import differences, remainders
 from sfumato.tables.table import Table
 from sfumato.typing import Flags, Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.priors import Prior
-
-# --- consistency
-# Inconsistent published tables: which cells contradict each other.
 
 
 def contradictions(known: KnownBounds) -> Whole:
@@ -71,39 +67,60 @@ def contradiction_sentence(known: KnownBounds) -> str:
     )
 
 
-# --- differences
-# Differences of two published cells, one inside the other: in linked tables they may be no cell, and unsafe.
+def unsafe_sums(
+    published: PublishedTable, knows: KnownBounds, rules: Sequence[SensitivityRule], counted: bool, notes: list[str]
+) -> tuple[PublishedSum, ...]:
+    """Return sums that follow from published cells, exactly or nearly, and are unsafe by a rule: the smallest of them.
 
-
-Pair = tuple[int, int]
-
-
-def unsafe_differences(table: Table, shown: NDArray[np.bool_], rules: Sequence[SensitivityRule]) -> tuple[Pair, ...]:
-    """Return pairs of published cells, the second inside the first, whose difference is no cell and unsafe by a rule."""
-    if table.contributions is None:
+    Each is assessed as if it were a cell, so that contributors, holdings and coalitions who subtract their own are reckoned
+    with. Sums of other sums are left out.
+    """
+    table = published.source("a rule")
+    if not rules:
         return ()
-    whole, part = remainders(table.cells)
-    both = shown[whole] & shown[part]
-    whole, part = whole[both], part[both]
-    rows = differences(table.cells, whole, part)
-    codes = set_codes(sparse.csr_array(sparse.vstack([table.cells.incidence, rows])))
-    _, first = np.unique(codes, axis=0, return_index=True)
-    new = np.sort(first[first >= len(table)]) - len(table)
-    if not len(new):
-        return ()
-    labels = np.array([[str(i)] for i in new], object)
-    left = table.with_(cells=Cells(("difference",), labels, sparse.csr_array(rows[new])), given=None)
-    unsafe = np.zeros(len(new), bool)
-    for rule in rules:
+    combinations = Combinations.of(table.cells)
+    changed = (published.status == Status.CHANGED) & np.isfinite(knows.low) & np.isfinite(knows.high)
+    unsafe: list[tuple[sparse.csr_array, Flags, bool]] = []
+    complete = True
+    truth = _truth(knows, published) if (changed & ~knows.shown).any() else None
+    for shown in [knows.shown] if truth is None else [knows.shown, knows.shown | changed]:
+        rows, all_found = combinations.sums(~shown)
+        complete &= all_found
+        levels = _levels(table, rows, rules)
+        at = np.flatnonzero(levels.unsafe) if levels is not None else np.zeros(0, np.int64)
+        if truth is not None and levels is not None and shown is not knows.shown and len(at):
+            value = rows[at] @ truth
+            low, high = (end + value for end in _attacker(knows, truth).bounds_of(sparse.csr_array(rows[at])))
+            at = at[_same(low, high, counted, _scale(knows)) | ~levels.reached(low, high, value, _slack(value), at)]
+        unsafe += [(sparse.csr_array(rows[[i]]), shown, shown is knows.shown) for i in at]
+    if not complete:
+        notes.append(
+            "Sums of cells that readers can work out were looked at as totals less their parts, not in every combination: too "
+            "many cells depend on each other."
+        )
+    return tuple(PublishedSum.of(knows, *one) for one in _smallest(unsafe))
+
+
+def _levels(table: Table, rows: sparse.csr_array, rules: Sequence[SensitivityRule]) -> Sensitivity | None:
+    """Assess sums of leaves by the rules that can; None if there is nothing to assess."""
+    found: Sensitivity | None = None
+    for rule in rules if rows.shape[0] else ():
         try:
-            unsafe |= rule.assess(left).unsafe
+            one = rule.assess(sums_table(table, rows))
         except DataError:
             continue  # the rule needs data that only cells have
-    return tuple((int(whole[i]), int(part[i])) for i in new[unsafe])
+        found = one if found is None else found | one
+    return found
 
 
-# --- learned
-# What contributors learn of each other from a published table, under a prior.
+def _smallest(unsafe: Sequence[tuple[sparse.csr_array, Flags, bool]]) -> list[tuple[sparse.csr_array, Flags, bool]]:
+    """Return the sums that contain no other one, each once."""
+    sets = [frozenset(row.indices.tolist()) for row, _, _ in unsafe]
+    smallest = []
+    for i, leaves in enumerate(sets):
+        if leaves not in sets[:i] and not any(other < leaves for other in sets):
+            smallest.append(unsafe[i])
+    return smallest
 
 
 def learned(
@@ -168,10 +185,6 @@ def _measured(published: PublishedTable, prior: Prior) -> PairAudit:
     return PairAudit(who, found.variance, found.attacker, required, prior.threshold, nobody, exact=False, measured=True)
 
 
-# --- whole
-# Intervals in whole numbers, for a reader who knows that values are counts.
-
-
 def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> tuple[Numbers, Numbers]:
     """Return `low` and `high` with those of some cells made exact for leaves that are whole numbers.
 
@@ -206,10 +219,6 @@ def intervals(known: KnownBounds, low: Numbers, high: Numbers, cells: Whole) -> 
             np.maximum(reached_high, values, out=reached_high)
             ends[cell] = values[cell]
     return low, high
-
-
-# --- audit
-# The audit of a published table: what a reader can work out, whoever protected it.
 
 
 _LEAVES = 300
@@ -299,10 +308,10 @@ def audit(
             f"No row is broken down by both {apart[0]} and {apart[1]}. If labels of one are parts of labels of the other, "
             "readers know more than was reckoned with here: write both in one column with a hierarchy, or audit with the records."
         )
+    sums = () if sensitivity is None else unsafe_sums(published, knows, _several(rules), counted, notes)
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
-        learned(published, prior, knows.shown, notes), tuple(notes), bounds,
-        () if sensitivity is None else unsafe_differences(published.source("a rule"), knows.shown, _several(rules)),
+        learned(published, prior, knows.shown, notes), tuple(notes), bounds, sums,
     )  # fmt: skip
 
 
@@ -350,13 +359,14 @@ def _intervals(knows: KnownBounds, published: PublishedTable, asked: Flags) -> t
     low, high = knows.low.copy(), knows.high.copy()
     at = np.flatnonzero(asked)
     try:
-        attacker = Attacker(
-            knows.cells, knows.low, knows.high, knows.leaf_low, knows.leaf_high, near=_truth(knows, published)
-        )
-        low[at], high[at] = attacker.intervals(at)
+        low[at], high[at] = _attacker(knows, _truth(knows, published)).intervals(at)
     except DataError:
         raise DataError(contradiction_sentence(knows)) from None
     return low, high
+
+
+def _attacker(knows: KnownBounds, truth: Numbers | None) -> Attacker:
+    return Attacker(knows.cells, knows.low, knows.high, knows.leaf_low, knows.leaf_high, near=truth)
 
 
 def _whole(low: Numbers, high: Numbers, asked: Flags, knows: KnownBounds, notes: list[str]) -> tuple[Numbers, Numbers]:
@@ -414,13 +424,11 @@ def _near(
         short &= np.isfinite(high - low) & published.suppressed
     if sensitivity is None or value is None:
         return np.asarray(short)
-    slack = 1e-6 * np.maximum(np.abs(value), 1.0)
-    enough = (
-        (high >= value + sensitivity.upper - slack)
-        & (low <= value - sensitivity.lower + slack)
-        & (high - low >= sensitivity.width - slack)
-    )
-    return np.where(sensitivity.unsafe, ~enough, short)
+    return np.where(sensitivity.unsafe, ~sensitivity.reached(low, high, value, _slack(value)), short)
+
+
+def _slack(value: Numbers) -> Numbers:
+    return np.asarray(1e-6 * np.maximum(np.abs(value), 1.0))
 
 
 def _sensitive(published: PublishedTable, sensitivity: Sensitivity | None) -> Flags:
@@ -441,7 +449,7 @@ def _insiders(
     how: str,
     counted: bool,
     notes: list[str],
-) -> list[certificates.Insider]:
+) -> list[Insider]:
     table = published.original
     if table is None or table.contributions is None:
         why = "only the published table is known" if table is None else "the table does not say who they are"
@@ -455,7 +463,5 @@ def _insiders(
         notes.append("Contributors who know their own figures were not looked at: nothing is sure in this table.")
         return []
     if how == "bounds":
-        return certificates.by_bounds(
-            knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows))
-        )
-    return certificates.by_equations(knows, table, targets)
+        return by_bounds(knows, table, targets, tolerance, lambda low, high: _same(low, high, counted, _scale(knows)))
+    return by_equations(knows, table, targets)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PureWindowsPath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, ParameterError, did_you_mean
@@ -18,11 +18,8 @@ from sfumato.tables.argus.data_files import read_argus_microdata, read_argus_tab
 from sfumato.tables.argus.hierarchy_files import beside, read_text
 from sfumato.tables.argus.metadata import read_argus_metadata
 from sfumato.tables.published import PublishedTable
-from sfumato.tables.sensitivity import APriori, SensitivityRule
+from sfumato.tables.sensitivity import APriori
 from sfumato.tables.table import Table
-
-# --- batch
-# Batch files of τ-ARGUS (.arb): read, and run with the methods here.
 
 COMMANDS = (
     "OPENMICRODATA", "OPENTABLEDATA", "OPENMETADATA", "SPECIFYTABLE", "SAFETYRULE", "READMICRODATA", "READTABLE", "APRIORI",
@@ -245,10 +242,6 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in next(csv.reader([text], skipinitialspace=True))]
 
 
-# --- running
-# What a batch file of τ-ARGUS asks for, done with the methods here.
-
-
 _MISSING = "missing"
 """The label of codes for missing in a table of records."""
 
@@ -300,10 +293,8 @@ def run_argus_batch(
     if len(set(outs)) < len(outs):
         raise DataError(f"the batch file {path} writes two tables to one file (<WRITETABLE>). Name a file for each.")
     several = len({(j.data, j.response) for j in jobs}) < len(jobs)
-    found = []
-    for result in _results(jobs, draws or Draws.secret()):
-        more = (_TOGETHER,) if several else ()
-        found.append(result._replace(notes=(*result.notes, *more)))
+    more = (_TOGETHER,) if several else ()
+    found = [r._replace(notes=(*r.notes, *more)) for r in _results(jobs, draws or Draws.secret())]
     if write:
         _write(found, secrets or {})
     return found
@@ -326,7 +317,13 @@ _TOGETHER = (
 
 def _results(jobs: list[ArgusJob], draws: Draws) -> Iterator[ArgusResult]:
     for job in jobs:
-        table, wanted = _cells(job) if job.tabular else _records(job)
+        if job.tabular:
+            margins: Literal["compute", "check"] = "compute" if job.compute else "check"
+            table, wanted = read_argus_table(
+                job.data, job.metadata, value=job.response, dimensions=job.dimensions, margins=margins
+            )
+        else:
+            table, wanted = _records(job), APriori()
         for file, separator, ignore in job.a_priori:
             wanted |= read_argus_a_priori(file, table, separator=separator, ignore_errors=ignore)
         if job.missing_safe:
@@ -335,17 +332,7 @@ def _results(jobs: list[ArgusJob], draws: Draws) -> Iterator[ArgusResult]:
         yield ArgusResult(job, _protect(job, table, wanted, draws), job.notes)
 
 
-def _cells(job: ArgusJob) -> tuple[Table, APriori]:
-    return read_argus_table(
-        job.data,
-        job.metadata,
-        value=job.response,
-        dimensions=job.dimensions,
-        margins="compute" if job.compute else "check",
-    )
-
-
-def _records(job: ArgusJob) -> tuple[Table, APriori]:
+def _records(job: ArgusJob) -> Table:
     described = read_argus_metadata(job.metadata) if job.metadata is not None else None
     data = read_argus_microdata(job.data, described)
     if not job.weighted and (weight := data.schema.one("weight")) is not None:
@@ -354,27 +341,19 @@ def _records(job: ArgusJob) -> tuple[Table, APriori]:
         data = recode_by_argus(data, column, what)
     asked = next((v.name for v in described.of_role("request")), None) if described is not None else None
     formula = " * ".join(f"`{name}`" for name in job.dimensions)
-    return Table.of(data, formula, job.response, request=asked), APriori()
+    return Table.of(data, formula, job.response, request=asked)
 
 
 def _protect(job: ArgusJob, table: Table, wanted: APriori, draws: Draws) -> PublishedTable:
     from sfumato.tables.controlled_adjustment import ControlledAdjustment
     from sfumato.tables.controlled_rounding import ControlledRounding
+    from sfumato.tables.rules import rules_of
     from sfumato.tables.suppression.suppression import Suppression
 
     if job.method == "RND":
         return ControlledRounding(base=job.numbers[0]).protect(table, draws)
-    rules = _rules_of(job)
+    rules = rules_of(f"{job.rules}|MAN({job.margin:g})")
     if job.method == "CTA":
         return ControlledAdjustment(rules=rules).protect(table, draws)
     bounds = job.numbers[0] if job.method == "GH" and job.numbers and job.numbers[0] > 0 else None
     return Suppression(rules=rules, cost=job.cost, a_priori=wanted, bounds=bounds).protect(table, draws)
-
-
-def _rules_of(job: ArgusJob) -> SensitivityRule:
-    from sfumato.tables.rules import rules_of
-
-    return rules_of(f"{job.rules}|MAN({job.margin:g})")
-
-
-__all__ = ["ArgusResult", "run_argus_batch"]

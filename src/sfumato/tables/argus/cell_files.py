@@ -20,9 +20,6 @@ from sfumato.tables.cells import TOTAL
 from sfumato.tables.sensitivity import APriori, Labels
 from sfumato.tables.table import Table
 
-# --- hst
-# A-priori files of τ-ARGUS (.hst): what is wanted of single cells.
-
 _STATUS = {"S": "safe", "U": "unsafe", "P": "protected", "M": "unsafe", "ML": "unsafe"}
 _ACTIONS = ("S", "U", "P", "M", "ML", "C", "W", "PL", "AB")
 
@@ -119,10 +116,6 @@ def _unknown(where: str, cell: Labels, table: Table) -> str:
         if label not in labels:
             return f"{where} has the label '{label}', which is not in dimension '{name}'.{did_you_mean(label, labels)}"
     return f"{where} is about a cell that the table does not have: its labels do not occur together."
-
-
-# --- recode
-# Recodings of τ-ARGUS (.grc): codes put together, or branches of a hierarchy folded.
 
 
 @dataclass(frozen=True)

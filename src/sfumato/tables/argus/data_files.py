@@ -13,14 +13,11 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, join_names, plural
 from sfumato.schema.attribute import Attribute, Role, Scale
 from sfumato.schema.schema import Schema
-from sfumato.tables.argus.hierarchy_files import metadata_of, numbers, read_text, split
+from sfumato.tables.argus.hierarchy_files import Lines, metadata_of, numbers, read_text, split
 from sfumato.tables.argus.metadata import ArgusMetadata, ArgusVariable, read_argus_metadata
 from sfumato.tables.cells import TOTAL
 from sfumato.tables.sensitivity import APriori, Labels
 from sfumato.tables.table import Table
-
-# --- microdata
-# Microdata of τ-ARGUS: a fixed-format (.asc) or separated file, with its .rda.
 
 _ROLES = {"numeric": Role.CONFIDENTIAL, "weight": Role.WEIGHT, "holding": Role.CONTRIBUTOR}
 _NUMBERS = ("numeric", "weight", "record key")
@@ -69,17 +66,22 @@ def _fixed(text: str, described: ArgusMetadata, what: str) -> tuple[dict[str, li
 
 
 def _free(text: str, described: ArgusMetadata, what: str) -> tuple[dict[str, list[str]], list[int]]:
-    rows = split(text, described.separator or ";", what)
-    names = [v.name for v in described.variables]
-    if rows and [f.casefold() for f in rows[0][1][: len(names)]] == [n.casefold() for n in names]:
-        rows = rows[1:]
-    short = [n for n, fields in rows if len(fields) < len(names)]
+    rows, names, short = _separated(text, described, what)
     if short:
         raise DataError(
             f"{plural(len(short), 'line')} of {what} {'has' if len(short) == 1 else 'have'} fewer than {len(names)} fields, the "
             f"first is line {short[0]}. Check the separator in the metadata ('{described.separator}')."
         )
     return {name: [fields[i] for _, fields in rows] for i, name in enumerate(names)}, [n for n, _ in rows]
+
+
+def _separated(text: str, described: ArgusMetadata, what: str) -> tuple[Lines, list[str], list[int]]:
+    """Return the fields of every line but one of names, the names of the variables, and the lines with fewer fields than these."""
+    rows = split(text, described.separator or ";", what)
+    names = [v.name for v in described.variables]
+    if rows and [f.casefold() for f in rows[0][1][: len(names)]] == [n.casefold() for n in names]:
+        rows = rows[1:]
+    return rows, names, [n for n, fields in rows if len(fields) < len(names)]
 
 
 def _column(
@@ -119,10 +121,6 @@ def _missing_numbers(variable: ArgusVariable) -> list[float]:
         except ValueError:
             continue
     return found
-
-
-# --- tab
-# Tables of τ-ARGUS: a .tab file of cells, with its .rda.
 
 
 _STATUS: dict[str, str | None] = {
@@ -171,11 +169,9 @@ def read_argus_table(
     margins, decimals, nonnegative
         As for `Table.from_cells`; decimals are those of the metadata, if they say.
     """
-    described = (
-        metadata
-        if isinstance(metadata, ArgusMetadata)
-        else read_argus_metadata(metadata or metadata_of(path), table=True)
-    )
+    described = metadata
+    if not isinstance(described, ArgusMetadata):
+        described = read_argus_metadata(described or metadata_of(path), table=True)
     what = f"the table {path}"
     rows, lines = _rows(path, described, what)
     spanning = _spanning(described)
@@ -239,11 +235,7 @@ def _check_labels(variables: list[ArgusVariable], described: ArgusMetadata) -> N
 
 
 def _rows(path: str | Path, described: ArgusMetadata, what: str) -> tuple[list[list[str]], list[int]]:
-    found = split(read_text(path, "table"), described.separator or ";", what)
-    names = [v.name for v in described.variables]
-    if found and [f.casefold() for f in found[0][1][: len(names)]] == [n.casefold() for n in names]:
-        found = found[1:]
-    bad = [n for n, fields in found if len(fields) < len(names)]
+    found, names, bad = _separated(read_text(path, "table"), described, what)
     if not found:
         raise DataError(f"{what} has no cells.")
     if bad:

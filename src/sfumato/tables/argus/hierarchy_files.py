@@ -15,9 +15,6 @@ from sfumato.errors import DataError, ParameterError, join_names, plural
 from sfumato.schema.hierarchy import TreeHierarchy
 from sfumato.tables.cells import TOTAL
 
-# --- text
-# Text files as Windows programs write them: any of the usual encodings and line ends, names of other files, numbers.
-
 Lines = list[tuple[int, list[str]]]
 _SEPARATORS = (";", "\t", ",", "|")
 
@@ -116,10 +113,6 @@ def numbers(fields: Sequence[str], name: str, what: str, lines: Sequence[int]) -
             f"{join_names(wrong, 5)}. Check the order of the columns and the separator in the metadata."
         )
     return found
-
-
-# --- hrc
-# Hierarchies as τ-ARGUS reads them: .hrc files, and levels by the digits of a code.
 
 
 def read_argus_hierarchy(

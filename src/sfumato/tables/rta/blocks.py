@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sfumato.errors import DataError, NotApplicable, ParameterError, missing_extra
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_noise
 from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs, left_of
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
@@ -103,15 +102,8 @@ def _lifted(known: AttackerKnowledge, omega: Numbers, alone: Numbers) -> Numbers
 
 def _audit(known: AttackerKnowledge, omega: Numbers) -> PairAudit:
     found = left_of(known, sparse.csr_array(omega))
-    return PairAudit(
-        np.arange(len(known)),
-        found.variance,
-        found.helper,
-        known.required,
-        known.threshold,
-        found.outsider,
-        found.exact,
-    )
+    who = np.arange(len(known))
+    return PairAudit(who, found.variance, found.helper, known.required, known.threshold, found.outsider, found.exact)
 
 
 def _solve(known: AttackerKnowledge, alone: Numbers, wanted: Numbers) -> Numbers:

@@ -12,11 +12,10 @@ from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.tables.cells import Cells
-from sfumato.tables.rta.knowledge import AttackerKnowledge
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- digits
 # Round adjusted leaves to the published digits: whole units that add up exactly, and are not below zero.
 #
 # Why none of this lowers the protection. Let y be the adjusted leaves and x = f(y) the result of rounding, raising to zero, or
@@ -145,7 +144,6 @@ def not_below_zero(values: Numbers, variance: Numbers) -> Numbers:
     return found
 
 
-# --- bands
 # How variances are published: exactly, or as quality bands; and what each would disclose by itself.
 #
 # Where the priors come from the contributors' own values, so do the variances. In a leaf with one or two contributors ω = k d²,
@@ -260,7 +258,6 @@ def worked_out(cells: Cells) -> NDArray[np.bool_]:
         known[found] = True
 
 
-# --- whole numbers
 # Attackers who know that contributions are whole numbers: how much more noise is needed for the same uncertainty.
 #
 # Around a whole number, a normal distribution on whole numbers with the parameter p has the variance

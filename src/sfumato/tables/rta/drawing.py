@@ -14,11 +14,10 @@ from sfumato.contract.draws import Draws
 from sfumato.errors import ParameterError
 from sfumato.schema.hierarchy import label_of
 from sfumato.tables.cells import TOTAL, Cells
-from sfumato.tables.rta.knowledge import AttackerKnowledge
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table, significant
 from sfumato.typing import Numbers, Whole
 
-# --- canonical
 # Canonical order, so that noise does not depend on the order of rows, on formulas or on types of labels.
 #
 # Noise of leaves that share contributors is found by an iteration, whose result may depend on the last bits of its start. Those
@@ -63,7 +62,6 @@ def _order(table: Table, known: AttackerKnowledge, place: Whole) -> Whole:
     return np.lexsort((*keys, named, first))
 
 
-# --- drawing
 # Noise is a function of its leaf: the same leaf gets the same adjustment, whenever and wherever it is drawn.
 #
 # The noise of a leaf is a Brownian path whose time is the variance: a pure function of (secret seed, records of the leaf,

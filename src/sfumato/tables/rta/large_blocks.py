@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.tables.rta.knowledge import AttackerKnowledge, conjugate_gradients
+from sfumato.tables.rta.priors import AttackerKnowledge, conjugate_gradients
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.kernels.near_sums import NearSums
-
-# --- hubs
-# Contributors in very many leaves: a lower bound of their posterior variance, which any regression gives.
 
 _CLOSE = 1e-4
 
@@ -83,10 +80,6 @@ def hubs_left(known: AttackerKnowledge, sums: NearSums, own: Numbers, hubs: Whol
             made.helper[i] = int(np.flatnonzero(side == best)[0])
         made.column[i] = r / floor
     return made
-
-
-# --- near attackers
-# Large blocks of linked leaves: a lower bound of each contributor's posterior variance, from the leaves near his own.
 
 
 CAP = 8

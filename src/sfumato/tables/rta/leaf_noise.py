@@ -11,15 +11,11 @@ from scipy import sparse
 
 from sfumato.errors import DataError, join_names, plural
 from sfumato.tables.rta import posterior_audit
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.large_blocks import CAP, gradients_near, near_of
 from sfumato.tables.rta.posterior_audit import in_large_block, left_of, sums_of
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
-
-# --- one leaf
-# The noise that one leaf needs by itself: the closed form of random tabular adjustment, with weights and coalitions.
 
 
 def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
@@ -74,10 +70,6 @@ def one_leaf(known: AttackerKnowledge) -> tuple[Numbers, Whole, Whole]:
     return found, target, np.where(target >= 0, attack, -1)
 
 
-# --- safe noise
-# Noise that is certainly enough for contributors in several leaves, without linear algebra: a start, and the last resort.
-
-
 _MARGIN = 1e-9
 
 
@@ -123,10 +115,6 @@ def surely_enough(known: AttackerKnowledge, required: Numbers, omega: Numbers) -
 def _own_cover(known: AttackerKnowledge) -> Numbers:
     """Return the prior variance of each leaf from unknowns in no other leaf, without the side that knows most of it."""
     return near_of(known, np.zeros(known.loading.shape[0])).rest
-
-
-# --- linked noise
-# Leaf noise where contributors are in several leaves: a convex problem, solved round by round, with a certificate.
 
 
 _ROUNDS, _FEWER, _IDLE, _REACH, _NEARER = 40, 4, 5, 4.0, 2.0
@@ -215,13 +203,8 @@ class _Solver:
         """Return the noise, a lower bound on its cost, and the number of rounds."""
         if self.large.any():
             return self._solve_large()
-        omega, best, lower, step, worst = (
-            first_noise(self.known, self.required, self.least, self.price),
-            np.inf,
-            0.0,
-            1.0,
-            1.0,
-        )
+        omega = first_noise(self.known, self.required, self.least, self.price)
+        best, lower, step, worst = np.inf, 0.0, 1.0, 1.0
         pairs, answer, last, idle, rounds = _Pairs.none(), omega, np.inf, 0, 0
         rough = int(np.bincount(self.known.block).max(initial=0)) > _SMALL
         for rounds in range(1, _ROUNDS + 1):
@@ -402,10 +385,6 @@ class _Solver:
             np.maximum.at(cut, z.indices[big], share[rows[big]])
             omega = np.where(cut > 0, (self.spread + omega) / (1.0 - cut) - self.spread, omega)
         return surely_enough(self.known, self.required, omega)
-
-
-# --- leaf noise
-# How much noise each leaf of a table needs, so that no attacker learns too much of any contributor.
 
 
 _ULPS = 1e-14

@@ -20,17 +20,14 @@ from sfumato.tables.cells import Cells, Status
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.rta import digits
 from sfumato.tables.rta.digits import round_up, unit, values_of
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import leaf_name
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
     from sfumato.tables.rta.posterior_audit import PairAudit
     from sfumato.tables.rta.rta import RTA
-
-# --- record
-# The record of a publication with its noise, which a later table of the same data must not contradict. Confidential.
 
 _WARNING = "CONFIDENTIAL: holds true values and their noise. Keep it with the seed, apart from what is published."
 
@@ -120,10 +117,6 @@ def _digest(table: dict[str, Any]) -> str:
     """Return a digest of the whole record, so that a damaged one is not used for later tables."""
     said = {key: value for key, value in table.items() if key != "digest"}
     return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-# --- publication
-# Publish adjusted leaves: cells, their variances in one of four forms, and guarantees.
 
 
 _LOOSEST = 64.0

@@ -25,9 +25,8 @@ from sfumato.tables.rta.digits import (
     rounded_to,
 )
 from sfumato.tables.rta.drawing import correlated, in_order, leaf_draws, leaf_ids
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.leaf_noise import check_possible, leaf_name, leaf_noise
-from sfumato.tables.rta.priors import Prior
+from sfumato.tables.rta.priors import AttackerKnowledge, Prior
 from sfumato.tables.rta.publication import AdjustedLeaves, Record, publish
 from sfumato.tables.rta.successive_tables import Division, divide
 from sfumato.tables.table import Table

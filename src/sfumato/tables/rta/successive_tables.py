@@ -13,13 +13,12 @@ from sfumato.errors import DataError, NotApplicable, join_names
 from sfumato.tables.cells import TOTAL, Cells
 from sfumato.tables.rta.digits import round_up, unit
 from sfumato.tables.rta.drawing import brownian, leaf_draws, leaf_ids
-from sfumato.tables.rta.knowledge import AttackerKnowledge
 from sfumato.tables.rta.posterior_audit import PairAudit, audit_pairs
+from sfumato.tables.rta.priors import AttackerKnowledge
 from sfumato.tables.rta.publication import Record
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers, Whole
 
-# --- division
 # How the noise of published leaves is divided among their parts in a later table.
 #
 # Each old leaf A has noise δ_A. Its parts get noise that adds up to it,
@@ -117,10 +116,6 @@ class Division:
         rest = np.where(self.inside, (error - self.sums(fresh))[self.group], 0.0)
         noise = fresh + self.share * rest
         return noise if self.tilt is None else noise + self.tilt @ error
-
-
-# --- rivals
-# Pairs of contributor and attacker who could learn too much from a later table, and noise that prevents it.
 
 
 _MOST_OLD, _MOST_LEAVES = 2_500, 5_000
@@ -308,7 +303,6 @@ def _known_too(x: Numbers, reach: Numbers, gone: Numbers, a: Numbers) -> Numbers
     return np.asarray(x + reach @ (np.linalg.pinv(inner, rcond=1e-10, hermitian=True) @ (reach.T @ a)))
 
 
-# --- later tables
 # A later table of the same data: noise under published cells is drawn given their published values.
 #
 # Leaves of the new table (which must contain the old cells too) divide the old leaves and their noise (`Division`). An attacker

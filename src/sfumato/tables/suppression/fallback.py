@@ -10,14 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from sfumato.tables.cells import set_codes
-from sfumato.tables.suppression.heuristic import Clock, OutOfTime
+from sfumato.tables.suppression.heuristic import Clock
 from sfumato.tables.suppression.insiders import NOTHING, Insiders, whole_need
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import Freedom, PatternCheck, bounded_sums, enough, room_of, short, whole
 from sfumato.typing import Flags, Numbers, Whole
-
-# --- exchange
-# A safe pattern for when time is short: only sums of blocks can be worked out, and leaves within a block can be exchanged.
 
 
 def exchange_pattern(
@@ -169,10 +166,6 @@ class Parts:
         return np.asarray(np.where((free > 0) | ~blocks.seen[self.block], np.inf, found))
 
 
-# --- superfluous
-# Suppressions that are superfluous.
-
-
 _MOST = 64
 """Largest number of doubtful secrets examined one by one for a cell; with more the cell stays hidden."""
 
@@ -204,9 +197,7 @@ def show_superfluous(found: PatternCheck, clock: Clock) -> Flags:
     rows = sparse.csr_array(problem.rows[:, freedom.free])
     count = 0
     for cell in maybe:
-        try:
-            clock.look()
-        except OutOfTime:
+        if clock.over:
             break
         inside = rows.indices[rows.indptr[cell] : rows.indptr[cell + 1]]
         way = freedom.radius[inside] @ freedom.basis[inside]
@@ -229,14 +220,10 @@ def show_superfluous(found: PatternCheck, clock: Clock) -> Flags:
         if len(doubtful):
             rest = moves[doubtful] - np.outer(share[doubtful], way)
             rest -= (rest @ gone[:count].T) @ gone[:count]
-            if _fails(problem, freedom, targets[doubtful], rest, without):
+            up, down = whole(problem, targets[doubtful], *freedom.reach(targets[doubtful], without, rest))
+            if short(problem, targets[doubtful], up, down).any():
                 continue
         hidden, gain = without, left
         gone[count] = way / np.sqrt(length)
         count += 1
     return hidden
-
-
-def _fails(problem: SuppressionProblem, freedom: Freedom, targets: Whole, moves: Numbers, hidden: Flags) -> bool:
-    up, down = whole(problem, targets, *freedom.reach(targets, hidden, moves))
-    return bool(short(problem, targets, up, down).any())

@@ -15,7 +15,6 @@ from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.tables.suppression.proof import PatternCheck, check, short, whole
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- repair
 # The cheapest further cells to hide so that a secret can move far enough: one linear program for each secret and side.
 #
 # Fischetti and Salazar-González, Models and algorithms for optimizing cell suppression in tabular data with linear
@@ -36,18 +35,14 @@ class Repair:
         self._stuck = ((problem.value <= problem.low) | (problem.value >= problem.high)) & ~problem.hidden
         self._around: dict[tuple[int, int], Whole] = {}
 
-    def way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
+    def way(
+        self, target: int, need: float, hidden: Flags, still: Whole | None = None, free: bool = False
+    ) -> Numbers | None:
         """Return a move of all quantities that moves the target by `need` (negative: down); None if there is none.
 
-        `still` are quantities that do not move because the attacker knows them.
+        `still` are quantities that do not move because the attacker knows them. A `free` move is one of hidden quantities
+        alone, in which they move little.
         """
-        return self._nearest(target, need, hidden, still, False)
-
-    def free_way(self, target: int, need: float, hidden: Flags, still: Whole | None = None) -> Numbers | None:
-        """Return such a move of hidden quantities alone, in which they move little; None if there is none."""
-        return self._nearest(target, need, hidden, still, True)
-
-    def _nearest(self, target: int, need: float, hidden: Flags, still: Whole | None, free: bool) -> Numbers | None:
         if need == 0:
             return np.zeros(len(self.problem))
         seen = 0
@@ -160,10 +155,6 @@ def _entries(start: NDArray[np.int32], entries: NDArray[np.int32], rows: Whole) 
     return np.asarray(entries[np.repeat(start[rows], length) + offset], np.int64)
 
 
-# --- fast method
-# Secondary suppression for tables of any size: elimination first, linear programs where that is not enough.
-
-
 class OutOfTime(Exception):  # noqa: N818
     """The time limit was reached before a safe pattern was found."""
 
@@ -214,53 +205,40 @@ def first_pattern(problem: SuppressionProblem) -> Flags:
     return problem.hidden | hide
 
 
-class Mending:
-    """Hides more where intervals are too short: the cheapest cells first, then everything near, in growing neighbourhoods."""
-
-    def __init__(self, problem: SuppressionProblem) -> None:
-        self.problem = problem
-        self._repair = Repair(problem)
-        self._wide = 16
-
-    def mend(self, found: PatternCheck, clock: Clock) -> PatternCheck:
-        """Return a pattern with more hidden, and how far secrets reach at least; refuse where nothing more can be hidden."""
-        problem, before = self.problem, int(found.hidden.sum())
-        targets = problem.targets[found.failing]
-        wider = self.widen(found, clock)
-        if int(wider.hidden.sum()) == before:
-            near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
-            wider.hidden[near[~problem.fixed[near]]] = True
-            if int(wider.hidden.sum()) == before and self._wide >= len(problem):
-                raise Impossible(problem, int(targets[0]))
-            self._wide *= 4
-        return wider
-
-    def widen(self, found: PatternCheck, clock: Clock) -> PatternCheck:
-        """Hide the cheapest further cells that let secrets move, and return how far these then reach."""
-        problem = self.problem
-        hidden, up, down = found.hidden.copy(), found.up.copy(), found.down.copy()
-        targets = problem.targets[found.failing]
-        need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[targets]
-        for place in found.failing[np.argsort(-need, kind="stable")]:
-            clock.look()
-            _widen(problem, self._repair, int(place), up, down, hidden)
-        return replace(found, hidden=hidden, up=up, down=down)
-
-
 def mend(problem: SuppressionProblem, hidden: Flags, clock: Clock, sure: PatternCheck | None = None) -> PatternCheck:
-    """Hide more until every interval is wide enough; return the pattern and how far the intervals reach."""
-    mending = Mending(problem)
+    """Hide more until every interval is wide enough; return the pattern and how far the intervals reach.
+
+    The cheapest cells come first, then everything near, in growing neighbourhoods; refuse where nothing more can be hidden.
+    """
+    repair, near_count = Repair(problem), 16
     found = check(problem, hidden, sure, solve=False)
     if not len(found.failing):
         return found
     # a move of a secret shows which cells to hide, or that none need be hidden
-    sure = mending.widen(found, clock)
+    sure = _widen_all(found, repair, clock)
     while True:
         clock.look()
         found = check(problem, sure.hidden, sure)
         if not len(found.failing):
             return found
-        sure = mending.mend(found, clock)
+        sure, before = _widen_all(found, repair, clock), int(found.hidden.sum())
+        if int(sure.hidden.sum()) == before:
+            targets = problem.targets[found.failing]
+            near = np.unique(np.concatenate([repair.around(int(t), near_count) for t in targets]))
+            sure.hidden[near[~problem.fixed[near]]] = True
+            if int(sure.hidden.sum()) == before and near_count >= len(problem):
+                raise Impossible(problem, int(targets[0]))
+            near_count *= 4
+
+
+def _widen_all(found: PatternCheck, repair: Repair, clock: Clock) -> PatternCheck:
+    """Hide the cheapest further cells that let failing secrets move, and return how far these then reach."""
+    problem, hidden, up, down = found.problem, found.hidden.copy(), found.up.copy(), found.down.copy()
+    need = np.maximum(problem.upper, np.maximum(problem.lower, problem.width))[problem.targets[found.failing]]
+    for place in found.failing[np.argsort(-need, kind="stable")]:
+        clock.look()
+        _widen(problem, repair, int(place), up, down, hidden)
+    return replace(found, hidden=hidden, up=up, down=down)
 
 
 def _widen(problem: SuppressionProblem, repair: Repair, place: int, up: Numbers, down: Numbers, hidden: Flags) -> None:

@@ -14,18 +14,16 @@ from sfumato.contract.release import Guarantee
 from sfumato.contract.score import digits
 from sfumato.errors import DataError, join_names, plural
 from sfumato.tables.cells import Cells, set_codes
+from sfumato.tables.knowledge import Combinations, sums_table
 from sfumato.tables.sensitivity import Sensitivity, SensitivityRule
 from sfumato.tables.suppression.exact import Demand, Exact, demands_of
 from sfumato.tables.suppression.fallback import exchange_pattern, show_superfluous
 from sfumato.tables.suppression.heuristic import Clock, Impossible, OutOfTime, first_pattern, mend
-from sfumato.tables.suppression.insiders import Breakdowns, Insiders
+from sfumato.tables.suppression.insiders import Insiders
 from sfumato.tables.suppression.problem import CellRequirements, SuppressionProblem, make_problem
 from sfumato.tables.suppression.proof import PatternCheck, check
 from sfumato.tables.table import Table
 from sfumato.typing import Flags, Whole
-
-# --- refusal
-# Why a table cannot be protected, and the smallest change that would help.
 
 _SECONDS = 20.0
 
@@ -104,10 +102,6 @@ def _below(percent: float) -> str:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(percent)) - 2)
     return f"{np.floor(percent / unit) * unit:.3g}"
-
-
-# --- pattern
-# From requirements to a safe pattern: the steps, the time limit, and guarantees.
 
 
 _TIDY = 8_000
@@ -248,7 +242,7 @@ class _PatternSearch:
             found.append((
                 "the interval of every sum of hidden cells that would break the rule as a cell reaches its protection levels too",
                 "looked at were all published totals less their published parts, for all levels that divide them"
-                + (", and what is left when one of these is taken from another, twice over" if self.breakdowns.deep else ""),
+                + (", and what is left when one of these is taken from another, twice over" if self.combinations.deep else ""),
             ))  # fmt: skip
         if self.insiders is not None and self.alone >= 0:
             says = (
@@ -267,17 +261,15 @@ class _PatternSearch:
         return [Guarantee("suppression", *one) for one in found]
 
     @cached_property
-    def breakdowns(self) -> Breakdowns:
-        return Breakdowns.of(self._cells())
-
-    def _cells(self) -> Cells:
-        """Return the table's cells with leaves in the order of the problem."""
-        cells = self.table.cells
-        return Cells(cells.dimensions, cells.labels, sparse.csr_array(cells.incidence[:, self.leaf_order]))
+    def combinations(self) -> Combinations:
+        cells = self.table.cells  # leaves in the order of the problem
+        return Combinations.of(
+            Cells(cells.dimensions, cells.labels, sparse.csr_array(cells.incidence[:, self.leaf_order]))
+        )
 
     def _unions(self, problem: SuppressionProblem, hidden: Flags) -> SuppressionProblem | None:
         """Add sums that are no cell, can be worked out and break the rule to the problem; None if there are none."""
-        rows = self.breakdowns.left_over(hidden[self.of_cell])
+        rows = self.combinations.sums(hidden[self.of_cell])[0]
         found = self._assess(rows) if rows.shape[0] else None
         if found is None:
             return None
@@ -290,11 +282,8 @@ class _PatternSearch:
 
     def _assess(self, rows: sparse.csr_array) -> Sensitivity | None:
         """Assess sums of leaves by the rule, as if they were cells; None where their contributors are not known."""
-        labels = np.empty((rows.shape[0], 1), object)
-        labels[:, 0] = [f"union {i}" for i in range(rows.shape[0])]
-        unions = Cells(("union",), labels, sparse.csr_array(rows[:, np.argsort(self.leaf_order)]))
         try:
-            return self.rule.assess(self.table.with_(cells=unions, given=None))
+            return self.rule.assess(sums_table(self.table, sparse.csr_array(rows[:, np.argsort(self.leaf_order)])))
         except DataError:
             self.unions = False
             return None

@@ -19,9 +19,6 @@ from sfumato.tables.sensitivity import APriori, Sensitivity, SensitivityRule
 from sfumato.tables.table import Table, in_order, significant
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- costs
-# The cost of hiding a cell.
-
 COSTS = ("value", "frequency", "contributors", "unity", "log")
 
 
@@ -45,10 +42,6 @@ def cost_of(cost: str, table: Table) -> Numbers:
         found = size
     largest = float(found.max(initial=0.0))
     return np.maximum(found, 1e-6 * largest if largest > 0 else 1.0)
-
-
-# --- requirements
-# Requirements for every cell: unsafe and protection levels, must be published, cost, known bounds.
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +123,6 @@ def _given(a_priori: APriori, table: Table, name: str, level: Numbers, unsafe: F
     return np.where(unsafe & ~np.isnan(given), given, level)
 
 
-# --- problem
-# What a pattern of suppressions must achieve: quantities, which may be hidden, and how wide each secret must stay.
-
-
 @dataclass(frozen=True, eq=False)
 class SuppressionProblem:
     """Quantities (cells, leaves that are no cell, unions of cells) as sums of leaves, in an order that depends on labels alone.
@@ -211,7 +200,7 @@ class SuppressionProblem:
         at = self.alone[parts.coords[1]]
         equations = sparse.csr_array(
             (
-                np.concatenate([np.ones(count), -np.ones(len(at))]),
+                np.concatenate([np.ones(count), -parts.data]),
                 (
                     np.concatenate([np.arange(count), parts.coords[0]]),
                     np.concatenate([len(self) + np.arange(count), at]),
@@ -244,10 +233,6 @@ class SuppressionProblem:
             sums=sparse.csr_array(sparse.vstack([old, equations])),
             name=name,
         )
-
-
-# --- building the problem
-# A table, rules and requirements as a suppression problem.
 
 
 def make_problem(

@@ -12,9 +12,6 @@ from scipy import sparse
 from sfumato.tables.suppression.problem import SuppressionProblem
 from sfumato.typing import Flags, Numbers, Whole
 
-# --- witness
-# Proofs that intervals are wide enough, many at a time: tables that could be the true one as well.
-
 _CHUNK = 512
 _PRIMES = np.array([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89])
 
@@ -114,38 +111,40 @@ class Freedom:
         shape (quantities, dimension). Where the ellipsoid itself reaches as far as `enough`, that suffices.
         """
         up, down = np.zeros(len(quantities)), np.zeros(len(quantities))
-        p, free = self.problem, self.free
-        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
-        bounded = bounded_sums(p, hidden)
-        rows = sparse.csr_array(p.rows[bounded][:, free])
+        sure = enough is not None and not len(bounded_sums(self.problem, hidden))
         for first in range(0, len(quantities), _CHUNK):
             part = slice(first, first + _CHUNK)
             moves = self.moves(quantities[part]) if along is None else along[part]
-            gain = (moves**2).sum(axis=1)
-            up[part] = down[part] = np.sqrt(gain)
-            doubtful = np.arange(len(gain))
-            if enough is not None and not len(bounded):
-                doubtful = np.flatnonzero(np.sqrt(gain) < enough[part])
-                if not len(doubtful):
-                    continue
-            moves, gain = moves[doubtful], gain[doubtful]
-            way = self.basis @ moves.T
-            used = (
-                np.maximum(most_used(way, above), most_used(-way, below)),
-                np.maximum(most_used(-way, above), most_used(way, below)),
-            )
-            if len(bounded):
-                sums = rows @ (self.radius[:, None] * way)
-                with np.errstate(divide="ignore"):
-                    top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
-                for side, sign in ((0, 1), (1, -1)):
-                    np.maximum(used[side], most_used(sign * sums, top), out=used[side])
-                    np.maximum(used[side], most_used(-sign * sums, bottom), out=used[side])
-            some = gain > 1e-18 * (1 + p.value[quantities[part][doubtful]] ** 2)
-            for side, reach in ((0, up), (1, down)):
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    reach[first + doubtful] = np.where(some, gain / used[side], 0.0)
+            length = np.sqrt((moves**2).sum(axis=1))
+            up[part] = down[part] = length
+            doubtful = np.flatnonzero(length < enough[part]) if sure and enough is not None else np.arange(len(length))
+            if len(doubtful):
+                ways = self.basis @ moves[doubtful].T
+                at = first + doubtful
+                up[at], down[at] = reach_along(self, quantities[at], ways, hidden)
         return up, down
+
+
+def reach_along(
+    freedom: Freedom | SparseFreedom, quantities: Whole, ways: Numbers, hidden: Flags
+) -> tuple[Numbers, Numbers]:
+    """Return how far quantities rise and fall along directions of their own, shape (free, quantities), within all bounds."""
+    p, free, radius = freedom.problem, freedom.free, freedom.radius
+    above, below = radius / (p.leaf_high - p.leaves)[free], radius / (p.leaves - p.leaf_low)[free]
+    used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
+    bounded = bounded_sums(p, hidden)
+    if len(bounded):
+        sums = sparse.csr_array(p.rows[bounded][:, free]) @ (radius[:, None] * ways)
+        with np.errstate(divide="ignore"):
+            top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
+        for i, s in enumerate((1.0, -1.0)):
+            used[i] = np.maximum(used[i], np.maximum(most_used(s * sums, top), most_used(-s * sums, bottom)))
+    rows = sparse.csr_array(p.rows[quantities][:, free])
+    at = np.repeat(np.arange(len(quantities)), np.diff(rows.indptr))
+    moved = np.bincount(at, rows.data * radius[rows.indices] * ways[rows.indices, at], len(quantities))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        up, down = (np.where(moved > 1e-9 * np.abs(p.value[quantities]), moved / u, 0.0) for u in used)
+    return up, down
 
 
 def room_of(problem: SuppressionProblem, hidden: Flags) -> tuple[Numbers, sparse.csr_array]:
@@ -180,10 +179,6 @@ def most_used(way: Numbers, weight: Numbers) -> Numbers:
         with np.errstate(invalid="ignore"):
             way = np.where(np.abs(way) > 1e-12, way * weight[:, None], 0.0)
     return np.asarray(way.max(axis=0, initial=0.0))
-
-
-# --- sparse witness
-# The same proofs as `Freedom`, by sparse factorisation: for tables with many hidden leaves.
 
 
 _SPARSE_CHUNK = 256
@@ -283,28 +278,9 @@ class SparseFreedom:
     ) -> tuple[Numbers, Numbers]:
         """Return how far quantities can certainly rise and fall, shape (quantities,); see `Freedom.reach`."""
         parts = [quantities[i : i + _SPARSE_CHUNK] for i in range(0, len(quantities), _SPARSE_CHUNK)]
-        found = [self._along(asked, self._ways(asked), hidden) for asked in parts]
+        found = [reach_along(self, asked, self._ways(asked), hidden) for asked in parts]
         nothing = np.zeros(0)
         return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
-
-    def _along(self, quantities: Whole, ways: Numbers, hidden: Flags) -> tuple[Numbers, Numbers]:
-        """Return how far quantities rise and fall along directions of their own, shape (free, quantities)."""
-        p, free = self.problem, self.free
-        above, below = self.radius / (p.leaf_high - p.leaves)[free], self.radius / (p.leaves - p.leaf_low)[free]
-        used = [np.maximum(most_used(s * ways, above), most_used(-s * ways, below)) for s in (1.0, -1.0)]
-        bounded = bounded_sums(p, hidden)
-        if len(bounded):
-            sums = sparse.csr_array(p.rows[bounded][:, free]) @ (self.radius[:, None] * ways)
-            with np.errstate(divide="ignore"):
-                top, bottom = 1 / (p.high - p.value)[bounded], 1 / (p.value - p.low)[bounded]
-            for i, s in enumerate((1.0, -1.0)):
-                used[i] = np.maximum(used[i], np.maximum(most_used(s * sums, top), most_used(-s * sums, bottom)))
-        rows = sparse.csr_array(p.rows[quantities][:, free])
-        at = np.repeat(np.arange(len(quantities)), np.diff(rows.indptr))
-        moved = np.bincount(at, self.radius[rows.indices] * ways[rows.indices, at], len(quantities))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            up, down = (np.where(moved > 1e-9 * np.abs(p.value[quantities]), moved / u, 0.0) for u in used)
-        return up, down
 
     def pull(self, quantities: Whole, leaves: Whole) -> Pull:
         """Return how quantities and leaves move together."""
@@ -345,21 +321,21 @@ class SparseFreedom:
         q = at = 0
         for mine, known in asked:
             part, pull = slice(q, q + len(mine)), columns[:, at : at + len(known)]
-            inverse = np.linalg.pinv(pull[known], rcond=1e-10, hermitian=True)
+            length = np.linalg.norm(ways[:, part], axis=0)
+            inverse = np.linalg.pinv(pull[known], rcond=1e-6, hermitian=True)
             ways[:, part] -= pull @ (inverse @ ways[known, part])
+            moved = np.abs(ways[known, part]).max(axis=0, initial=0.0) > 1e-9 * length
             ways[known, part] = 0.0
+            ways[:, part][:, moved] = 0.0  # the leaves would move: no proof
             q, at = q + len(mine), at + len(known)
-        return self._along(quantities, ways, hidden)
+        ways[:, self._changes(ways)] = 0.0
+        return reach_along(self, quantities, ways, hidden)
 
 
 def freedom_of(problem: SuppressionProblem, hidden: Flags) -> Freedom | SparseFreedom:
     """Return the freedom under a pattern, in the form that suits its size."""
     room, _ = room_of(problem, hidden)
     return Freedom.of(problem, hidden) if int((room > 0).sum()) <= _DENSE else SparseFreedom.of(problem, hidden)
-
-
-# --- checking
-# The audit of a pattern: every secret, by a table that could be the true one as well, or by two linear programs.
 
 
 TOLERANCE = 1e-7
