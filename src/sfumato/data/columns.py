@@ -14,6 +14,8 @@ from typing_extensions import override
 
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
+from sfumato.schema.attribute import Attribute
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -474,3 +476,32 @@ class LazyColumn(Column):
 
 def _hash(value: object) -> int:
     return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1
+
+
+def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
+    """Return which values of a column of any kind are null, NaN or coded as missing."""
+    if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
+        return column.missing
+    codes, values = column.codes
+    coded = np.array([v in attribute.missing for v in values] + [True])  # the code of null and NaN is -1
+    return coded[codes]
+
+
+def numbers_of(column: Column, attribute: Attribute) -> Numbers:
+    """Return a column as numbers, NaN where missing; ordered categories through the schema's value map."""
+    if attribute.values and column.kind is Kind.CATEGORY:
+        codes, values = column.codes
+        known = {v: attribute.values.get(str(v)) for v in values if v not in attribute.missing}
+        absent = [v for v in known if known[v] is None]
+        if absent:
+            raise DataError(f"{len(absent)} values of '{attribute.name}' have no number in the schema's value map.")
+        table = np.array([known.get(v, np.nan) for v in values] + [np.nan], np.float64)
+        return table[codes]
+    if column.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+        raise DataError(
+            f"column '{attribute.name}' holds {column.kind}, where numbers are needed. "
+            "Choose another column, or give its values numbers in the schema (values = {...})."
+        )
+    numbers = column.numbers
+    gaps = [c for c in attribute.missing if isinstance(c, int | float)]
+    return np.where(np.isin(numbers, gaps), np.nan, numbers) if gaps else numbers
