@@ -87,17 +87,20 @@ class Number(NumberExpression):
 
 @dataclass(frozen=True)
 class Product(NumberExpression):
-    """The product of some numbers; null where one is missing."""
+    """The product of some numbers, perhaps without its sign: null where one is missing, 1 of none."""
 
     factors: tuple[Number, ...]
+    absolute: bool = False
 
     @override
     def sql(self, names: Names) -> str:
-        return " * ".join(f"({factor.sql(names)})" for factor in self.factors)
+        product = " * ".join(f"({factor.sql(names)})" for factor in self.factors) or number_sql(1.0)
+        return f"abs({product})" if self.absolute else product
 
     @override
     def numbers(self, rows: Rows) -> Numbers:
-        return reduce(np.multiply, [factor.numbers(rows) for factor in self.factors])
+        product = reduce(np.multiply, (factor.numbers(rows) for factor in self.factors), np.ones(len(rows)))
+        return np.abs(product) if self.absolute else product
 
 
 @dataclass(frozen=True)
@@ -191,21 +194,23 @@ class Category(Expression):
 
 
 @dataclass(frozen=True)
-class IdWhereMissing(Expression):
-    """The hidden id of a record that has no value of a category; null for all others."""
+class RecordId(Expression):
+    """The hidden id of a record; null where it has a value of a category, if one is named."""
 
-    category: Category
+    without: Category | None = None
 
     @override
     def sql(self, names: Names) -> str:
-        return f"CASE WHEN ({self.category.sql(names)}) IS NULL THEN {names(RECORD_ID)} END"
+        own = names(RECORD_ID)
+        return own if self.without is None else f"CASE WHEN ({self.without.sql(names)}) IS NULL THEN {own} END"
 
     @override
     def arrow(self, rows: Rows) -> pa.Array:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        return pc.if_else(pc.is_null(self.category.arrow(rows)), pa.array(rows.ids), None)
+        ids = pa.array(rows.ids)
+        return ids if self.without is None else pc.if_else(pc.is_null(self.without.arrow(rows)), ids, None)
 
 
 @dataclass(frozen=True)
@@ -218,9 +223,13 @@ class Measure:
     expression: Expression | str
     function: str = "sum"
 
+    def text(self, names: Names = str) -> str:
+        """Return the expression in SQL."""
+        return self.expression if isinstance(self.expression, str) else self.expression.sql(names)
+
     def select(self, name: str, names: Names = str) -> list[str]:
         """Return what stands after SELECT: SQL with names that begin with `name`."""
-        text = self.expression if isinstance(self.expression, str) else self.expression.sql(names)
+        text = self.text(names)
         if self.function == "count_distinct":
             return [f"count(DISTINCT {text}) AS {name}"]
         return [f"{self.function}({text}) AS {name}"]
@@ -241,8 +250,7 @@ class Sum(Measure):
 
     @override
     def select(self, name: str, names: Names = str) -> list[str]:
-        text = self.expression if isinstance(self.expression, str) else self.expression.sql(names)
-        return exact_sums(name, text, self.scale, self.parts)
+        return exact_sums(name, self.text(names), self.scale, self.parts)
 
     @override
     def read(self, name: str, answer: Mapping[str, NDArray[Any]]) -> Numbers:
@@ -294,6 +302,7 @@ class Aggregation:
                 raise TypeError("SQL is for the records of a warehouse; those in memory take an expression")
             table[f"m{i}"] = one.expression.arrow(rows)
             functions.append((f"m{i}", one.function))
+        table["one"] = pa.array(np.ones(len(rows), np.int8))  # a table without columns has no records
         answer = pa.table(table).group_by(by, use_threads=False).aggregate(functions)
         names = [*by, "count_all", *(f"{name}_{function}" for name, function in functions[1:])]
         return answer.select(names).rename_columns([*by, "n", *(name for name, _ in functions[1:])])
@@ -306,12 +315,15 @@ def aggregate_sql(by: Mapping[str, str], measures: Sequence[str], source: str, w
     return f"SELECT {listed} FROM {source} WHERE {where}{group}"  # noqa: S608 - our own names
 
 
-def largest_sql(by: Sequence[str], value: str, kept: Mapping[str, str], count: int, where: str) -> str:
-    """Return a query for what is kept of those `count` records in every group that have the largest values."""
+def largest_sql(by: Sequence[str], value: str, own: str, kept: Mapping[str, str], count: int, where: str) -> str:
+    """Return a query for what is kept of those `count` records in every group that have the largest values.
+
+    Of equal ones the records with the smallest ids are taken: `own` is the id.
+    """
     listed = ", ".join(f"{sql} AS {name}" for name, sql in kept.items())
     split = f"PARTITION BY {', '.join(by)} " if by else ""
     return (
-        f"SELECT {', '.join(kept)} FROM (SELECT {listed}, row_number() OVER ({split}ORDER BY {value} DESC) AS place "  # noqa: S608
+        f"SELECT {', '.join(kept)} FROM (SELECT {listed}, row_number() OVER ({split}ORDER BY {value} DESC, {own}) AS place "  # noqa: S608
         f"FROM records WHERE {where}) AS ranked WHERE place <= {count}"
     )
 

@@ -34,7 +34,7 @@ from sfumato.data.arrow_records import (
     write_pieces,
 )
 from sfumato.data.columns import Column, Kind, impossible_dates, kind_of
-from sfumato.data.engine import Engine, Reduction, RowFunction, Rows, SortKeys
+from sfumato.data.engine import Reduction, RowFunction, Rows, SortKeys, SqlEngine
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
@@ -52,7 +52,7 @@ _KEEP_ORDER = {
 """Steps of a plan that give the same records in the same order every time (DuckDB's manual, "Order Preservation")."""
 
 
-class DuckDBEngine(Engine):
+class DuckDBEngine(SqlEngine):
     """Records behind a DuckDB relation, or in a private Parquet file that came out of one.
 
     The id of a record is its position in the relation. A relation that only scans files or tables is read again on

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.data.aggregates import Aggregation, Category, Interval, Measure, Names, Number
+from sfumato.data.aggregates import Aggregation, Category, Expression, Interval, Measure, Names, Number, largest_sql
 from sfumato.data.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
-from sfumato.schema.attribute import Attribute
+from sfumato.schema.attribute import RECORD_ID, Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,16 +166,9 @@ class Engine(ABC):
     def floating(self, name: str) -> bool:
         """Return whether a column holds floating-point numbers."""
 
+    @abstractmethod
     def aggregate(self, wanted: Aggregation) -> Groups:
         """Aggregate the records where they live; only groups come to this process."""
-        return Groups.from_table(self.query(wanted.sql), wanted)
-
-    def query(self, write: Callable[[Names], str]) -> pa.Table:
-        """Run SQL on the table `records`; `write` is given what this engine calls the columns of the data.
-
-        One of the columns is the hidden id (`RECORD_ID`). There is no SQL for records in memory.
-        """
-        raise NotImplementedError
 
     def cross(
         self,
@@ -215,6 +208,36 @@ class Engine(ABC):
             if name not in self.kinds:
                 raise DataError(unknown_name("column", name, self.kinds, "the data"))
         return list(dict.fromkeys(columns))
+
+
+class SqlEngine(Engine):
+    """Records that are asked for in SQL, where they live."""
+
+    @abstractmethod
+    def query(self, write: Callable[[Names], str]) -> pa.Table:
+        """Run SQL on the table `records`; `write` is given what the engine calls the columns of the data.
+
+        One of the columns is the hidden id (`RECORD_ID`).
+        """
+
+    @override
+    def aggregate(self, wanted: Aggregation) -> Groups:
+        return Groups.from_table(self.query(wanted.sql), wanted)
+
+    def largest(self, wanted: Aggregation, first: Expression, count: int) -> Groups:
+        """Return those `count` records of every group that have the largest values of an expression, of equal ones the first.
+
+        Each is a group of its own, with the expressions that the aggregation measures.
+        """
+
+        def write(names: Names) -> str:
+            by = {f"c{i}": one.sql(names) for i, one in enumerate(wanted.by.values())}
+            measures = {f"m{i}": one.text(names) for i, one in enumerate(wanted.measures.values())}
+            kept = {**by, "n": "1", **measures}
+            value, own, where = first.sql(names), names(RECORD_ID), wanted.where.condition(names)
+            return largest_sql(list(by.values()), value, own, kept, count, where)
+
+        return Groups.from_table(self.query(write), wanted)
 
 
 # --- local

@@ -20,7 +20,7 @@ import sfumato.errors
 from sfumato.data.aggregates import Names
 from sfumato.data.arrow_records import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys
+from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys, SqlEngine
 from sfumato.data.spark_work import (
     PARTIAL_SUM,
     Batches,
@@ -94,7 +94,7 @@ _KEEP_ORDER = {"FileSourceScanExec", "LocalTableScanExec", "RDDScanExec", "Range
 """Sources that give the same records in the same order every time, if Spark calls what it computes determinate."""
 
 
-class SparkEngine(Engine):
+class SparkEngine(SqlEngine):
     """Records in a Spark DataFrame.
 
     The id of a record is its position in the order of Spark's partitions: the row number, for a frame made from local
