@@ -62,7 +62,7 @@ class NumberExpression(Expression):
 
 
 @dataclass(frozen=True)
-class Number(NumberExpression):
+class ColumnNumber(NumberExpression):
     """The number in a column, as `Batch.numbers` gives it: null where missing or coded as missing."""
 
     attribute: Attribute
@@ -89,7 +89,7 @@ class Number(NumberExpression):
 class Product(NumberExpression):
     """The product of some numbers, perhaps without its sign: null where one is missing, 1 of none."""
 
-    factors: tuple[Number, ...]
+    factors: tuple[ColumnNumber, ...]
     absolute: bool = False
 
     @override
@@ -107,7 +107,7 @@ class Product(NumberExpression):
 class Interval(NumberExpression):
     """floor(number / width): which of many intervals of equal width a number lies in."""
 
-    number: Number
+    number: ColumnNumber
     width: float
 
     @override
@@ -125,7 +125,7 @@ class Interval(NumberExpression):
 class Within(NumberExpression):
     """Whether some numbers are there and lie between two ends (finite, if none are named): 1 or 0, never null."""
 
-    among: tuple[Number, ...]
+    among: tuple[ColumnNumber, ...]
     low: float = -_LARGEST
     high: float = _LARGEST
     whole: bool = False
@@ -156,7 +156,7 @@ class Within(NumberExpression):
 
 
 @dataclass(frozen=True)
-class Category(Expression):
+class ColumnValue(Expression):
     """The value of a column as it is; null for NaN, and for codes that stand for missing."""
 
     column: str
@@ -197,7 +197,7 @@ class Category(Expression):
 class RecordId(Expression):
     """The hidden id of a record; null where it has a value of a category, if one is named."""
 
-    without: Category | None = None
+    without: ColumnValue | None = None
 
     @override
     def sql(self, names: Names) -> str:
@@ -214,7 +214,7 @@ class RecordId(Expression):
 
 
 @dataclass(frozen=True)
-class Measure:
+class Aggregate:
     """A number for every group of records: "sum", "min", "max" or "count_distinct" of an expression.
 
     As text the expression is SQL for the records of a warehouse. A sum is one of floating-point numbers, in whatever order.
@@ -240,7 +240,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Sum(Measure):
+class Sum(Aggregate):
     """A sum that is the same whatever the order of the records: of numbers that a scale bounds, cut into whole parts."""
 
     function: str = field(default="sum", init=False)
@@ -258,10 +258,10 @@ class Sum(Measure):
         return combined(parts, self.scale, self.parts)
 
 
-def order_free_sum(expression: Expression, largest: float, whole: bool, records: int) -> Measure:
+def order_free_sum(expression: Expression, largest: float, whole: bool, records: int) -> Aggregate:
     """Return the sum of numbers that are not larger in size than `largest`, the same in whatever order they are added."""
     if not math.isfinite(largest):
-        return Measure(expression)
+        return Aggregate(expression)
     if whole and largest * max(records, 1) < 2.0**62:
         return Sum(expression, parts=0)
     return Sum(expression, scale=scale_of(largest), parts=_PARTS)
@@ -275,7 +275,7 @@ class Aggregation:
     """
 
     by: Mapping[str, Expression]
-    measures: Mapping[str, Measure]
+    measures: Mapping[str, Aggregate]
     where: Within = Within(())
 
     def sql(self, names: Names) -> str:

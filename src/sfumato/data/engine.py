@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sfumato.data.aggregates import Aggregation, Category, Expression, Interval, Measure, Names, Number, largest_sql
+from sfumato.data.aggregates import (
+    Aggregate,
+    Aggregation,
+    ColumnNumber,
+    ColumnValue,
+    Expression,
+    Interval,
+    Names,
+    largest_sql,
+)
 from sfumato.data.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
 from sfumato.schema.attribute import RECORD_ID, Attribute
@@ -150,17 +159,17 @@ class Engine(ABC):
     ) -> Aggregation:
         """Return what `group` asks for."""
         by = {
-            name: Interval(Number(Attribute(name, missing=tuple(gaps.get(name, ())))), float(widths[name]))
+            name: Interval(ColumnNumber(Attribute(name, missing=tuple(gaps.get(name, ())))), float(widths[name]))
             if name in widths
             else self.category(name)
             for name in self.known(columns)
         }
-        return Aggregation(by, {name: Measure(Number(Attribute(name))) for name in self.known(sums)})
+        return Aggregation(by, {name: Aggregate(ColumnNumber(Attribute(name))) for name in self.known(sums)})
 
-    def category(self, name: str, missing: Sequence[object] = ()) -> Category:
+    def category(self, name: str, missing: Sequence[object] = ()) -> ColumnValue:
         """Return a column as something to group by; some codes of it stand for missing."""
         kind = self.kinds[name]
-        return Category(name, kind, self.floating(name), tuple(missing))
+        return ColumnValue(name, kind, self.floating(name), tuple(missing))
 
     @abstractmethod
     def floating(self, name: str) -> bool:
@@ -285,7 +294,7 @@ class LocalEngine(Engine):
         import pyarrow as pa
 
         arrow_type = self.rows.columns[name].arrow.type
-        return pa.types.is_floating(getattr(arrow_type, "value_type", arrow_type))
+        return bool(pa.types.is_floating(getattr(arrow_type, "value_type", arrow_type)))
 
     @override
     def aggregate(self, wanted: Aggregation) -> Groups:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.aggregates import Number
+from sfumato.data.aggregates import ColumnNumber
 from sfumato.data.columns import Column, Kind, LazyColumn
 from sfumato.data.columns import missing_of as missing_of
 from sfumato.data.columns import numbers_of as numbers_of
@@ -251,13 +251,13 @@ class Microdata:
         """Return one column as numbers, NaN where missing."""
         return self.batch([name]).numbers(name)
 
-    def number(self, name: str) -> Number:
+    def number(self, name: str) -> ColumnNumber:
         """Return a column of numbers as an expression that any engine can aggregate."""
         kind, attribute = self.kind(name), self.schema[name]
         mapped = bool(attribute.values) and kind is Kind.CATEGORY
         if mapped or kind not in (Kind.NUMBER, Kind.BOOLEAN):
             numbers_of(self.engine.group([name]).columns[name], attribute)  # refuses what has no number
-        return Number(attribute, mapped)
+        return ColumnNumber(attribute, mapped)
 
     def moments(self, names: Sequence[str]) -> Moments:
         """Return count, mean and covariance over the records that have all these columns, in two passes."""

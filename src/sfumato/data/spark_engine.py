@@ -206,7 +206,7 @@ class SparkEngine(SqlEngine):
 
     @override
     def floating(self, name: str) -> bool:
-        return pa.types.is_floating(self._schema.field(name).type)
+        return bool(pa.types.is_floating(self._schema.field(name).type))
 
     @override
     def query(self, write: Callable[[Names], str]) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.aggregates import Measure, aggregate_sql, bins_sql
+from sfumato.data.aggregates import Aggregate, aggregate_sql, bins_sql
 from sfumato.data.aggregates import Sum as Sum
 from sfumato.data.exact_sums import combined
 from sfumato.errors import DataError, ParameterError
@@ -377,10 +377,10 @@ def _sql(
     for name, sql in asked.values.items():
         columns[name] = f"CASE WHEN {flags['kept']} THEN {sql} END" if "kept" in flags else sql
     listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    measures = {"digest": Measure("r")} if digest else {}
-    measures |= {name: Measure(name) for name in flags} | dict(asked.sums)
+    measures = {"digest": Aggregate("r")} if digest else {}
+    measures |= {name: Aggregate(name) for name in flags} | dict(asked.sums)
     if asked.largest is not None:
-        measures["largest"] = Measure(f"COALESCE({asked.largest}, 0)", "max")
+        measures["largest"] = Aggregate(f"COALESCE({asked.largest}, 0)", "max")
     return aggregate_sql(
         {cell: cell for cell in cells},
         ["count(*) AS around", *(text for name, one in measures.items() for text in one.select(name))],

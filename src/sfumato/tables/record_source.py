@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from sfumato.data.aggregates import Aggregation, Measure, Number, Product, RecordId, Within, order_free_sum
+from sfumato.data.aggregates import Aggregate, Aggregation, ColumnNumber, Product, RecordId, Within, order_free_sum
 from sfumato.data.engine import LocalEngine, Rows, SqlEngine
 from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
 from sfumato.errors import DataError, ParameterError, plural
@@ -83,7 +83,7 @@ class RecordSource:
         return self.data.schema.one("weight")
 
     @cached_property
-    def _value(self) -> Number | None:
+    def _value(self) -> ColumnNumber | None:
         if self.summed is None:
             return None
         check_numeric(self.data, self.summed)
@@ -94,7 +94,7 @@ class RecordSource:
         """The condition that a record has a value."""
         return Within(() if self._value is None else (self._value,))
 
-    def _totals(self, measures: dict[str, Measure], where: Within) -> tuple[int, dict[str, float]]:
+    def _totals(self, measures: dict[str, Aggregate], where: Within) -> tuple[int, dict[str, float]]:
         found = self.data.engine.aggregate(Aggregation({}, measures, where))
         return int(found.counts.sum()), {n: float(v[0]) if v.size else np.nan for n, v in found.sums.items()}
 
@@ -103,18 +103,18 @@ class RecordSource:
         """Refuse records that no table can be made of, in two passes over them."""
         if self._value is not None:
             everything = Within((self._value,), -np.inf, np.inf)
-            there = {"valued": Measure(everything), "finite": Measure(self._known)}
+            there = {"valued": Aggregate(everything), "finite": Aggregate(self._known)}
             records, counts = self._totals(there, Within(()))
             self._refuse_missing(records, counts)
-        measures: dict[str, Measure] = {}
+        measures: dict[str, Aggregate] = {}
         if self._value is not None:
-            measures |= {"low": Measure(self._value, "min"), "high": Measure(self._value, "max")}
-            measures["whole"] = Measure(Within((self._value,), whole=True))
+            measures |= {"low": Aggregate(self._value, "min"), "high": Aggregate(self._value, "max")}
+            measures["whole"] = Aggregate(Within((self._value,), whole=True))
         for name, low, high in self._limits:
-            measures[f"within {name}"] = Measure(Within((self.data.number(name),), low, high))
+            measures[f"within {name}"] = Aggregate(Within((self.data.number(name),), low, high))
         if self.weight is not None:
-            measures["heaviest"] = Measure(self.data.number(self.weight), "max")
-            measures["whole weights"] = Measure(Within((self.data.number(self.weight),), whole=True))
+            measures["heaviest"] = Aggregate(self.data.number(self.weight), "max")
+            measures["whole weights"] = Aggregate(Within((self.data.number(self.weight),), whole=True))
         records, found = self._totals(measures, self._known)
         if not records:
             raise DataError("there are no records to make a table of.")
@@ -183,7 +183,7 @@ class RecordSource:
         sizes = groups.sums["size"][order] if "size" in groups.sums else None
         return SummedRows(batch, records, own, groups.sums["grossed"][order] if self.weight else own, sizes)
 
-    def _sums(self) -> dict[str, Measure]:
+    def _sums(self) -> dict[str, Aggregate]:
         facts, sums = self.facts, {}
         largest = max(abs(facts.low), abs(facts.high))
         if self._value is not None:
@@ -195,7 +195,7 @@ class RecordSource:
                 product, largest * facts.heaviest, facts.whole and facts.whole_weights, facts.records
             )
         if self.size is not None:
-            sums["size"] = Measure(self.data.number(self.size))
+            sums["size"] = Aggregate(self.data.number(self.size))
         return sums
 
     def _records(self) -> SummedRows:
@@ -234,7 +234,7 @@ class RecordSource:
         """Return the sum of all values, each without its sign."""
         if self.facts.low >= 0 or self._value is None or self.local:
             return float(np.abs(rows.own).sum())
-        return self._totals({"size": Measure(Product((self._value,), absolute=True))}, self._known)[1]["size"]
+        return self._totals({"size": Aggregate(Product((self._value,), absolute=True))}, self._known)[1]["size"]
 
     def _contributors(self, batch: Batch) -> tuple[Whole, NDArray[np.object_] | None]:
         """Return the position of each row's contributor, and their names; a record without one is its own contributor."""
@@ -255,7 +255,7 @@ class RecordSource:
             return self.facts.records
         named = self.data.engine.category(self.contributor, self.data.schema[self.contributor].missing)
         _, found = self._totals(
-            {"named": Measure(named, "count_distinct"), "alone": Measure(RecordId(named), "count_distinct")},
+            {"named": Aggregate(named, "count_distinct"), "alone": Aggregate(RecordId(named), "count_distinct")},
             self._known,
         )
         return int(found["named"] + found["alone"])
@@ -288,7 +288,7 @@ class RecordSource:
         own = Product(() if self._value is None else (self._value,))
         product = Product(own.factors if self.weight is None else (*own.factors, self.data.number(self.weight)))
         by: dict[str, Any] = {name: engine.category(name) for name in self.dimensions}
-        wanted = {"own": Measure(own), "grossed": Measure(product), "id": Measure(RecordId())}
+        wanted = {"own": Aggregate(own), "grossed": Aggregate(product), "id": Aggregate(RecordId())}
         found = engine.largest(Aggregation(by, wanted, self._known), product if grossed else own, count)
         order = np.argsort(found.sums["id"])  # of equal contributions the first record's is the larger one
         batch = Batch(
@@ -345,6 +345,10 @@ def _loaded_field(name: str, column: str = "") -> Any:
 class EngineContributions(Contributions):
     """Contributions that stay where the records live until somebody needs all of them."""
 
+    _source: RecordSource
+    _finder: LeafFinder
+    _sums: tuple[Numbers, Numbers, Numbers]
+
     def __init__(self, source: RecordSource, finder: LeafFinder, sums: tuple[Numbers, Numbers, Numbers]) -> None:
         """Take the sums of records, of own and of grossed contributions; each of shape (leaves,)."""
         self.__dict__.update(_source=source, _finder=finder, _sums=sums)
@@ -383,6 +387,9 @@ class EngineContributions(Contributions):
 
 class EngineRecords(Records):
     """Records that stay where they live until somebody needs their ids."""
+
+    _source: RecordSource
+    _finder: LeafFinder
 
     def __init__(self, source: RecordSource, finder: LeafFinder) -> None:
         self.__dict__.update(_source=source, _finder=finder)
