@@ -320,10 +320,11 @@ _CODES += [sign * (10**width - k) for sign in (1, -1) for width in range(2, 8) f
 _BY_CHANCE = 7
 """So many repeats expected, none is no chance: its probability is below exp(-7), one in a thousand."""
 
-_NO_ANSWERS = (
+_NO_ANSWER = (
     "?|-|--|.|na|n/a|n.a.|nan|null|none|nil|missing|unknown|not known|refused|don't know|dont know|dk|not stated|"
     "no answer|unbekannt|keine angabe|k.a.|inconnu|desconocido|no sabe|sin respuesta"
-).split("|")
+)
+_NO_ANSWERS = _NO_ANSWER.split("|")
 _PATTERNS = {
     "digits": re.compile("^[0-9]+$"),
     "iso_dates": re.compile("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
@@ -437,7 +438,9 @@ class ColumnFacts:
 _TOGETHER = 25
 """Columns that are asked for in one query."""
 _WIDEST = 2_000
-"""Columns of data in a database for which a schema is guessed."""
+"""Columns of data in a database that are asked for by their facts; of more, some at a time are read into memory."""
+_BLOCK, _CELLS = 2_500, 2**24
+"""Columns, and values, that are read at a time."""
 
 
 def facts_of(frame: object) -> list[ColumnFacts]:
@@ -451,10 +454,7 @@ def facts_of(frame: object) -> list[ColumnFacts]:
         return [_local_facts(wrapped, name) for name in wrapped.columns]
     schema = wrapped.collect_schema()
     if len(schema) > _WIDEST:
-        raise DataError(
-            f"the data have {len(schema):,} columns, and a schema is guessed for at most {_WIDEST:,} in a database: it would "
-            "take very long. Read the data into memory, leave columns out, or give a schema."
-        )
+        return _wide_facts(wrapped, schema.names())
     dtypes = list(schema.values())
     kinds = [_kind(dtype) for dtype in dtypes]
     names = own = schema.names()
@@ -475,6 +475,24 @@ def facts_of(frame: object) -> list[ColumnFacts]:
                 mine["distinct"] = int(mine["distinct"] or 0) - (missing > 0)
             found.append(_facts(own[i], kinds[i], int(answers["records"]), missing, mine))
     return found
+
+
+def _wide_facts(wrapped: nw.LazyFrame[Any], names: list[str]) -> list[ColumnFacts]:
+    """Read some columns at a time into memory, and look at them there."""
+    records = int(wrapped.select(nw.len()).collect().item())
+    block = min(_BLOCK, _CELLS // max(records, 1))
+    if block < _TOGETHER or not wrapped.implementation.is_duckdb():
+        raise DataError(
+            f"the data have {len(names):,} columns, and a schema is guessed for at most {_WIDEST:,} in a database: it would "
+            "take very long. Read the data into memory, leave columns out, or give a schema."
+        )
+    facts = []
+    for start in range(0, len(names), block):
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names[start : start + block])
+        # as text: for an expression DuckDB looks at all columns of the relation
+        part = nw.from_native(wrapped.to_native().select(quoted).to_arrow_table(), eager_only=True)
+        facts += [_local_facts(part, name) for name in part.columns]
+    return facts
 
 
 def _wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -547,7 +565,11 @@ def _text_facts(texts: list[str]) -> dict[str, Any]:
     return {
         "shortest": min(lengths, default=None),
         "longest": max(lengths, default=None),
-        **{fact: all(pattern.search(text) for text in filled) for fact, pattern in _PATTERNS.items() if fact != "commas"},
+        **{
+            fact: all(pattern.search(text) for text in filled)
+            for fact, pattern in _PATTERNS.items()
+            if fact != "commas"
+        },
         "commas": all(_PATTERNS["commas"].search(text) for text in filled) and any("," in text for text in filled),
         "no_answer": any(not text or text.lower() in _NO_ANSWERS for text in texts),
     }
