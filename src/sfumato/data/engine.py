@@ -29,9 +29,6 @@ from sfumato.schema.attribute import RECORD_ID, Attribute
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# --- base
-# What every engine can do. An engine is the only place that knows where the data live.
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -247,10 +244,6 @@ class SqlEngine(Engine):
             return largest_sql(list(by.values()), value, own, kept, count, where)
 
         return Groups.from_table(self.query(write), wanted)
-
-
-# --- local
-# Data in this process's memory: Arrow columns, whatever frame they came in as.
 
 
 class LocalEngine(Engine):

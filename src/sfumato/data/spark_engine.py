@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# --- spark errors
 # Errors across Spark: a sentence raised on a worker comes back as it was; anything else loses the values it may quote.
 
 
@@ -83,10 +82,6 @@ def _error_in_plain_words(error: Exception) -> SfumatoError:
     if condition == "PATH_ALREADY_EXISTS":
         return DataError("the folder to write to exists already. Choose a new one, or remove it first.")
     return DataError(f"Spark could not finish the work ({condition}). Spark's log says why.")
-
-
-# --- spark
-# Data in Spark: the work goes to where the records are, and only sums and small answers come back.
 
 
 _ORDER = "__sfumato_order__"

@@ -24,9 +24,6 @@ from sfumato.kernels.moments import one_thread
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# --- warehouse
-# Prepared records that are only ever asked for aggregates, in SQL that DuckDB and Spark both understand.
-
 Arrays = Mapping[str, NDArray[Any]]
 """Columns of some records, or of the rows of an aggregate, by name."""
 ArrayReduction = Callable[[Arrays], NDArray[np.float64]]
@@ -114,10 +111,6 @@ def open_warehouse(path: Path, spark: Any = None) -> Warehouse:
     return SparkWarehouse(read_folder(spark, path))
 
 
-# --- duckdb warehouse
-# A warehouse in one Parquet file, read by DuckDB in this process.
-
-
 _ROWS = 2**15
 _THREADS = 2
 _SMALL = 2**24
@@ -183,10 +176,6 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
         connection.execute(
             f"COPY (SELECT * FROM source) TO {written(path)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"  # noqa: S608
         )
-
-
-# --- spark warehouse
-# A warehouse in Spark: the sums are made on the executors.
 
 
 class SparkWarehouse(Warehouse):

@@ -21,9 +21,6 @@ from sfumato.formats.contents import FileContents, checked_header, chosen, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# --- csv types
-# From the cells of a CSV column to its type.
-
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|-?\.\d+([eE][-+]?\d+)?|NaN|nan|-?[iI]nf")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SUSPECT = r"^\+|^-?0\d|^-?\d{16}|[nN]"
@@ -177,7 +174,6 @@ def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | 
         return None
 
 
-# --- csv files
 # CSV files in: types are found over whole columns, and nothing is guessed that would change a value.
 
 
@@ -587,10 +583,6 @@ def _wrong_encoding(path: Path, encoding: str) -> DataError:
 
 def _shown(separator: str) -> str:
     return {"\t": "a tab", ",": "a comma", ";": "a semicolon"}.get(separator, f"'{separator}'")
-
-
-# --- csv writing
-# CSV files out: every value comes back as it was.
 
 
 _LINES = 1 << 16

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-# --- stat dates
 # Dates of Stata, SPSS and SAS: numbers since a day long ago, and a format that says so.
 
 DAY = 86_400
@@ -112,10 +111,6 @@ def _microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     micro = whole.astype(np.int64) * 1_000_000 + np.rint((known - whole) * 1e6).astype(np.int64)
     beside = (micro + 500) % 1000 - 500
     return np.where(np.abs(beside) <= 2, micro - beside, micro)
-
-
-# --- stat files
-# Stata, SPSS and SAS files in, through pyreadstat.
 
 
 PROGRAMS = {"dta": "Stata", "sav": "SPSS", "zsav": "SPSS", "por": "SPSS", "sas7bdat": "SAS", "xpt": "SAS"}
@@ -298,10 +293,6 @@ def _warn(lost: Mapping[str, set[str]], path: Path) -> None:
         warnings.warn(f"{path}: special missing values were read as null, in these columns: {which}.", stacklevel=5)
 
 
-# --- stat limits
-# What Stata, SPSS and SAS files can hold, said before anything is written.
-
-
 EXACT = 2**53
 """Whole numbers up to here are exact in floating point, which is all that SPSS, SAS and Excel have."""
 
@@ -315,14 +306,14 @@ class Limits:
     """What a column name must look like, as a pattern."""
     name_rule: str
     name_length: int
-    reserved: frozenset[str]
-    case_matters: bool
-    text: int
-    keeps_last_blanks: bool
-    label: int
-    value_label: int
     largest: float
     smallest: float = 0.0
+    reserved: frozenset[str] = frozenset()
+    case_matters: bool = False
+    text: int = 32_767
+    keeps_last_blanks: bool = False
+    label: int = 256
+    value_label: int = 0
     characters: bool = False
 
     def length(self, text: str) -> int:
@@ -340,13 +331,13 @@ LIMITS = {
         name=r"[^\W\d]\w*",
         name_rule="letters, digits and underscores, not beginning with a digit, and not a word such as 'if' or 'byte'",
         name_length=32,
+        largest=8.98e307,
         reserved=frozenset(_STATA_WORDS),
         case_matters=True,
         text=2_000_000_000,
         keeps_last_blanks=True,
         label=80,
         value_label=32_000,
-        largest=8.98e307,
         characters=True,
     ),
     "sav": Limits(
@@ -354,25 +345,15 @@ LIMITS = {
         name=r"[^\W\d_]([\w.$#@]*[\w$#@])?",
         name_rule="letters, digits and . _ $ # @, beginning with a letter, and not a word such as 'all' or 'to'",
         name_length=64,
-        reserved=frozenset(_SPSS_WORDS),
-        case_matters=False,
-        text=32_767,
-        keeps_last_blanks=False,
-        label=256,
-        value_label=120,
         largest=1.79e308,
+        reserved=frozenset(_SPSS_WORDS),
+        value_label=120,
     ),
     "xpt": Limits(
         program="SAS",
         name=r"[A-Za-z_][A-Za-z0-9_]*",
         name_rule="English letters, digits and underscores, not beginning with a digit",
         name_length=32,
-        reserved=frozenset(),
-        case_matters=False,
-        text=32_767,
-        keeps_last_blanks=False,
-        label=256,
-        value_label=0,
         largest=7.2e75,
         smallest=5.4e-79,
     ),
@@ -451,10 +432,6 @@ def check_whole(name: str, column: pa.ChunkedArray, program: str) -> None:
             f"column '{name}' has whole numbers beyond 2^53, which {program} would round. If they are identifiers, "
             f"turn them into text."
         )
-
-
-# --- stat writing
-# Stata, SPSS and SAS files out, through pyreadstat: everything becomes numbers and text here, dates included.
 
 
 _STATA_LONG = (-2_147_483_647, 2_147_483_620)

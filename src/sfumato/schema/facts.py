@@ -15,7 +15,6 @@ import numpy as np
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.schema.attribute import Role
 
-# --- hints
 # What a column's name hints at: words of survey questionnaires and registers, in four languages.
 
 
@@ -307,9 +306,6 @@ TIME = _hint(
     "^(year|month|quarter|week|period|wave|round|jahr|monat|annee|mois|ano|mes)$",
     shape="ordered",
 )
-
-# --- facts
-# What can be said of a column without naming any of its values: counts, lengths, ends of the range.
 
 NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values", "values of another kind"
 
