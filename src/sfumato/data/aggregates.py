@@ -19,13 +19,18 @@ from typing_extensions import override
 
 from sfumato.data.columns import Kind, numbers_of
 from sfumato.data.exact_sums import combined, exact_sums, scale_of
+from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID, Attribute
 from sfumato.typing import Flags, Numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from sfumato.data.engine import Rows
+else:
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
 Names = Callable[[str], str]
 """From the name of a column to its plain name in SQL."""
@@ -55,8 +60,6 @@ class NumberExpression(Expression):
 
     @override
     def arrow(self, rows: Rows) -> pa.Array:
-        import pyarrow as pa
-
         numbers = self.numbers(rows)
         return pa.array(numbers, mask=np.isnan(numbers))
 
@@ -177,9 +180,6 @@ class ColumnValue(Expression):
 
     @override
     def arrow(self, rows: Rows) -> pa.Array | pa.ChunkedArray:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         column = rows.columns[self.column]
         values = column.arrow
         if pa.types.is_dictionary(values.type):
@@ -206,9 +206,6 @@ class RecordId(Expression):
 
     @override
     def arrow(self, rows: Rows) -> pa.Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         ids = pa.array(rows.ids)
         return ids if self.without is None else pc.if_else(pc.is_null(self.without.arrow(rows)), ids, None)
 
@@ -290,8 +287,6 @@ class Aggregation:
 
     def arrow(self, rows: Rows) -> pa.Table:
         """Aggregate records in memory; the columns are named as in the query."""
-        import pyarrow as pa
-
         if self.where.among:
             rows = rows.take(self.where.flags(rows))
         table = {f"c{i}": expression.arrow(rows) for i, expression in enumerate(self.by.values())}

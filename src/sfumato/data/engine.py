@@ -24,10 +24,13 @@ from sfumato.data.aggregates import (
 )
 from sfumato.data.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
+from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID, Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,6 @@ class Rows:
 
         The table holds the values of these records and nothing else: see `visible_only`.
         """
-        import pyarrow as pa
-
         return pa.table({name: visible_only(column.arrow) for name, column in self.columns.items()})
 
 
@@ -77,8 +78,6 @@ class Groups:
 
 def to_array(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return a column of an engine's answer as an array; missing numbers are NaN."""
-    import pyarrow as pa
-
     if pa.types.is_decimal(column.type):  # sums of whole numbers in DuckDB
         column = column.cast(pa.int64())
     whole = column.combine_chunks()
@@ -284,8 +283,6 @@ class LocalEngine(Engine):
 
     @override
     def floating(self, name: str) -> bool:
-        import pyarrow as pa
-
         arrow_type = self.rows.columns[name].arrow.type
         return bool(pa.types.is_floating(getattr(arrow_type, "value_type", arrow_type)))
 

@@ -15,10 +15,15 @@ import numpy as np
 
 from sfumato.errors import DataError, ParameterError, join_names, missing_extra, repeated
 from sfumato.formats.contents import FileContents, code_text, plain, refuse_kinds
+from sfumato.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from numpy.typing import NDArray
+else:
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
 # Dates of Stata, SPSS and SAS: numbers since a day long ago, and a format that says so.
 
@@ -49,8 +54,6 @@ def dated(
     Missing codes are numbers, and cannot stand in a column of dates. A column with a value that no calendar has
     stays numbers, as does a time column with values of a day or more: those are lengths of time.
     """
-    import pyarrow as pa
-
     numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     coded = np.isin(numbers, np.array(codes, float))
     kind, seconds = _seconds(np.where(coded, np.nan, numbers), shown, program)
@@ -186,8 +189,6 @@ def _read_por(path: Path) -> FileContents:
 
 
 def _contents(path: Path, form: str, data: Mapping[str, list[Any]], meta: Any) -> FileContents:
-    import pyarrow as pa
-
     columns: dict[str, pa.Array] = {}
     value_labels: dict[str, dict[str, str]] = {}
     missing: _Missing = {}
@@ -217,9 +218,6 @@ def _contents(path: Path, form: str, data: Mapping[str, list[Any]], meta: Any) -
 
 
 def _numbers(values: list[Any], tags: set[str], stored: str) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if tags:
         values = [None if isinstance(v, str) else v for v in values]
     if stored.startswith("int"):
@@ -230,8 +228,6 @@ def _numbers(values: list[Any], tags: set[str], stored: str) -> pa.Array:
 
 def _codes(ranges: Iterable[Mapping[str, Any]], column: pa.Array, words: Mapping[Any, str]) -> tuple[float | str, ...]:
     """Return the missing codes that ranges declare: single ones, and those in a range that occur or have a label."""
-    import pyarrow.compute as pc
-
     codes: set[float | str] = set()
     for declared in ranges:
         low, high = declared["lo"], declared["hi"]
@@ -249,8 +245,6 @@ def _plain(code: float | str) -> float | str:
 
 def _whole(column: pa.Array, shown: str, program: str) -> pa.Array:
     """Return whole numbers as such, where the format shows no decimals or (SAS) there is none."""
-    import pyarrow as pa
-
     if not pa.types.is_floating(column.type):
         return column
     patterns = {"Stata": r"%-?0?\d+\.0fc?", "SPSS": r"[FN]\d+(\.0)?", "SAS": r"(F?\d+(\.0?)?)?"}
@@ -400,8 +394,6 @@ def check_labels_for(contents: FileContents, limits: Limits) -> None:
 
 def check_text(name: str, column: pa.ChunkedArray, limits: Limits) -> None:
     """Refuse text that would be cut: too long, ending in blanks where they are padding, or with zero characters."""
-    import pyarrow.compute as pc
-
     if (pc.max(pc.binary_length(column)).as_py() or 0) > limits.text:
         raise DataError(f"column '{name}' has texts longer than the {limits.text} bytes that {limits.program} holds.")
     if pc.any(pc.match_substring(column, "\0")).as_py():
@@ -424,8 +416,6 @@ def check_numbers(name: str, numbers: NDArray[np.float64], limits: Limits) -> No
 
 def check_whole(name: str, column: pa.ChunkedArray, program: str) -> None:
     """Refuse whole numbers that floating point would round."""
-    import pyarrow.compute as pc
-
     ends = pc.min_max(column).as_py()
     if any(end is not None and abs(end) > EXACT for end in ends.values()):
         raise DataError(
@@ -503,7 +493,6 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
     import pandas as pd
-    import pyarrow as pa
     import pyarrow.types as t
 
     kind = column.type
@@ -530,8 +519,6 @@ def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, st
 
 def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     ends = [end or 0 for end in pc.min_max(column).as_py().values()]
     width = max(8, *(len(str(end)) for end in ends))
@@ -543,7 +530,6 @@ def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, s
 
 def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArray[np.float64], str]:
     """Return dates and times as the program's numbers, exactly; finer than a millisecond is refused."""
-    import pyarrow as pa
     import pyarrow.types as t
 
     program, kind = limits.program, column.type
@@ -571,16 +557,11 @@ def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArra
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    import pyarrow as pa
-
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _xport_version(table: pa.Table, contents: FileContents) -> int:
     """Return 5 if the oldest and most widely read version holds everything, else 8."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     short = all(len(name) <= 8 for name in table.column_names)
     short &= all(len(contents.labels.get(name, "").encode()) <= 40 for name in table.column_names)
     for column in table.columns:
@@ -627,9 +608,6 @@ def _value_labels(name: str, column: pa.ChunkedArray, contents: FileContents, li
 
 def _spss_missing(name: str, column: pa.ChunkedArray, codes: tuple[float | str, ...]) -> list[Any]:
     """Return missing codes as SPSS has them: three codes, or a range and a code, if no other value is in the range."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_temporal(column.type) or not codes:
         return []
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
