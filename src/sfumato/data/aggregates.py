@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sfumato.data.columns import Kind, numbers_of
-from sfumato.data.exact_sums import combined, exact_sums, scale_of
+from sfumato.data.exact_sums import exact_sums, exact_total, parts_of, scale_of
 from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID, Attribute
 from sfumato.typing import Flags, Numbers
@@ -235,6 +235,12 @@ class Aggregate:
         """Return the numbers from the answer to `select`; NaN for a group that has none."""
         return np.asarray(answer[name], np.float64)
 
+    def arrays(self, name: str, rows: Rows) -> dict[str, Any]:
+        """Return what is aggregated of records in memory, by the names of `select`."""
+        if isinstance(self.expression, str):
+            raise TypeError("SQL is for the records of a warehouse; those in memory take an expression")
+        return {name: self.expression.arrow(rows)}
+
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
@@ -247,12 +253,19 @@ class Sum(Aggregate):
 
     @override
     def select(self, name: str, names: Names = str) -> list[str]:
-        return exact_sums(name, self.text(names), self.scale, self.parts)
+        signed = not isinstance(self.expression, str)
+        return exact_sums(name, self.text(names), self.scale, self.parts, signed)
 
     @override
     def read(self, name: str, answer: Mapping[str, NDArray[Any]]) -> Numbers:
         parts = np.array([answer[f"{name}_{part}"] for part in range(max(self.parts, 1))], np.int64)
-        return combined(parts, self.scale, self.parts)
+        return exact_total(parts, self.scale) if self.parts else parts[0].astype(np.float64)
+
+    @override
+    def arrays(self, name: str, rows: Rows) -> dict[str, pa.Array]:
+        assert isinstance(self.expression, NumberExpression)  # noqa: S101 - nothing else is added up
+        parts = parts_of(self.expression.numbers(rows), self.scale, self.parts)
+        return {f"{name}_{place}": pa.array(part) for place, part in enumerate(parts)}
 
 
 def order_free_sum(expression: Expression, largest: float, whole: bool, records: int) -> Aggregate:
@@ -293,10 +306,9 @@ class Aggregation:
         by: list[str] = list(table)
         functions: list[tuple[Any, str]] = [([], "count_all")]
         for i, one in enumerate(self.measures.values()):
-            if isinstance(one.expression, str):
-                raise TypeError("SQL is for the records of a warehouse; those in memory take an expression")
-            table[f"m{i}"] = one.expression.arrow(rows)
-            functions.append((f"m{i}", one.function))
+            arrays = one.arrays(f"m{i}", rows)
+            table |= arrays
+            functions += [(name, one.function) for name in arrays]
         table["one"] = pa.array(np.ones(len(rows), np.int8))  # a table without columns has no records
         answer = pa.table(table).group_by(by, use_threads=False).aggregate(functions)
         names = [*by, "count_all", *(f"{name}_{function}" for name, function in functions[1:])]

@@ -179,10 +179,6 @@ class DuckDBEngine(SqlEngine):
         return DuckDBEngine(anchor, file, self._by_id)
 
     @override
-    def floating(self, name: str) -> bool:
-        return bool(pa.types.is_floating(self._schema.field(name).type))
-
-    @override
     def query(self, write: Callable[[Names], str]) -> pa.Table:
         places: dict[str, str] = {}
         sql = write(lambda name: places.setdefault(name, f"x{len(places)}"))

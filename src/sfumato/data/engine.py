@@ -218,6 +218,12 @@ class Engine(ABC):
 class SqlEngine(Engine):
     """Records that are asked for in SQL, where they live."""
 
+    _schema: pa.Schema
+
+    @override
+    def floating(self, name: str) -> bool:
+        return bool(pa.types.is_floating(self._schema.field(name).type))
+
     @abstractmethod
     def query(self, write: Callable[[Names], str]) -> pa.Table:
         """Run SQL on the table `records`; `write` is given what the engine calls the columns of the data.

@@ -200,10 +200,6 @@ class SparkEngine(SqlEngine):
         return SparkEngine(frame, schema, None, self._by_id)
 
     @override
-    def floating(self, name: str) -> bool:
-        return bool(pa.types.is_floating(self._schema.field(name).type))
-
-    @override
     def query(self, write: Callable[[Names], str]) -> pa.Table:
         with plain_spark_words():
             return self._planned(write).toArrow()
