@@ -85,7 +85,7 @@ def exact_total(parts: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
         total += digits[place] * (scale / float(_STEPS) ** (place + 1))
     first = digits[0] % _STEPS, digits[0] - digits[0] % _STEPS  # a large one has more digits than a double
     total = total + first[0] * (scale / _STEPS) + first[1] * (scale / _STEPS)
-    return np.where(negative, -total, total)
+    return np.asarray(np.where(negative, -total, total), np.float64)
 
 
 def _carried(parts: NDArray[np.int64]) -> NDArray[np.int64]:
