@@ -33,6 +33,7 @@ CLAIMS = (
     "mas_spark",
     "every_mask",
     "streamed_masks",
+    "tables_on_disk",
 )
 
 

@@ -56,6 +56,21 @@ def test_a_suppressed_table_is_that_of_the_library(here: Path, tmp_path: Path) -
     assert "seed" not in done.stdout.lower()  # nothing is random
 
 
+def test_a_file_that_duckdb_counts_gives_the_same_table(here: Path, tmp_path: Path) -> None:
+    written = []
+    for engine in ("memory", "duckdb"):
+        out = tmp_path / f"{engine}.csv"
+        done = run(*asked(here, *SURE, "--engine", engine, "--out", out))
+        assert done.exit_code == 0, done.stderr
+        written.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*written, rtol=1e-11)  # fractions in memory are added one by one
+    cells = run(
+        "table", tmp_path / "duckdb.csv", "--dimensions", "region,sector", "--value", "value", "--engine", "duckdb"
+    )
+    assert cells.exit_code == 2
+    assert "--engine does not go with a table that exists already" in cells.stderr
+
+
 def test_a_random_table_can_be_made_again_from_its_seed(here: Path, tmp_path: Path) -> None:
     out, seed, again = tmp_path / "t.csv", tmp_path / "seed.toml", tmp_path / "again.csv"
     done = run(*asked(here, *RANDOM, "--size", "employees", "--per-size", "ratio", "--out", out, "--seed-file", seed))

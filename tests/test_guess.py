@@ -587,3 +587,21 @@ def test_numbers_with_a_decimal_comma_are_told_apart_from_other_text_on_every_fr
         assert {name: f.commas for name, f in facts.items()} == {"pay": True, "codes": False, "towns": False}
         assert facts["codes"].digits  # although some are missing
     assert "decimal=','" in Schema.guess(frame)["pay"].reason
+
+
+def test_a_file_of_more_than_two_thousand_columns_is_guessed_in_duckdb_as_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = np.random.default_rng(1).integers(0, 40, (30, 2_100))
+    columns: dict[str, Any] = {f'v"{i}': codes[:, i] for i in range(2_100)}
+    table = pa.table({**columns, "text": [f"t{i}" for i in range(30)], "gap": pa.array([1.5, None, 99.0] * 10)})
+    relation = duckdb.connect().from_arrow(table)
+    assert facts_of(relation) == facts_of(table)
+    monkeypatch.setattr("sfumato.schema.facts._CELLS", 700)
+    with pytest.raises(DataError, match=r"2,102 columns, and a schema is guessed for at most 2,000 in a database"):
+        facts_of(relation)
+
+
+def test_zero_with_a_minus_sign_is_the_same_value_as_zero() -> None:
+    for frame in (pa.table({"x": [0.0, -0.0, 3.0]}), pd.DataFrame({"x": [0.0, -0.0, 3.0]})):
+        assert facts_of(frame)[0].distinct == 2

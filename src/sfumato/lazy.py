@@ -45,3 +45,20 @@ def _homes(file: str) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom) and node.module is not None
         for alias in node.names
     }
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first looked at: ``pa = LazyModule("pyarrow")``.
+
+    The type checker reads the plain import, under ``if TYPE_CHECKING:``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._module = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = getattr(importlib.import_module(self._module), name)
+        setattr(self, name, value)
+        return value

@@ -17,7 +17,9 @@ import pyarrow.parquet
 import pytest
 
 from sfumato.data import RECORD_ID, Column, Engine, Kind, LocalEngine, Rows, open_frame
+from sfumato.data.aggregates import Aggregate, Aggregation, ColumnNumber, Interval, Product, RecordId, Sum, Within
 from sfumato.errors import DataError, ParameterError
+from sfumato.schema import Attribute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -341,3 +343,43 @@ def test_a_column_of_mixed_kinds_is_refused_without_quoting_a_value() -> None:
 def test_an_object_that_is_no_frame_is_refused() -> None:
     with pytest.raises(DataError, match="not a frame"):
         open_frame({"a": [1]})
+
+
+# Aggregates
+
+
+def test_every_engine_aggregates_as_plain_python_does(opened: Open) -> None:
+    table = people(300)
+    engine, rows = opened(table), table.to_pylist()
+    age, income = ColumnNumber(Attribute("age", missing=(50,))), ColumnNumber(Attribute("income"))
+    region = engine.category("region", ("north",))
+    found = engine.aggregate(
+        Aggregation(
+            {"member": engine.category("member"), "band": Interval(age, 25.0)},
+            {
+                "exact": Sum(income, scale=2.0**24, parts=3),
+                "oldest": Aggregate(age, "max"),
+                "products": Aggregate(Product((age, income), absolute=True)),
+                "rich": Aggregate(Within((income,), 20_000.0)),
+                "regions": Aggregate(region, "count_distinct"),
+                "nowhere": Aggregate(RecordId(region), "count_distinct"),
+                "last": Aggregate(RecordId(), "max"),
+            },
+            Within((age,), 10.0, whole=True),
+        )
+    )
+    kept = [(i, r) for i, r in enumerate(rows) if r["age"] != 50 and r["age"] >= 10]
+    groups = list(zip(*(found.columns[name].arrow.to_pylist() for name in ("member", "band")), strict=True))
+    assert set(groups) == {(r["member"], r["age"] // 25) for _, r in kept}
+    for at, (member, band) in enumerate(groups):
+        mine = [(i, r) for i, r in kept if (r["member"], r["age"] // 25) == (member, band)]
+        paid = [(r["age"], r["income"]) for _, r in mine if r["income"] is not None]
+        answers = {name: values[at] for name, values in found.sums.items()}
+        assert found.counts[at] == len(mine)
+        assert answers["exact"] == pytest.approx(math.fsum(x for _, x in paid), rel=1e-14)
+        assert answers["products"] == pytest.approx(math.fsum(a * x for a, x in paid), rel=1e-12)
+        assert answers["oldest"] == max(r["age"] for _, r in mine)
+        assert answers["rich"] == sum(x >= 20_000 for _, x in paid)
+        assert answers["regions"] == len({r["region"] for _, r in mine} - {None, "north"})
+        assert answers["nowhere"] == sum(r["region"] in (None, "north") for _, r in mine)
+        assert answers["last"] == max(i for i, _ in mine)

@@ -254,10 +254,10 @@ def test_records_in_a_folder_with_signs_of_a_pattern_are_never_those_of_its_sibl
             assert read_folder(spark, tmp_path / folder / "data").first()["v"] == value
 
 
-def test_a_file_of_very_many_columns_is_not_guessed_at_in_duckdb_but_said_to_be_too_wide(tmp_path: Path):
+def test_a_file_of_very_many_columns_is_guessed_at_in_duckdb_as_in_memory(tmp_path: Path):
     (tmp_path / "wide.csv").write_text(",".join(f"c{i}" for i in range(2_001)) + "\n" + ",".join("1" * 2_001) + "\n")
-    with pytest.raises(DataError, match="2,001 columns"):
-        Microdata.read(tmp_path / "wide.csv", engine="duckdb")
+    guessed = [Microdata.read(tmp_path / "wide.csv", engine=engine).schema for engine in ("memory", "duckdb")]
+    assert guessed[0] == guessed[1]
 
 
 def test_facts_of_more_columns_than_one_query_asks_for_are_those_of_memory(tmp_path: Path):

@@ -12,7 +12,7 @@ import typer
 
 from sfumato.cli.console import Misuse
 from sfumato.cli.files import load, load_cells
-from sfumato.cli.options import Read, method_option, per_size_option, reading_option
+from sfumato.cli.options import Engine, Read, method_option, per_size_option, reading_option
 from sfumato.cli.parse import named_hierarchies, names, number, pair, total_labels, with_hierarchies
 from sfumato.errors import DataError, unknown_name
 
@@ -174,6 +174,7 @@ class TableOptions:
     decimals: Annotated[int | None, reading_option(help="Digits after the point that are published.")] = None
     schema: TableSchema = None
     read: Read = None
+    engine: Engine = "memory"
 
 
 # --- table source
@@ -191,6 +192,7 @@ _OF_RECORDS = (
     "empty",
     "leave_out",
     "recode",
+    "engine",
 )
 _OF_CELLS = ("dimensions", "value", "top", "contributors", "total", "margins", "negative")
 _INSTEAD = {
@@ -232,6 +234,8 @@ class Source(TableOptions):
                 "that exists already, name its columns of labels: --dimensions region,sector."
             )
         strange = [n for n in (_OF_RECORDS if self.cells else _OF_CELLS) if getattr(self, n)]
+        if self.engine == "memory" and "engine" in strange:
+            strange.remove("engine")
         if strange:
             what = "a table that exists already" if self.cells else "a file of records (--formula)"
             named = {"leave_out": "leave-out-missing"}.get(strange[0], strange[0].replace("_", "-"))
@@ -279,7 +283,7 @@ class Source(TableOptions):
     def _of_records(self, screen: Screen) -> Table:
         from sfumato.tables.table import Table
 
-        data, marks = records(screen, _first(self.files), self.schema, self.read)
+        data, marks = records(screen, _first(self.files), self.schema, self.read, self.engine)
         if self.variable is not None and self.contributor is None and data.schema.one("contributor") is None:
             screen.note(
                 "no column says who contributed a record, so every record counts as a contributor of its own. If one does, name "
@@ -332,12 +336,18 @@ class Source(TableOptions):
         return APriori.of(frame, columns, **{n: n for n in _WISHES if n in present})
 
 
-def records(screen: Screen, path: Path, schema: Path | None, read: list[str] | None) -> tuple[Microdata, Marks]:
+def records(
+    screen: Screen, path: Path, schema: Path | None, read: list[str] | None, engine: str = "memory"
+) -> tuple[Microdata, Marks]:
     """Read records, with a schema or the .rda file of τ-ARGUS; and return which columns the latter says are marks."""
     from sfumato.tables.table import Marks
 
     if schema is None or schema.suffix.lower() != ".rda":
-        return load(screen, path, schema, read), Marks()
+        return load(screen, path, schema, read, engine), Marks()
+    if engine != "memory":
+        raise Misuse(
+            "--engine duckdb is for CSV and Parquet files: one that an .rda file describes is read into memory."
+        )
     from sfumato.tables.argus.data_files import read_argus_microdata
     from sfumato.tables.argus.metadata import read_argus_metadata
 

@@ -40,9 +40,6 @@ from sfumato.schema.schema import Schema
 from sfumato.toml import dump, parse
 from sfumato.version import VERSION
 
-# --- mask
-# The shape of every masking method.
-
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -230,7 +227,6 @@ def numeric_targets(columns: tuple[str, ...] | None, data: Microdata) -> tuple[s
     return columns
 
 
-# --- matrix steps
 # A recipe step by step as matrices: M = AXB + C of each mask, and of all masks so far.
 
 
@@ -270,10 +266,6 @@ def matrix_steps(
         except SfumatoError as error:
             raise type(error)(f"step '{step.name}': {error}") from None
         form = together
-
-
-# --- recipe
-# Recipes: named steps, itself a method, written as TOML.
 
 
 RECIPE_VERSION = 1

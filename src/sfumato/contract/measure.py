@@ -22,9 +22,6 @@ from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- estimated
-# What every measure has in common, of a release or of a table: a number that is an expectation over random draws.
-
 
 class Estimated(Parametric, abstract=True):
     """A number that is estimated by replication: one outcome gives observations, and their means give the number."""
@@ -77,10 +74,6 @@ class Estimated(Parametric, abstract=True):
         if positive:
             return value, (value * math.exp(-half), value * math.exp(half))
         return value, (value - half, value + half)
-
-
-# --- measure
-# The shape of every measure: risk and utility alike.
 
 
 Design = Literal["file", "population"]
@@ -235,7 +228,6 @@ def reciprocal(means: Numbers) -> Numbers:
         return np.asarray(1.0 / np.asarray(means, np.float64))
 
 
-# --- combine
 # Several measures as one: a weighted sum, or the worst (R-U paper, section 6).
 
 

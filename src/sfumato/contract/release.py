@@ -26,7 +26,6 @@ from sfumato.typing import Numbers, Whole
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe
 
-# --- holdout
 # Records set aside before masking: what a release is compared with to tell what it gives away from what is true of anybody.
 
 _APART = 1 << 48
@@ -88,10 +87,6 @@ def hold_out(data: Microdata, share: float, draws: Draws) -> tuple[Microdata, Ho
 
     held = data.transform(lambda batch: part(batch, True), data.schema)
     return data.transform(lambda batch: part(batch, False), data.schema), Holdout(held.engine, held.schema)
-
-
-# --- release
-# A release: what was, what is released, and how they correspond.
 
 
 @dataclass(frozen=True)
@@ -374,10 +369,6 @@ def _by_column(original: Microdata, masked: Microdata, name: str) -> NDArray[np.
     if len(before) and len(after) and not (positions >= 0).any():
         raise DataError(f"column '{name}' cannot align the files: they have none of its values in common.")
     return positions
-
-
-# --- subgroups
-# A release, subgroup by subgroup: the same measure for men and women, for every region.
 
 
 MOST = 60

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# --- score
-# What a measure says.
-
 
 class Side(StrEnum):
     """Which axis of the map a measure belongs to."""
@@ -94,10 +91,6 @@ def digits(value: float, count: int = 3) -> str:
         return "∞" if value > 0 else "−∞"
     rounded = float(f"{value:.{count}g}")
     return f"{rounded:,.0f}" if 10.0**count <= abs(rounded) < 1e15 else f"{rounded:.{count}g}"
-
-
-# --- section
-# What a part of the system has to say to a disclosure review board; reports/ sets it in type.
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,6 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError
 from sfumato.typing import Numbers
 
-# --- snooper
-# What the attacker knows.
-
 Strategy = Literal["naive", "bayes"]
 
 
@@ -110,10 +107,6 @@ class Snooper(Parametric, family="snooper"):
         if self.population is not None:
             parts.append("has a table of the population")
         return parts
-
-
-# --- attack
-# The shape of every attack, and the one way in which what it guessed is scored.
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,13 @@ from sfumato.data.columns import Column, Kind, kind_of
 from sfumato.data.engine import RowFunction, Rows
 from sfumato.errors import DataError, ParameterError, join_names, repeated
 from sfumato.files import whole_file
+from sfumato.lazy import LazyModule
 from sfumato.schema.attribute import RECORD_ID
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 
 def to_rows(table: pa.Table) -> Rows:
@@ -40,8 +43,6 @@ def learn_schema(function: RowFunction, columns: pa.Schema) -> pa.Schema:
 
     Categories are stored as text: each piece of the data would otherwise bring a dictionary of its own.
     """
-    import pyarrow as pa
-
     empty = columns.empty_table()
     made = function(numbered(empty, 0)).to_arrow().schema
     blank = {f.name for f in columns if pa.types.is_null(f.type)}
@@ -57,22 +58,16 @@ def learn_schema(function: RowFunction, columns: pa.Schema) -> pa.Schema:
 
 def stored_type(arrow_type: pa.DataType) -> pa.DataType:
     """Return the type in which a column is stored: text for categories and for all nulls, itself for the rest."""
-    import pyarrow as pa
-
     return pa.string() if pa.types.is_dictionary(arrow_type) or pa.types.is_null(arrow_type) else arrow_type
 
 
 def with_ids(schema: pa.Schema) -> pa.Schema:
     """Return the schema of stored records with these columns."""
-    import pyarrow as pa
-
     return pa.schema([pa.field(RECORD_ID, pa.int64()), *schema])
 
 
 def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
     """Return records in the stored form; `schema` is what `learn_schema` gave."""
-    import pyarrow as pa
-
     if list(rows.columns) != schema.names:
         raise DataError(
             "the function gave other columns for some records than for zero records: "
@@ -98,8 +93,6 @@ def pieces(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> I
 
     Fixed cuts make sums over the pieces the same in every run, whatever batches the source made.
     """
-    import pyarrow as pa
-
     held: list[pa.RecordBatch] = []
     count, made = 0, False
     for batch in batches:
@@ -121,7 +114,6 @@ def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
 
 def write_pieces(tables: Iterable[pa.Table], schema: pa.Schema, path: str, form: str) -> None:
     """Write tables one after another into one "csv", "parquet" or "arrow" file, which appears only when it is whole."""
-    import pyarrow as pa
     import pyarrow.parquet
 
     from sfumato.formats.contents import plain, refuse_kinds

@@ -14,9 +14,16 @@ from typing_extensions import override
 
 from sfumato.errors import DataError
 from sfumato.kernels.classes import mix64
+from sfumato.lazy import LazyModule
+from sfumato.schema.attribute import Attribute
+from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
 _MANY = 10_000
 """Below so many records it does not matter how distinct values are kept."""
@@ -65,9 +72,6 @@ def impossible_dates(name: str) -> DataError:
 
 def check_dates(table: pa.Table) -> None:
     """Refuse dates that Python's calendar does not have, which fail wherever somebody looks at them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for field in table.schema:
         if kind_of(field.type) is not Kind.DATE or (units := _units_of_day(field.type)) is None:
             continue
@@ -97,7 +101,6 @@ def visible_only(values: Any) -> Any:
     >>> visible_only(pa.array(["nurse", "bishop"]).dictionary_encode().slice(0, 1)).dictionary.to_pylist()
     ['nurse']
     """
-    import pyarrow as pa
     import pyarrow.types as t
 
     kind = values.type
@@ -130,8 +133,6 @@ def visible_only(values: Any) -> Any:
 
 def _used_categories(values: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return categories without those that no value has; the others keep their order."""
-    import pyarrow as pa
-
     codes = np.asarray(values.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     used = np.unique(codes[codes >= 0])
     place = np.full(len(values.dictionary) + 1, -1, np.int64)
@@ -180,8 +181,6 @@ class Column:
             column = cls(None, values)
             column._null = null
             return column
-        import pyarrow as pa
-
         mask = np.isnan(values)
         filled = np.round(np.where(mask, 0, values))
         if not (np.abs(filled) < 2.0**63).all():
@@ -194,15 +193,11 @@ class Column:
     @classmethod
     def from_values(cls, values: Iterable[object]) -> Column:
         """Make a column from Python or NumPy values of one kind."""
-        import pyarrow as pa
-
         return cls(pa.array(values))
 
     @classmethod
     def from_codes(cls, codes: NDArray[Any], values: Sequence[object], like: Column | None = None) -> Column:
         """Make a column from codes into `values`; -1 is null. It has the type of `like`, or holds text if none is given."""
-        import pyarrow as pa
-
         indices = pa.array(np.asarray(codes, np.int32), mask=np.asarray(codes) < 0)
         wanted = pa.string() if like is None else like.arrow.type
         if pa.types.is_dictionary(wanted):
@@ -217,8 +212,6 @@ class Column:
     def arrow(self) -> pa.ChunkedArray | pa.Array:
         """The column as Arrow, nulls as nulls and NaN as NaN."""
         if self._arrow is None:
-            import pyarrow as pa
-
             null = self._null if self._null is not None and self._null.any() else None
             self._arrow = pa.array(self._numbers, mask=null, from_pandas=False)
         return self._arrow
@@ -231,8 +224,6 @@ class Column:
     @property
     def plain(self) -> bool:
         """Whether each value is a single one, not a list or the like."""
-        import pyarrow as pa
-
         return self._arrow is None or not pa.types.is_nested(self._arrow.type)
 
     @cached_property
@@ -250,9 +241,6 @@ class Column:
         return self._numbers
 
     def _to_numbers(self) -> NDArray[np.float64]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self.kind not in (Kind.NUMBER, Kind.BOOLEAN):
             raise DataError(f"the column holds {self.kind}, where numbers are needed.")
         arrow = self._arrow
@@ -265,8 +253,6 @@ class Column:
     @cached_property
     def days(self) -> NDArray[np.float64]:
         """A column of dates in days since 1970, NaN where missing; times of day are fractions."""
-        import pyarrow as pa
-
         zone = getattr(self.arrow.type, "tz", None)
         ticks = self.arrow.cast(pa.timestamp("us", tz=zone), safe=False).cast(pa.int64()).cast(pa.float64())
         return np.asarray(ticks.to_numpy(zero_copy_only=False), np.float64) / _DAY
@@ -289,15 +275,11 @@ class Column:
 
     @property
     def _fractional(self) -> bool:
-        import pyarrow as pa
-
         return self._arrow is None or pa.types.is_floating(self._arrow.type)
 
     @property
     def _mostly_distinct(self) -> bool:
         """Whether few of some numbers throughout the column recur, and floats hold them exactly."""
-        import pyarrow as pa
-
         if len(self) < _MANY or not (self._fractional or pa.types.is_integer(self.arrow.type)):
             return False
         seen = self.numbers[:: len(self) // 1_000]
@@ -305,9 +287,6 @@ class Column:
         return few_recur and (self._fractional or bool(np.nanmax(np.abs(self.numbers)) < 2.0**53))
 
     def _encoded(self) -> tuple[NDArray[np.int32], list[Any]]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         arrow = self.arrow
         if pa.types.is_dictionary(arrow.type):
             arrow = arrow.cast(arrow.type.value_type)
@@ -352,8 +331,6 @@ class Column:
         return table[codes]
 
     def _bits(self) -> NDArray[np.uint64]:
-        import pyarrow as pa
-
         if self._arrow is not None and pa.types.is_integer(self._arrow.type):
             whole = self._arrow.fill_null(0).to_numpy(zero_copy_only=False)
             signed = pa.types.is_signed_integer(self._arrow.type)
@@ -387,8 +364,6 @@ class Column:
         if self._arrow is None:
             assert self._numbers is not None  # noqa: S101
             return Column.from_numbers(self._numbers[rows], None if self._null is None else self._null[rows])
-        import pyarrow as pa
-
         arrow = self._arrow
         if arrow.type == pa.string_view():  # Arrow cannot take from it
             arrow = arrow.cast(pa.string())
@@ -399,7 +374,6 @@ class Column:
 
     def equals(self, other: Column) -> bool:
         """Whether two columns hold the same values of the same type, nulls and NaN included."""
-        import pyarrow as pa
 
         def flat(column: Column) -> pa.Array:
             arrow = column.arrow
@@ -474,3 +448,32 @@ class LazyColumn(Column):
 
 def _hash(value: object) -> int:
     return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little") >> 1
+
+
+def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
+    """Return which values of a column of any kind are null, NaN or coded as missing."""
+    if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
+        return column.missing
+    codes, values = column.codes
+    coded = np.array([v in attribute.missing for v in values] + [True])  # the code of null and NaN is -1
+    return coded[codes]
+
+
+def numbers_of(column: Column, attribute: Attribute) -> Numbers:
+    """Return a column as numbers, NaN where missing; ordered categories through the schema's value map."""
+    if attribute.values and column.kind is Kind.CATEGORY:
+        codes, values = column.codes
+        known = {v: attribute.values.get(str(v)) for v in values if v not in attribute.missing}
+        absent = [v for v in known if known[v] is None]
+        if absent:
+            raise DataError(f"{len(absent)} values of '{attribute.name}' have no number in the schema's value map.")
+        table = np.array([known.get(v, np.nan) for v in values] + [np.nan], np.float64)
+        return table[codes]
+    if column.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+        raise DataError(
+            f"column '{attribute.name}' holds {column.kind}, where numbers are needed. "
+            "Choose another column, or give its values numbers in the schema (values = {...})."
+        )
+    numbers = column.numbers
+    gaps = [c for c in attribute.missing if isinstance(c, int | float)]
+    return np.where(np.isin(numbers, gaps), np.nan, numbers) if gaps else numbers

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato.data.aggregates import Names
 from sfumato.data.arrow_records import (
     kinds_of,
     learn_schema,
@@ -33,7 +34,7 @@ from sfumato.data.arrow_records import (
     write_pieces,
 )
 from sfumato.data.columns import Column, Kind, impossible_dates, kind_of
-from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys
+from sfumato.data.engine import Reduction, RowFunction, Rows, SortKeys, SqlEngine
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.files import full_disk, private_folder, remove_private
 from sfumato.schema.attribute import RECORD_ID
@@ -51,7 +52,7 @@ _KEEP_ORDER = {
 """Steps of a plan that give the same records in the same order every time (DuckDB's manual, "Order Preservation")."""
 
 
-class DuckDBEngine(Engine):
+class DuckDBEngine(SqlEngine):
     """Records behind a DuckDB relation, or in a private Parquet file that came out of one.
 
     The id of a record is its position in the relation. A relation that only scans files or tables is read again on
@@ -177,24 +178,19 @@ class DuckDBEngine(Engine):
             anchor = self._relation.limit(0).materialize() if self._file is None else self._relation
         return DuckDBEngine(anchor, file, self._by_id)
 
-    def group(
-        self,
-        columns: Sequence[str],
-        sums: Sequence[str] = (),
-        widths: Mapping[str, float] | None = None,
-        gaps: Mapping[str, Sequence[float]] | None = None,
-    ) -> Groups:
-        """Let DuckDB count the records that agree on these columns; it groups on disk what does not fit in memory."""
-        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
-        types = {name: self._schema.field(name).type for name in names}
-        parts = [_grouped(name, types[name], widths.get(name), gaps.get(name, ())) for name in names]
-        added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
-        listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
+    @override
+    def query(self, write: Callable[[Names], str]) -> pa.Table:
+        places: dict[str, str] = {}
+        sql = write(lambda name: places.setdefault(name, f"x{len(places)}"))
+        own = _quoted(RECORD_ID) if self._file is not None else "row_number() OVER () - 1"
+        self.known([name for name in places if name != RECORD_ID])
+        listed = [f"{own if name == RECORD_ID else _quoted(name)} AS {place}" for name, place in places.items()]
         source = "source" if self._file is None else parquet(self._file.path)
-        by = f"GROUP BY {', '.join(f'c{i}' for i in range(len(names)))}" if names else ""
         with plain_words():
-            table = _query(self._relation, f"SELECT {listed} FROM {source} {by}").to_arrow_table()  # noqa: S608 - quoted
-        return Groups.from_table(table, names, list(sums))
+            return _query(
+                self._relation,
+                f"WITH records AS (SELECT {', '.join(listed) or '1 AS one'} FROM {source}) {sql}",  # noqa: S608 - quoted
+            ).to_arrow_table()
 
     def reorder(self, keys: SortKeys) -> DuckDBEngine:
         """Let DuckDB sort a private file by a number per id; it sorts on disk what does not fit in memory."""
@@ -491,20 +487,6 @@ def _query(relation: duckdb.DuckDBPyRelation, sql: str) -> duckdb.DuckDBPyRelati
 
 def _steps(plan: list[dict[str, Any]]) -> set[str]:
     return {node["name"].strip() for node in plan}.union(*(_steps(node["children"]) for node in plan))
-
-
-def _grouped(name: str, arrow_type: pa.DataType, width: float | None, gaps: Sequence[float]) -> str:
-    """Return the expression that a column is grouped by."""
-    column = _quoted(name)
-    if width is not None:
-        number = f"CAST({column} AS DOUBLE)"
-        if gaps:
-            listed = ", ".join(f"CAST({float(gap)!r} AS DOUBLE)" for gap in gaps)
-            number = f"CASE WHEN {number} IN ({listed}) THEN NULL ELSE {number} END"
-        column = f"floor(({number}) / CAST({float(width)!r} AS DOUBLE))"
-    elif not pa.types.is_floating(arrow_type):
-        return column
-    return f"CASE WHEN isnan({column}) THEN NULL ELSE {column} + 0.0 END"  # -0.0 is 0.0
 
 
 def _quoted(name: str) -> str:

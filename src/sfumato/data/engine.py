@@ -12,14 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sfumato.data.aggregates import (
+    Aggregate,
+    Aggregation,
+    ColumnNumber,
+    ColumnValue,
+    Expression,
+    Interval,
+    Names,
+    largest_sql,
+)
 from sfumato.data.columns import Column, Kind, visible_only
 from sfumato.errors import DataError, unknown_name
+from sfumato.lazy import LazyModule
+from sfumato.schema.attribute import RECORD_ID, Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# --- base
-# What every engine can do. An engine is the only place that knows where the data live.
+else:
+    pa = LazyModule("pyarrow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +54,6 @@ class Rows:
 
         The table holds the values of these records and nothing else: see `visible_only`.
         """
-        import pyarrow as pa
-
         return pa.table({name: visible_only(column.arrow) for name, column in self.columns.items()})
 
 
@@ -60,11 +69,23 @@ class Groups:
     """Sums over those records of the columns that were asked for, shape (c,)."""
 
     @classmethod
-    def from_table(cls, table: pa.Table, names: Sequence[str], sums: Sequence[str]) -> Groups:
-        """Take a table of the named columns, then the counts, then the sums, in this order."""
-        columns = {name: Column(table.column(i)) for i, name in enumerate(names)}
-        numbers = [np.asarray(table.column(len(names) + i).to_numpy(), np.float64) for i in range(1 + len(sums))]
-        return cls(columns, numbers[0].astype(np.int64), dict(zip(sums, numbers[1:], strict=True)))
+    def from_table(cls, table: pa.Table, wanted: Aggregation) -> Groups:
+        """Take the answer to an aggregation."""
+        columns = {name: Column(table.column(i)) for i, name in enumerate(wanted.by)}
+        arrays = {name: to_array(table.column(name)) for name in table.column_names[len(columns) :]}
+        return cls(columns, np.asarray(arrays["n"], np.int64), wanted.read(arrays))
+
+
+def to_array(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column of an engine's answer as an array; missing numbers are NaN."""
+    if pa.types.is_decimal(column.type):  # sums of whole numbers in DuckDB
+        column = column.cast(pa.int64())
+    whole = column.combine_chunks()
+    number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if number and isinstance(whole, pa.Array) and not whole.null_count:
+        return np.from_dlpack(whole)  # Arrow's own way to NumPy loads pandas: as long as a small question takes
+    found: NDArray[Any] = column.to_numpy()
+    return found
 
 
 RowFunction = Callable[[Rows], Rows]
@@ -122,28 +143,37 @@ class Engine(ABC):
         A column of numbers with a width w is grouped by floor(value / w); its numbers in `gaps` stand for missing, and are
         null.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        wanted = self.grouping(columns, sums, widths or {}, gaps or {})
+        return self.aggregate(wanted)
 
-        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
-        rows = self.collect([*names, *sums])
-        parts: list[pa.Array | pa.ChunkedArray] = []
-        for name in names:
-            arrow = rows.columns[name].arrow
-            if pa.types.is_dictionary(arrow.type):
-                arrow = arrow.cast(arrow.type.value_type)
-            if name in widths:
-                numbers = rows.columns[name].numbers
-                numbers = np.where(np.isin(numbers, gaps.get(name, ())), np.nan, numbers)
-                arrow = pc.floor(pc.divide(pa.array(numbers), widths[name]))
-            if pa.types.is_floating(arrow.type):
-                arrow = pc.add(pc.if_else(pc.is_nan(arrow), None, arrow), 0.0)  # -0.0 is 0.0
-            parts.append(arrow)
-        labels = [f"c{i}" for i in range(len(names))]
-        added = [f"s{i}" for i in range(len(sums))]
-        table = pa.table([*parts, *(pa.array(rows.columns[n].numbers) for n in sums)], [*labels, *added])
-        found = table.group_by(labels, use_threads=False).aggregate([([], "count_all"), *((n, "sum") for n in added)])
-        return Groups.from_table(found.select([*labels, "count_all", *(f"{n}_sum" for n in added)]), names, list(sums))
+    def grouping(
+        self,
+        columns: Sequence[str],
+        sums: Sequence[str],
+        widths: Mapping[str, float],
+        gaps: Mapping[str, Sequence[float]],
+    ) -> Aggregation:
+        """Return what `group` asks for."""
+        by = {
+            name: Interval(ColumnNumber(Attribute(name, missing=tuple(gaps.get(name, ())))), float(widths[name]))
+            if name in widths
+            else self.category(name)
+            for name in self.known(columns)
+        }
+        return Aggregation(by, {name: Aggregate(ColumnNumber(Attribute(name))) for name in self.known(sums)})
+
+    def category(self, name: str, missing: Sequence[object] = ()) -> ColumnValue:
+        """Return a column as something to group by; some codes of it stand for missing."""
+        kind = self.kinds[name]
+        return ColumnValue(name, kind, self.floating(name), tuple(missing))
+
+    @abstractmethod
+    def floating(self, name: str) -> bool:
+        """Return whether a column holds floating-point numbers."""
+
+    @abstractmethod
+    def aggregate(self, wanted: Aggregation) -> Groups:
+        """Aggregate the records where they live; only groups come to this process."""
 
     def cross(
         self,
@@ -185,8 +215,40 @@ class Engine(ABC):
         return list(dict.fromkeys(columns))
 
 
-# --- local
-# Data in this process's memory: Arrow columns, whatever frame they came in as.
+class SqlEngine(Engine):
+    """Records that are asked for in SQL, where they live."""
+
+    _schema: pa.Schema
+
+    @override
+    def floating(self, name: str) -> bool:
+        return bool(pa.types.is_floating(self._schema.field(name).type))
+
+    @abstractmethod
+    def query(self, write: Callable[[Names], str]) -> pa.Table:
+        """Run SQL on the table `records`; `write` is given what the engine calls the columns of the data.
+
+        One of the columns is the hidden id (`RECORD_ID`).
+        """
+
+    @override
+    def aggregate(self, wanted: Aggregation) -> Groups:
+        return Groups.from_table(self.query(wanted.sql), wanted)
+
+    def largest(self, wanted: Aggregation, first: Expression, count: int) -> Groups:
+        """Return those `count` records of every group that have the largest values of an expression, of equal ones the first.
+
+        Each is a group of its own, with the expressions that the aggregation measures.
+        """
+
+        def write(names: Names) -> str:
+            by = {f"c{i}": one.sql(names) for i, one in enumerate(wanted.by.values())}
+            measures = {f"m{i}": one.text(names) for i, one in enumerate(wanted.measures.values())}
+            kept = {**by, "n": "1", **measures}
+            value, own, where = first.sql(names), names(RECORD_ID), wanted.where.condition(names)
+            return largest_sql(list(by.values()), value, own, kept, count, where)
+
+        return Groups.from_table(self.query(write), wanted)
 
 
 class LocalEngine(Engine):
@@ -224,6 +286,15 @@ class LocalEngine(Engine):
     def map_batches(self, function: RowFunction) -> LocalEngine:
         """Apply a function to all records."""
         return self.hold(function(self.rows))
+
+    @override
+    def floating(self, name: str) -> bool:
+        arrow_type = self.rows.columns[name].arrow.type
+        return bool(pa.types.is_floating(getattr(arrow_type, "value_type", arrow_type)))
+
+    @override
+    def aggregate(self, wanted: Aggregation) -> Groups:
+        return Groups.from_table(wanted.arrow(self.rows), wanted)
 
     def reorder(self, keys: SortKeys) -> LocalEngine:
         """Return the records sorted by a number per id."""

@@ -19,13 +19,14 @@ def scale_of(largest: float) -> float:
     return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 and math.isfinite(largest) else 1.0
 
 
-def exact_sums(name: str, expression: str, scale: float, parts: int = 2) -> list[str]:
+def exact_sums(name: str, expression: str, scale: float, parts: int = 2, signed: bool = False) -> list[str]:
     """Return SQL for the parts of a sum of numbers that a scale bounds; null counts as 0.
 
     Two parts hold numbers down to scale / 2^60, three down to scale / 2^90: squares of numbers that are small beside the largest
-    need the third. No parts: the numbers are whole, and are added as they are.
+    need the third. No parts: the numbers are whole, and are added as they are. `signed` cuts the sizes of numbers, and gives each
+    part the sign: 1 less a tiny number would lose its last digits.
     """
-    return [f"{text} AS {name}_{part}" for part, text in enumerate(_parts(expression, scale, parts))]
+    return [f"{text} AS {name}_{part}" for part, text in enumerate(_parts(expression, scale, parts, signed))]
 
 
 def exact_sum(expression: str, scale: float, parts: int = 2) -> str:
@@ -36,13 +37,14 @@ def exact_sum(expression: str, scale: float, parts: int = 2) -> str:
     return " + ".join(reversed(texts))
 
 
-def _parts(expression: str, scale: float, parts: int) -> list[str]:
+def _parts(expression: str, scale: float, parts: int, signed: bool = False) -> list[str]:
     if not parts:
         return [f"COALESCE(sum(CAST({expression} AS BIGINT)), 0)"]
-    listed, rest = [], f"({expression}) * {_STEPS / scale!r}"
+    listed, rest = [], f"{'abs' if signed else ''}({expression}) * {_STEPS / scale!r}"
+    sign = f" * CASE WHEN ({expression}) < 0 THEN -1 ELSE 1 END" if signed else ""
     for _ in range(parts):
         whole = f"floor({rest})"
-        listed.append(f"COALESCE(sum(CAST({whole} AS BIGINT)), 0)")
+        listed.append(f"COALESCE(sum(CAST({whole} AS BIGINT){sign}), 0)")
         rest = f"({rest} - {whole}) * {_STEPS}.0"
     return listed
 
@@ -55,3 +57,40 @@ def combined(parts: NDArray[np.int64], scale: float, number: int = 2) -> NDArray
     for part in reversed(range(number)):
         total += parts[part].astype(np.float64) * (scale / float(_STEPS) ** (part + 1))
     return total
+
+
+def parts_of(numbers: NDArray[np.float64], scale: float, parts: int) -> list[NDArray[np.int64]]:
+    """Return the parts of numbers in memory, as SQL cuts them with their signs; NaN counts as 0."""
+    numbers = np.nan_to_num(numbers, nan=0.0)
+    if not parts:
+        return [numbers.astype(np.int64)]
+    cut, rest = [], np.abs(numbers) * (_STEPS / scale)
+    for _ in range(parts):
+        whole = np.floor(rest)
+        cut.append(np.copysign(whole, numbers).astype(np.int64))
+        rest = (rest - whole) * _STEPS
+    return cut
+
+
+def exact_total(parts: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
+    """Return the sums from their parts to the last digit, also where these nearly cancel; shape of one part.
+
+    All parts but the first become digits from 0 to 2^30 - 1, those of a negative sum after a change of sign.
+    """
+    digits = _carried(parts)
+    negative = digits[0] < 0
+    digits = np.where(negative, _carried(-digits), digits)
+    total = np.zeros(parts.shape[1:])
+    for place in reversed(range(1, len(digits))):
+        total += digits[place] * (scale / float(_STEPS) ** (place + 1))
+    first = digits[0] % _STEPS, digits[0] - digits[0] % _STEPS  # a large one has more digits than a double
+    total = total + first[0] * (scale / _STEPS) + first[1] * (scale / _STEPS)
+    return np.asarray(np.where(negative, -total, total), np.float64)
+
+
+def _carried(parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    digits = parts.copy()
+    for place in reversed(range(1, len(digits))):
+        digits[place - 1] += digits[place] // _STEPS
+        digits[place] %= _STEPS
+    return digits

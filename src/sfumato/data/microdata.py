@@ -12,7 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.aggregates import ColumnNumber
 from sfumato.data.columns import Column, Kind, LazyColumn
+from sfumato.data.columns import missing_of as missing_of
+from sfumato.data.columns import numbers_of as numbers_of
 from sfumato.data.engine import Engine, LocalEngine, Rows
 from sfumato.data.store import open_frame
 from sfumato.errors import DataError, SchemaError, did_you_mean, join_names, unknown_name
@@ -171,35 +174,6 @@ def _gap(column: Column, attribute: Attribute) -> NDArray[np.bool_] | None:
     return found
 
 
-def missing_of(column: Column, attribute: Attribute) -> NDArray[np.bool_]:
-    """Return which values of a column of any kind are null, NaN or coded as missing."""
-    if not attribute.missing or column.kind in (Kind.DATE, Kind.OTHER):
-        return column.missing
-    codes, values = column.codes
-    coded = np.array([v in attribute.missing for v in values] + [True])  # the code of null and NaN is -1
-    return coded[codes]
-
-
-def numbers_of(column: Column, attribute: Attribute) -> Numbers:
-    """Return a column as numbers, NaN where missing; ordered categories through the schema's value map."""
-    if attribute.values and column.kind is Kind.CATEGORY:
-        codes, values = column.codes
-        known = {v: attribute.values.get(str(v)) for v in values if v not in attribute.missing}
-        absent = [v for v in known if known[v] is None]
-        if absent:
-            raise DataError(f"{len(absent)} values of '{attribute.name}' have no number in the schema's value map.")
-        table = np.array([known.get(v, np.nan) for v in values] + [np.nan], np.float64)
-        return table[codes]
-    if column.kind not in (Kind.NUMBER, Kind.BOOLEAN):
-        raise DataError(
-            f"column '{attribute.name}' holds {column.kind}, where numbers are needed. "
-            "Choose another column, or give its values numbers in the schema (values = {...})."
-        )
-    numbers = column.numbers
-    gaps = [c for c in attribute.missing if isinstance(c, int | float)]
-    return np.where(np.isin(numbers, gaps), np.nan, numbers) if gaps else numbers
-
-
 class Microdata:
     """An immutable frame with its schema.
 
@@ -276,6 +250,14 @@ class Microdata:
     def numbers(self, name: str) -> Numbers:
         """Return one column as numbers, NaN where missing."""
         return self.batch([name]).numbers(name)
+
+    def number(self, name: str) -> ColumnNumber:
+        """Return a column of numbers as an expression that any engine can aggregate."""
+        kind, attribute = self.kind(name), self.schema[name]
+        mapped = bool(attribute.values) and kind is Kind.CATEGORY
+        if mapped or kind not in (Kind.NUMBER, Kind.BOOLEAN):
+            numbers_of(self.engine.group([name]).columns[name], attribute)  # refuses what has no number
+        return ColumnNumber(attribute, mapped)
 
     def moments(self, names: Sequence[str]) -> Moments:
         """Return count, mean and covariance over the records that have all these columns, in two passes."""

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 import sfumato.errors
+from sfumato.data.aggregates import Names
 from sfumato.data.arrow_records import kinds_of, learn_schema, numbered, sorted_by_id, to_rows, to_table, with_ids
 from sfumato.data.columns import Column, Kind
-from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys
+from sfumato.data.engine import Engine, Groups, Reduction, RowFunction, Rows, SortKeys, SqlEngine
 from sfumato.data.spark_work import (
     PARTIAL_SUM,
     Batches,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# --- spark errors
 # Errors across Spark: a sentence raised on a worker comes back as it was; anything else loses the values it may quote.
 
 
@@ -84,16 +84,12 @@ def _error_in_plain_words(error: Exception) -> SfumatoError:
     return DataError(f"Spark could not finish the work ({condition}). Spark's log says why.")
 
 
-# --- spark
-# Data in Spark: the work goes to where the records are, and only sums and small answers come back.
-
-
 _ORDER = "__sfumato_order__"
 _KEEP_ORDER = {"FileSourceScanExec", "LocalTableScanExec", "RDDScanExec", "RangeExec", "InMemoryTableScanExec"}
 """Sources that give the same records in the same order every time, if Spark calls what it computes determinate."""
 
 
-class SparkEngine(Engine):
+class SparkEngine(SqlEngine):
     """Records in a Spark DataFrame.
 
     The id of a record is its position in the order of Spark's partitions: the row number, for a frame made from local
@@ -203,43 +199,21 @@ class SparkEngine(Engine):
             frame = self._each(work, list(self.kinds), _spark_schema(with_ids(schema)))
         return SparkEngine(frame, schema, None, self._by_id)
 
-    def group(
-        self,
-        columns: Sequence[str],
-        sums: Sequence[str] = (),
-        widths: Mapping[str, float] | None = None,
-        gaps: Mapping[str, Sequence[float]] | None = None,
-    ) -> Groups:
-        """Let Spark count the records that agree on these columns; only the combinations come to this process."""
-        names = self.known(columns)
+    @override
+    def query(self, write: Callable[[Names], str]) -> pa.Table:
         with plain_spark_words():
-            table = self._grouped(names, self.known(sums), widths or {}, gaps or {}).toArrow()
-        return Groups.from_table(table, names, list(sums))
+            return self._planned(write).toArrow()
 
-    def _grouped(
-        self, names: list[str], sums: Sequence[str], widths: Mapping[str, float], gaps: Mapping[str, Sequence[float]]
-    ) -> DataFrame:
-        """Plan the combinations of some columns, with how many records have each, and sums over them."""
-        from pyspark.sql import functions as f
-
+    def _planned(self, write: Callable[[Names], str]) -> DataFrame:
+        """Plan SQL on the table `records`."""
+        places: dict[str, str] = {}
+        sql = write(lambda name: places.setdefault(name, f"x{len(places)}"))
+        names = self.known([name for name in places if name != RECORD_ID])
+        if RECORD_ID in places:
+            return run_sql(self._with_ids(names).toDF(places[RECORD_ID], *(places[name] for name in names)), sql)
         shift = 0 if self._starts is not None else 1  # where the frame has the ids as its first column
-        wanted = [*names, *sums]
-        frame = _picked(self._frame, [shift + i for i in self._places(wanted)])
-        frame = frame.toDF(*(f"g{i}" for i in range(len(wanted))))
-        by = []
-        for i, name in enumerate(names):
-            column = number = f.col(f"g{i}")
-            if name in widths:
-                number = column.cast("double")
-                steps = number / f.lit(float(widths[name]))
-                # its floor is a whole number of 64 bits; a larger number is whole already
-                column = f.when(f.abs(steps) < 2.0**53, f.floor(steps).cast("double")).otherwise(steps)
-            if name in widths or pa.types.is_floating(self._schema.field(name).type):
-                absent = f.isnan(number) | number.isin([float(gap) for gap in gaps.get(name, ())])
-                column = f.when(absent, None).otherwise(column)
-            by.append(column.alias(f"c{i}"))
-        added = [f.sum(f.col(f"g{len(names) + i}").cast("double")).alias(f"s{i}") for i in range(len(sums))]
-        return frame.groupBy(*by).agg(f.count(f.lit(1)).alias("n"), *added)
+        frame = _picked(self._frame, [shift + i for i in self._places(names)] or [0])
+        return run_sql(frame.toDF(*([places[name] for name in names] or ["one"])), sql)
 
     def cross(
         self,
@@ -264,13 +238,14 @@ class SparkEngine(Engine):
             both = SparkEngine(before.join(after, "id"), pa.schema(fields), None, by_id=False)
             wide |= {f"{name}′": width for name, width in wide.items()}
             coded |= {f"{name}′": codes for name, codes in coded.items()}
-            table = both._grouped([*names, *primed], [], wide, coded).limit(most + 1).toArrow()
+            wanted = both.grouping([*names, *primed], [], wide, coded)
+            table = both._planned(wanted.sql).limit(most + 1).toArrow()
         if table.num_rows > most:
             raise DataError(
                 f"the records have more than {most:,} combinations of values before and after, too many to count one by one. "
                 "Name fewer columns, or give numbers a precision."
             )
-        return Groups.from_table(table, [*names, *primed], [])
+        return Groups.from_table(table, wanted)
 
     def reorder(self, keys: SortKeys) -> SparkEngine:
         """Let Spark sort the records by a number per id."""
@@ -354,6 +329,12 @@ def run_work(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         return _picked(frame, places).mapInArrow(careful, schema)
+
+
+def run_sql(frame: DataFrame, sql: str) -> DataFrame:
+    """Plan a query on a frame that it calls `records`."""
+    text = sql.replace("{", "{{").replace("}", "}}").replace("FROM records", "FROM {records}")
+    return frame.sparkSession.sql(text, records=frame)
 
 
 def _picked(frame: DataFrame, places: list[int]) -> DataFrame:

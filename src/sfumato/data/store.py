@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from sfumato.schema.schema import Schema
 
-# --- frames
-# Which engine a frame belongs to, told by narwhals.
-
 
 def open_frame(frame: Any) -> Engine:
     """Return the engine of a pandas, polars, Arrow, DuckDB or Spark frame."""
@@ -105,10 +102,6 @@ def _to_pandas(table: pa.Table, dtypes: Mapping[str, Any]) -> Any:
         if frame[name].dtype != dtype:
             frame[name] = dtype.__from_arrow__(table.column(name))
     return frame
-
-
-# --- store
-# From a file to an engine, and back.
 
 
 _STREAMED = {".csv": "csv", ".parquet": "parquet"}

@@ -15,17 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.data.duckdb_engine import connect, interruptible_connection, parquet, plain_words, written
-from sfumato.data.engine import Engine, RowFunction
-from sfumato.data.spark_engine import plain_spark_words, run_work
+from sfumato.data.engine import Engine, RowFunction, to_array
+from sfumato.data.spark_engine import plain_spark_words, run_sql, run_work
 from sfumato.data.spark_work import PARTIAL_SUM, Batches, named_table, partial_sum, whole_sum
 from sfumato.errors import DataError
 from sfumato.kernels.moments import one_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-# --- warehouse
-# Prepared records that are only ever asked for aggregates, in SQL that DuckDB and Spark both understand.
 
 Arrays = Mapping[str, NDArray[Any]]
 """Columns of some records, or of the rows of an aggregate, by name."""
@@ -59,7 +56,7 @@ class Warehouse(ABC):
                 "coarser levels."
             )
         self.crossed += table.num_rows
-        return {name: _array(table.column(name)) for name in table.column_names}
+        return {name: to_array(table.column(name)) for name in table.column_names}
 
     @abstractmethod
     def _run(self, sql: str, most: int) -> pa.Table:
@@ -71,20 +68,6 @@ class Warehouse(ABC):
 
         It is called at least once, with no records if none are selected. Columns come as NumPy arrays.
         """
-
-
-def _array(column: Any) -> NDArray[Any]:
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_decimal(kind):  # sums of whole numbers in DuckDB
-        column = column.cast(pa.int64())
-    whole = column.combine_chunks()
-    number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if number and isinstance(whole, pa.Array) and not whole.null_count:
-        return np.from_dlpack(whole)  # Arrow's own way to NumPy loads pandas: as long as a small question takes
-    found: NDArray[Any] = column.to_numpy()
-    return found
 
 
 def arrays_of(batch: pa.RecordBatch | pa.Table) -> dict[str, NDArray[Any]]:
@@ -126,10 +109,6 @@ def open_warehouse(path: Path, spark: Any = None) -> Warehouse:
     from sfumato.data.spark_engine import read_folder
 
     return SparkWarehouse(read_folder(spark, path))
-
-
-# --- duckdb warehouse
-# A warehouse in one Parquet file, read by DuckDB in this process.
 
 
 _ROWS = 2**15
@@ -199,10 +178,6 @@ def write_parquet(tables: Iterator[pa.Table], path: Path) -> None:
         )
 
 
-# --- spark warehouse
-# A warehouse in Spark: the sums are made on the executors.
-
-
 class SparkWarehouse(Warehouse):
     """Records in a Spark frame; the same SQL as in DuckDB."""
 
@@ -214,9 +189,8 @@ class SparkWarehouse(Warehouse):
         self.columns = tuple(frame.columns)
 
     def _run(self, sql: str, most: int) -> pa.Table:
-        text = f"SELECT * FROM ({sql}) LIMIT {most}".replace("FROM records", "FROM {records}")  # noqa: S608 - ours
         with plain_spark_words():
-            return self._frame.sparkSession.sql(text, records=self._frame).toArrow()
+            return run_sql(self._frame, f"SELECT * FROM ({sql}) LIMIT {most}").toArrow()  # noqa: S608 - ours
 
     def reduce(self, function: ArrayReduction, columns: Sequence[str], where: str = "TRUE") -> NDArray[np.float64]:
         """Apply a function to every piece that a condition selects, on the executors, and add in order of partitions."""

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
 from sfumato.formats.contents import FileContents
+from sfumato.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 _LABEL, _LABELS, _MISSING = b"sfumato.label", b"sfumato.labels", b"sfumato.missing"
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
@@ -56,7 +59,6 @@ def parquet_columns(path: Path) -> FileContents:
 
 def read_arrow(path: Path) -> FileContents:
     """Read an Arrow file, file form or stream form, with the labels that sfumato keeps in it."""
-    import pyarrow as pa
     import pyarrow.feather
 
     with _sound(path, "Arrow"):
@@ -78,8 +80,6 @@ def _valid(table: pa.Table) -> pa.Table:
 @contextmanager
 def _sound(path: Path, form: str) -> Iterator[None]:
     """Say in a sentence that a file is damaged: what Arrow says may quote a value, and comes in many classes."""
-    import pyarrow as pa
-
     try:
         yield
     except (PermissionError, SfumatoError):
@@ -102,8 +102,6 @@ def _sound(path: Path, form: str) -> Iterator[None]:
 
 def labelled(contents: FileContents) -> pa.Table:
     """Return the table with its labels, value labels and missing codes in the fields' metadata."""
-    import pyarrow as pa
-
     fields = []
     for field in contents.table.schema:
         metadata: dict[bytes, str] = {}
@@ -119,8 +117,6 @@ def labelled(contents: FileContents) -> pa.Table:
 
 def unlabelled(table: pa.Table) -> FileContents:
     """Take the labels out of the fields' metadata, and pandas' row numbers out of the table."""
-    import pyarrow as pa
-
     if b"pandas" in (table.schema.metadata or {}):
         table = table.drop_columns([name for name in table.column_names if _ROW_NUMBERS.fullmatch(name)])
     labels: dict[str, str] = {}

@@ -15,9 +15,6 @@ from sfumato.schema.attribute import RECORD_ID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# --- contents
-# What a data file holds: a table, and the words that describe its columns and codes.
-
 
 @dataclass(frozen=True)
 class FileContents:
@@ -84,10 +81,6 @@ def refuse_kinds(table: pa.Table, form: str) -> None:
             f"column '{field.name}' holds {what}, which {form} has no place for. "
             f"Leave the column out, turn it into numbers or text, or write .parquet."
         )
-
-
-# --- headers
-# Column names of files: each there, each one of its kind.
 
 
 def checked_header(header: list[str], path: Path, names: Sequence[str] | None) -> list[str]:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from sfumato.errors import DataError, ParameterError
 from sfumato.formats.contents import FileContents, checked_header, chosen, plain, refuse_kinds
+from sfumato.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# --- csv types
-# From the cells of a CSV column to its type.
+    import pyarrow.compute as pc
+else:
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|-?\.\d+([eE][-+]?\d+)?|NaN|nan|-?[iI]nf")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -62,14 +64,10 @@ class ColumnType:
     @property
     def arrow_type(self) -> pa.DataType:
         """The type that holds all pieces seen."""
-        import pyarrow as pa
-
         return self._tried[0] if self._tried else pa.string()
 
     def converted(self, cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
         """Return a piece in the type that holds all pieces seen; None if this one is not among them."""
-        import pyarrow as pa
-
         return cells if self.arrow_type == pa.string() else self._as(cells, self.arrow_type)
 
     def _begin(self, cells: pa.ChunkedArray) -> None:
@@ -80,8 +78,6 @@ class ColumnType:
             self._tried = _types(word.replace(",", ".") if self._decimal == "," else word)
 
     def _as(self, cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
-        import pyarrow as pa
-
         clean = _clean(cells, self._na)
         if pa.types.is_int64(arrow_type):
             return _whole(clean)
@@ -92,8 +88,6 @@ class ColumnType:
 
 def _types(word: str) -> list[pa.DataType]:
     """Return the types that a column with this word in it may have, the narrowest first."""
-    import pyarrow as pa
-
     if _NUMBER.fullmatch(word):
         return [pa.int64(), pa.float64()] if word.lstrip("-").isdigit() else [pa.float64()]
     if word.lower() in ("true", "false"):
@@ -105,9 +99,6 @@ def _types(word: str) -> list[pa.DataType]:
 
 def _clean(cells: pa.ChunkedArray, na: bool) -> pa.ChunkedArray:
     """Return the cells without blanks around them; null where nothing is left, or NA is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     trimmed = pc.ascii_trim_whitespace(cells)
     nulls = pa.array(["", "NA"] if na else [""])
     return pc.if_else(pc.is_in(trimmed, nulls), None, trimmed)
@@ -119,9 +110,6 @@ def _first_word(cells: pa.ChunkedArray, na: bool) -> str | None:
 
 
 def _whole(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     whole = _cast(cells, pa.int64())
     return (
         whole if whole is not None and pc.all(pc.equal(whole.cast(pa.string()), cells)).as_py() is not False else None
@@ -129,9 +117,6 @@ def _whole(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _numbers(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if decimal == ",":
         if pc.any(pc.match_substring(cells, ".")).as_py():
             return None
@@ -152,32 +137,24 @@ def _safe(cell: str) -> bool:
 
 
 def _booleans(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lower = pc.ascii_lower(cells)
     known = pc.is_in(lower, pa.array(["true", "false", None]))
     return pc.equal(lower, "true") if pc.all(known).as_py() else None
 
 
 def _dates(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
-    import pyarrow.compute as pc
-
     if pc.any(pc.starts_with(cells, "0000-")).as_py():  # calendars begin with the year 1
         return None
     return _cast(cells, arrow_type)
 
 
 def _cast(cells: pa.ChunkedArray, arrow_type: pa.DataType) -> pa.ChunkedArray | None:
-    import pyarrow as pa
-
     try:
         return cells.cast(arrow_type)
     except pa.ArrowInvalid:
         return None
 
 
-# --- csv files
 # CSV files in: types are found over whole columns, and nothing is guessed that would change a value.
 
 
@@ -298,8 +275,6 @@ def read_csv(
     Text columns that hold only numbers cannot be told from numbers; say ``text=``. In a file with one column, an
     empty line is a null; in other files empty lines are skipped. Columns without any value come as text.
     """
-    import pyarrow as pa
-
     dialect = sniff(
         path,
         separator=separator,
@@ -322,8 +297,6 @@ def stream_csv(path: Path, **options: Any) -> tuple[pa.Schema, Iterator[pa.Table
     The file is read twice: types are found over all cells first. The cells and types are those of `read_csv`, since both
     use the same dialect, parser and rules of types; what one refuses, the other refuses with the same sentence.
     """
-    import pyarrow as pa
-
     dialect = sniff(path, **options)
     before = _state(path)
     kinds = [dialect.kind_of(name) for name in dialect.names]
@@ -448,7 +421,6 @@ def _sniff(text: str, decimal: str) -> str:
 
 def _parsed(dialect: CSVDialect, streamed: bool) -> Iterator[pa.Table]:
     """Yield every cell below the header as text, in one table or in a stream of them; the first comes at once."""
-    import pyarrow as pa
     import pyarrow.csv
 
     names = [f"f{i}" for i in range(dialect.width)]
@@ -485,7 +457,6 @@ def _parsed(dialect: CSVDialect, streamed: bool) -> Iterator[pa.Table]:
 
 @contextmanager
 def _tables(path: Path, streamed: bool, *options: Any) -> Iterator[Iterator[pa.Table]]:
-    import pyarrow as pa
     import pyarrow.csv
 
     if not streamed:
@@ -589,10 +560,6 @@ def _shown(separator: str) -> str:
     return {"\t": "a tab", ",": "a comma", ";": "a semicolon"}.get(separator, f"'{separator}'")
 
 
-# --- csv writing
-# CSV files out: every value comes back as it was.
-
-
 _LINES = 1 << 16
 
 
@@ -629,9 +596,6 @@ def record_lines(table: pa.Table, separator: str = ",") -> Iterator[memoryview]:
 
 def _joined(cells: list[pa.Array], separator: str) -> memoryview:
     """Return the lines of a batch as bytes: Arrow keeps the texts of an array one after another."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     last = pc.binary_join_element_wise(cells[-1], "", "\n")
     lines = pc.binary_join_element_wise(*cells[:-1], last, separator) if len(cells) > 1 else last
     lines = lines.cast(pa.large_string())
@@ -646,8 +610,6 @@ def _quoted(text: str) -> str:
 
 def _cells_of(column: pa.Array) -> pa.Array:
     """Return a column as the cells of a CSV file; the way back is `csv_types.typed`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.types as t
 
     kind = column.type
@@ -670,8 +632,6 @@ def _cells_of(column: pa.Array) -> pa.Array:
 
 def _shortest(times: pa.Array) -> pa.Array:
     """Return the times in whole seconds if they are, so that no zeros follow the seconds."""
-    import pyarrow as pa
-
     try:
         return times.cast(pa.timestamp("s", times.type.tz))
     except pa.ArrowInvalid:

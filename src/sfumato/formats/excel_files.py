@@ -15,9 +15,12 @@ import numpy as np
 from sfumato.errors import DataError, ParameterError, SfumatoError, missing_extra, unknown_name
 from sfumato.formats.contents import FileContents, checked_header, chosen, code_text, plain, refuse_kinds
 from sfumato.formats.stat_files import check_whole
+from sfumato.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 _ROWS, _COLUMNS, _TEXT = 1_048_576, 16_384, 32_767
 _SPREAD = 2**22
@@ -72,8 +75,6 @@ def read_excel(
     for i, name in enumerate(header):
         cells = [row[i] for row in rows[1:]]
         columns[name] = _column(name, cells, name in as_text)
-    import pyarrow as pa
-
     return FileContents(pa.table(columns))
 
 
@@ -169,8 +170,6 @@ def _value(cell: Any, path: Path) -> Any:
 
 
 def _column(name: str, cells: list[Any], as_text: bool) -> pa.Array:
-    import pyarrow as pa
-
     if as_text:
         return pa.array([None if v is None else code_text(v) for v in cells], pa.string())
     kinds = {_KINDS.get(type(v), "values of another kind") for v in cells if v is not None}
@@ -248,7 +247,6 @@ def excel_writer(contents: FileContents) -> Callable[[Path], None]:
 
 def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
     """Return a column as the values of its cells, None where empty."""
-    import pyarrow as pa
     import pyarrow.types as t
 
     kind = column.type
@@ -270,8 +268,6 @@ def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
 
 
 def _days(name: str, column: pa.ChunkedArray) -> list[Any]:
-    import pyarrow as pa
-
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         raise DataError(f"column '{name}' has times with a time zone, which Excel does not know. Drop the zone first.")

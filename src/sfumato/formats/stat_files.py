@@ -15,12 +15,16 @@ import numpy as np
 
 from sfumato.errors import DataError, ParameterError, join_names, missing_extra, repeated
 from sfumato.formats.contents import FileContents, code_text, plain, refuse_kinds
+from sfumato.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from numpy.typing import NDArray
+else:
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
-# --- stat dates
 # Dates of Stata, SPSS and SAS: numbers since a day long ago, and a format that says so.
 
 DAY = 86_400
@@ -50,8 +54,6 @@ def dated(
     Missing codes are numbers, and cannot stand in a column of dates. A column with a value that no calendar has
     stays numbers, as does a time column with values of a day or more: those are lengths of time.
     """
-    import pyarrow as pa
-
     numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     coded = np.isin(numbers, np.array(codes, float))
     kind, seconds = _seconds(np.where(coded, np.nan, numbers), shown, program)
@@ -112,10 +114,6 @@ def _microseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     micro = whole.astype(np.int64) * 1_000_000 + np.rint((known - whole) * 1e6).astype(np.int64)
     beside = (micro + 500) % 1000 - 500
     return np.where(np.abs(beside) <= 2, micro - beside, micro)
-
-
-# --- stat files
-# Stata, SPSS and SAS files in, through pyreadstat.
 
 
 PROGRAMS = {"dta": "Stata", "sav": "SPSS", "zsav": "SPSS", "por": "SPSS", "sas7bdat": "SAS", "xpt": "SAS"}
@@ -191,8 +189,6 @@ def _read_por(path: Path) -> FileContents:
 
 
 def _contents(path: Path, form: str, data: Mapping[str, list[Any]], meta: Any) -> FileContents:
-    import pyarrow as pa
-
     columns: dict[str, pa.Array] = {}
     value_labels: dict[str, dict[str, str]] = {}
     missing: _Missing = {}
@@ -222,9 +218,6 @@ def _contents(path: Path, form: str, data: Mapping[str, list[Any]], meta: Any) -
 
 
 def _numbers(values: list[Any], tags: set[str], stored: str) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if tags:
         values = [None if isinstance(v, str) else v for v in values]
     if stored.startswith("int"):
@@ -235,8 +228,6 @@ def _numbers(values: list[Any], tags: set[str], stored: str) -> pa.Array:
 
 def _codes(ranges: Iterable[Mapping[str, Any]], column: pa.Array, words: Mapping[Any, str]) -> tuple[float | str, ...]:
     """Return the missing codes that ranges declare: single ones, and those in a range that occur or have a label."""
-    import pyarrow.compute as pc
-
     codes: set[float | str] = set()
     for declared in ranges:
         low, high = declared["lo"], declared["hi"]
@@ -254,8 +245,6 @@ def _plain(code: float | str) -> float | str:
 
 def _whole(column: pa.Array, shown: str, program: str) -> pa.Array:
     """Return whole numbers as such, where the format shows no decimals or (SAS) there is none."""
-    import pyarrow as pa
-
     if not pa.types.is_floating(column.type):
         return column
     patterns = {"Stata": r"%-?0?\d+\.0fc?", "SPSS": r"[FN]\d+(\.0)?", "SAS": r"(F?\d+(\.0?)?)?"}
@@ -298,10 +287,6 @@ def _warn(lost: Mapping[str, set[str]], path: Path) -> None:
         warnings.warn(f"{path}: special missing values were read as null, in these columns: {which}.", stacklevel=5)
 
 
-# --- stat limits
-# What Stata, SPSS and SAS files can hold, said before anything is written.
-
-
 EXACT = 2**53
 """Whole numbers up to here are exact in floating point, which is all that SPSS, SAS and Excel have."""
 
@@ -315,14 +300,14 @@ class Limits:
     """What a column name must look like, as a pattern."""
     name_rule: str
     name_length: int
-    reserved: frozenset[str]
-    case_matters: bool
-    text: int
-    keeps_last_blanks: bool
-    label: int
-    value_label: int
     largest: float
     smallest: float = 0.0
+    reserved: frozenset[str] = frozenset()
+    case_matters: bool = False
+    text: int = 32_767
+    keeps_last_blanks: bool = False
+    label: int = 256
+    value_label: int = 0
     characters: bool = False
 
     def length(self, text: str) -> int:
@@ -340,13 +325,13 @@ LIMITS = {
         name=r"[^\W\d]\w*",
         name_rule="letters, digits and underscores, not beginning with a digit, and not a word such as 'if' or 'byte'",
         name_length=32,
+        largest=8.98e307,
         reserved=frozenset(_STATA_WORDS),
         case_matters=True,
         text=2_000_000_000,
         keeps_last_blanks=True,
         label=80,
         value_label=32_000,
-        largest=8.98e307,
         characters=True,
     ),
     "sav": Limits(
@@ -354,25 +339,15 @@ LIMITS = {
         name=r"[^\W\d_]([\w.$#@]*[\w$#@])?",
         name_rule="letters, digits and . _ $ # @, beginning with a letter, and not a word such as 'all' or 'to'",
         name_length=64,
-        reserved=frozenset(_SPSS_WORDS),
-        case_matters=False,
-        text=32_767,
-        keeps_last_blanks=False,
-        label=256,
-        value_label=120,
         largest=1.79e308,
+        reserved=frozenset(_SPSS_WORDS),
+        value_label=120,
     ),
     "xpt": Limits(
         program="SAS",
         name=r"[A-Za-z_][A-Za-z0-9_]*",
         name_rule="English letters, digits and underscores, not beginning with a digit",
         name_length=32,
-        reserved=frozenset(),
-        case_matters=False,
-        text=32_767,
-        keeps_last_blanks=False,
-        label=256,
-        value_label=0,
         largest=7.2e75,
         smallest=5.4e-79,
     ),
@@ -419,8 +394,6 @@ def check_labels_for(contents: FileContents, limits: Limits) -> None:
 
 def check_text(name: str, column: pa.ChunkedArray, limits: Limits) -> None:
     """Refuse text that would be cut: too long, ending in blanks where they are padding, or with zero characters."""
-    import pyarrow.compute as pc
-
     if (pc.max(pc.binary_length(column)).as_py() or 0) > limits.text:
         raise DataError(f"column '{name}' has texts longer than the {limits.text} bytes that {limits.program} holds.")
     if pc.any(pc.match_substring(column, "\0")).as_py():
@@ -443,18 +416,12 @@ def check_numbers(name: str, numbers: NDArray[np.float64], limits: Limits) -> No
 
 def check_whole(name: str, column: pa.ChunkedArray, program: str) -> None:
     """Refuse whole numbers that floating point would round."""
-    import pyarrow.compute as pc
-
     ends = pc.min_max(column).as_py()
     if any(end is not None and abs(end) > EXACT for end in ends.values()):
         raise DataError(
             f"column '{name}' has whole numbers beyond 2^53, which {program} would round. If they are identifiers, "
             f"turn them into text."
         )
-
-
-# --- stat writing
-# Stata, SPSS and SAS files out, through pyreadstat: everything becomes numbers and text here, dates included.
 
 
 _STATA_LONG = (-2_147_483_647, 2_147_483_620)
@@ -526,7 +493,6 @@ def _write(function: Callable[..., None], frame: Any, options: Mapping[str, Any]
 def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     """Return a column as pyreadstat takes it, and its display format ("" for the program's own choice)."""
     import pandas as pd
-    import pyarrow as pa
     import pyarrow.types as t
 
     kind = column.type
@@ -553,8 +519,6 @@ def _column(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[Any, st
 
 def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, str]:
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     ends = [end or 0 for end in pc.min_max(column).as_py().values()]
     width = max(8, *(len(str(end)) for end in ends))
@@ -566,7 +530,6 @@ def _stat_writing_whole(column: pa.ChunkedArray, limits: Limits) -> tuple[Any, s
 
 def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArray[np.float64], str]:
     """Return dates and times as the program's numbers, exactly; finer than a millisecond is refused."""
-    import pyarrow as pa
     import pyarrow.types as t
 
     program, kind = limits.program, column.type
@@ -594,16 +557,11 @@ def _moments(name: str, column: pa.ChunkedArray, limits: Limits) -> tuple[NDArra
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    import pyarrow as pa
-
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _xport_version(table: pa.Table, contents: FileContents) -> int:
     """Return 5 if the oldest and most widely read version holds everything, else 8."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     short = all(len(name) <= 8 for name in table.column_names)
     short &= all(len(contents.labels.get(name, "").encode()) <= 40 for name in table.column_names)
     for column in table.columns:
@@ -650,9 +608,6 @@ def _value_labels(name: str, column: pa.ChunkedArray, contents: FileContents, li
 
 def _spss_missing(name: str, column: pa.ChunkedArray, codes: tuple[float | str, ...]) -> list[Any]:
     """Return missing codes as SPSS has them: three codes, or a range and a code, if no other value is in the range."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_temporal(column.type) or not codes:
         return []
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

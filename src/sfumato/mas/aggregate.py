@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.exact_sums import combined, exact_sums
+from sfumato.data.aggregates import Aggregate, aggregate_sql, bins_sql
+from sfumato.data.aggregates import Sum as Sum
+from sfumato.data.exact_sums import combined
 from sfumato.errors import DataError, ParameterError
 from sfumato.mas.accounts import Sets
 from sfumato.mas.cube import Cube, in_cells
@@ -51,19 +53,7 @@ class VariableBins(Variable):
     @property
     def codes(self) -> str:
         """Return SQL for the number of a record's bin."""
-        edges = self.edges
-        return f"CASE WHEN {self.numbers} IS NULL THEN {len(edges) + 1} ELSE {self._bisected(0, len(edges))} END"
-
-    def _bisected(self, low: int, high: int) -> str:
-        """Return SQL for the bin, which is known to be from `low` to `high`."""
-        if low == high:
-            return str(low)
-        middle = (low + high) // 2
-        edge = float(self.edges[middle])
-        return (
-            f"CASE WHEN {self.numbers} <= {edge!r} THEN {self._bisected(low, middle)} "
-            f"ELSE {self._bisected(middle + 1, high)} END"
-        )
+        return bins_sql(self.numbers, self.edges)
 
 
 # --- around
@@ -145,16 +135,6 @@ def _known(question: Question) -> Selection:
 
 
 _CELLS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A sum over kept records that is asked for: an SQL expression that a scale bounds."""
-
-    expression: str
-    scale: float = 1.0
-    parts: int = 2
-    """Of the exact sum; 0 where the numbers are whole."""
 
 
 def weight_sum(question: Question, weight: Weight, expression: str = "w") -> Sum:
@@ -391,23 +371,20 @@ def _sql(
     variables: Sequence[Variable], asked: AggregateRequest, where: str, flags: Mapping[str, str], digest: bool
 ) -> str:
     """Return the SQL of a table: the records of each cell, those that meet the conditions of flags, and sums over kept ones."""
-    cells = [f"c{i}" for i in range(len(variables))]
-    listed = [f"{v.codes} AS {cell}" for v, cell in zip(variables, cells, strict=True)]
-    listed += [
-        "CAST(r AS BIGINT) AS r",
-        *(f"CASE WHEN {sql} THEN 1 ELSE 0 END AS {name}" for name, sql in flags.items()),
-    ]
+    cells = {f"c{i}": v.codes for i, v in enumerate(variables)}
+    columns = {**cells, "r": "CAST(r AS BIGINT)"}
+    columns |= {name: f"CASE WHEN {sql} THEN 1 ELSE 0 END" for name, sql in flags.items()}
     for name, sql in asked.values.items():
-        listed.append(f"CASE WHEN {flags['kept']} THEN {sql} END AS {name}" if "kept" in flags else f"{sql} AS {name}")
-    wanted = [*cells, "count(*) AS around", *(["sum(r) AS digest"] if digest else [])]
-    wanted += [f"sum({name}) AS {name}" for name in flags]
-    for name, one in asked.sums.items():
-        wanted += exact_sums(name, one.expression, one.scale, one.parts)
+        columns[name] = f"CASE WHEN {flags['kept']} THEN {sql} END" if "kept" in flags else sql
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    measures = {"digest": Aggregate("r")} if digest else {}
+    measures |= {name: Aggregate(name) for name in flags} | dict(asked.sums)
     if asked.largest is not None:
-        wanted.append(f"COALESCE(max({asked.largest}), 0) AS largest")
-    by = f" GROUP BY {', '.join(cells)}" if cells else ""
-    return (
-        f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(listed)} FROM records WHERE {where}) AS kept_records{by}"  # noqa: S608
+        measures["largest"] = Aggregate(f"COALESCE({asked.largest}, 0)", "max")
+    return aggregate_sql(
+        {cell: cell for cell in cells},
+        ["count(*) AS around", *(text for name, one in measures.items() for text in one.select(name))],
+        f"(SELECT {listed} FROM records WHERE {where}) AS kept_records",  # noqa: S608 - our own names
     )
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 
 from sfumato.errors import DataError, join_names, repeated
 from sfumato.schema.attribute import Role
 
-# --- hints
 # What a column's name hints at: words of survey questionnaires and registers, in four languages.
 
 
@@ -307,9 +307,6 @@ TIME = _hint(
     shape="ordered",
 )
 
-# --- facts
-# What can be said of a column without naming any of its values: counts, lengths, ends of the range.
-
 NUMBERS, TEXT, DATES, YES_NO, OTHER = "numbers", "text", "dates", "yes/no values", "values of another kind"
 
 _CODES = [-1, *(sign * int(digit * width) for sign in (1, -1) for digit in "789" for width in range(1, 8))]
@@ -323,6 +320,15 @@ _NO_ANSWER = (
     "?|-|--|.|na|n/a|n.a.|nan|null|none|nil|missing|unknown|not known|refused|don't know|dont know|dk|not stated|"
     "no answer|unbekannt|keine angabe|k.a.|inconnu|desconocido|no sabe|sin respuesta"
 )
+_NO_ANSWERS = _NO_ANSWER.split("|")
+_PATTERNS = {
+    "digits": re.compile("^[0-9]+$"),
+    "iso_dates": re.compile("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+    "commas": re.compile("^-?[0-9]+,?[0-9]*$"),
+}
+"""Texts that are not what they look like: numbers, dates, numbers with a decimal comma."""
+_FEW = 2_000
+"""So many different texts are looked at one by one: asking an engine takes longer."""
 
 
 @dataclass(frozen=True)
@@ -428,7 +434,9 @@ class ColumnFacts:
 _TOGETHER = 25
 """Columns that are asked for in one query."""
 _WIDEST = 2_000
-"""Columns of data in a database for which a schema is guessed."""
+"""Columns of data in a database that are asked for by their facts; of more, some at a time are read into memory."""
+_BLOCK, _CELLS = 2_500, 2**24
+"""Columns, and values, that are read at a time."""
 
 
 def facts_of(frame: object) -> list[ColumnFacts]:
@@ -442,10 +450,7 @@ def facts_of(frame: object) -> list[ColumnFacts]:
         return [_local_facts(wrapped, name) for name in wrapped.columns]
     schema = wrapped.collect_schema()
     if len(schema) > _WIDEST:
-        raise DataError(
-            f"the data have {len(schema):,} columns, and a schema is guessed for at most {_WIDEST:,} in a database: it would "
-            "take very long. Read the data into memory, leave columns out, or give a schema."
-        )
+        return _wide_facts(wrapped, schema.names())
     dtypes = list(schema.values())
     kinds = [_kind(dtype) for dtype in dtypes]
     names = own = schema.names()
@@ -466,6 +471,24 @@ def facts_of(frame: object) -> list[ColumnFacts]:
                 mine["distinct"] = int(mine["distinct"] or 0) - (missing > 0)
             found.append(_facts(own[i], kinds[i], int(answers["records"]), missing, mine))
     return found
+
+
+def _wide_facts(wrapped: nw.LazyFrame[Any], names: list[str]) -> list[ColumnFacts]:
+    """Read some columns at a time into memory, and look at them there."""
+    records = int(wrapped.select(nw.len()).collect().item())
+    block = min(_BLOCK, _CELLS // max(records, 1))
+    if block < _TOGETHER or not wrapped.implementation.is_duckdb():
+        raise DataError(
+            f"the data have {len(names):,} columns, and a schema is guessed for at most {_WIDEST:,} in a database: it would "
+            "take very long. Read the data into memory, leave columns out, or give a schema."
+        )
+    facts = []
+    for start in range(0, len(names), block):
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names[start : start + block])
+        # as text: for an expression DuckDB looks at all columns of the relation
+        part = nw.from_native(wrapped.to_native().select(quoted).to_arrow_table(), eager_only=True)
+        facts += [_local_facts(part, name) for name in part.columns]
+    return facts
 
 
 def _wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -496,16 +519,56 @@ def _local_facts(frame: nw.DataFrame[Any], name: str) -> ColumnFacts:
             column = nw.new_series(name, column.to_arrow(), backend="pyarrow")
         except Exception:  # what Arrow raises quotes values
             return ColumnFacts(name, OTHER, len(frame), column.null_count())
-    kind = _kind(column.dtype)
-    expressions = _expressions(name, kind, column.dtype)
-    gaps = column.to_frame().select(expressions["missing"].alias("missing")).item()
+    kind, values = _kind(column.dtype), column.drop_nulls()
+    if kind == NUMBERS:
+        return _number_facts(name, values, len(frame))
     if kind == OTHER:
-        return ColumnFacts(name, kind, len(frame), int(gaps or 0))
-    different = column.unique().to_frame()
-    expressions["distinct"] = nw.len()
-    answers = different.select(*(e.alias(key) for key, e in expressions.items())).rows(named=True)[0]
-    answers["distinct"] -= answers.pop("missing")  # null and NaN
-    return _facts(name, kind, len(frame), int(gaps or 0), answers)
+        return ColumnFacts(name, kind, len(frame), len(frame) - len(values))
+    different = values.unique()
+    answers: dict[str, Any] = {"distinct": len(different)}
+    if kind == TEXT and len(different) > _FEW:
+        asked = _expressions(name, kind, column.dtype)
+        listed = [asked[fact].alias(fact) for fact in asked if fact not in ("missing", "distinct")]
+        answers |= different.to_frame().select(*listed).rows(named=True)[0]
+    elif kind == TEXT:
+        answers |= _text_facts([str(text).strip() for text in different.to_list()])
+    return _facts(name, kind, len(frame), len(frame) - len(values), answers)
+
+
+def _number_facts(name: str, values: nw.Series[Any], records: int) -> ColumnFacts:
+    """Look at the different numbers of a column without nulls."""
+    present = len(values)
+    integer = values.dtype.is_integer()
+    numbers = values.unique().to_numpy() if integer else values.cast(nw.Float64).to_numpy()
+    if not integer:
+        numbers = numbers[~np.isnan(numbers)]
+        present = len(numbers)
+        numbers = np.unique(numbers)
+    if not len(numbers):
+        return ColumnFacts(name, NUMBERS, records, records - present)
+    plain = numbers[~np.isin(numbers, _CODES)]
+    with np.errstate(invalid="ignore"):  # infinity is not whole
+        answers = {"distinct": len(numbers), "whole": integer or bool((numbers % 1 == 0).all())}
+    ends = {"low": numbers.min(), "high": numbers.max()}
+    ends |= {"plain_low": plain.min(), "plain_high": plain.max()} if len(plain) else {}
+    return _facts(name, NUMBERS, records, records - present, {**answers, **ends})
+
+
+def _text_facts(texts: list[str]) -> dict[str, Any]:
+    """Look at the different texts of a column, without blanks around them."""
+    filled = [text for text in texts if text]
+    lengths = [len(text) for text in filled]
+    return {
+        "shortest": min(lengths, default=None),
+        "longest": max(lengths, default=None),
+        **{
+            fact: all(pattern.search(text) for text in filled)
+            for fact, pattern in _PATTERNS.items()
+            if fact != "commas"
+        },
+        "commas": all(_PATTERNS["commas"].search(text) for text in filled) and any("," in text for text in filled),
+        "no_answer": any(not text or text.lower() in _NO_ANSWERS for text in texts),
+    }
 
 
 def _facts(name: str, kind: str, records: int, missing: int, answers: Mapping[str, Any]) -> ColumnFacts:
@@ -563,10 +626,10 @@ def _expressions(name: str, kind: str, dtype: Any) -> dict[str, nw.Expr]:
         asked |= {
             "shortest": filled.str.len_chars().min(),
             "longest": filled.str.len_chars().max(),
-            "digits": each("^[0-9]+$"),
-            "iso_dates": each("^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
-            "commas": each("^-?[0-9]+,?[0-9]*$") & filled.str.contains(",").any(),
-            "no_answer": ((text == "") | text.str.to_lowercase().is_in(_NO_ANSWER.split("|"))).any(),
+            "digits": each(_PATTERNS["digits"].pattern),
+            "iso_dates": each(_PATTERNS["iso_dates"].pattern),
+            "commas": each(_PATTERNS["commas"].pattern) & filled.str.contains(",").any(),
+            "no_answer": ((text == "") | text.str.to_lowercase().is_in(_NO_ANSWERS)).any(),
         }
     return asked
 

@@ -22,9 +22,6 @@ from sfumato.errors import SchemaError, join_names, unknown_name
 from sfumato.files import whole_file
 from sfumato.typing import Objects
 
-# --- base
-# What every hierarchy can do, whatever its labels look like.
-
 ROOT = "*"
 
 
@@ -246,10 +243,6 @@ def _factorise(values: Iterable[object]) -> tuple[NDArray[np.intp], NDArray[Any]
     return codes, np.asarray(distinct)
 
 
-# --- tree
-# A hierarchy written out in full: one row per value.
-
-
 Row = tuple[str, ...]
 Tree = Mapping[str, Any]  # label -> tree below it, or a list of values, or None for a value
 
@@ -432,10 +425,6 @@ def _check_parents(rows: Sequence[Sequence[str]]) -> None:
             seen[label] = (level, parent)
 
 
-# --- prefix
-# Codes that generalise by their first characters: zip codes, NACE, ICD.
-
-
 @dataclass(frozen=True)
 class PrefixHierarchy(Hierarchy):
     """Codes of fixed length that lose characters from the right.
@@ -526,7 +515,6 @@ class PrefixHierarchy(Hierarchy):
         )
 
 
-# --- csv
 # Hierarchies as CSV files, the way ARX writes them: no header, the value first, the root last.
 
 

@@ -21,9 +21,6 @@ from sfumato.errors import SchemaError, join_names, unknown_name
 from sfumato.schema.hierarchy import ROOT, Hierarchy, items, label_of, number_label, whole_number
 from sfumato.typing import Numbers, Objects
 
-# --- interval
-# Numbers that generalise to intervals: age to bands of 5, 10 and 20 years.
-
 _INTERVAL = re.compile(r"\[\s*(?P<low>[^,\s]+)\s*,\s*(?P<high>[^,\s]+)\s*\)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _BRACKETS = re.compile(r"(?P<left>[\[(])\s*(?P<low>[^,\s]+)\s*,\s*(?P<high>[^,\s]+)\s*(?P<right>[\])])")
@@ -315,10 +312,6 @@ def _check_widths(widths: Sequence[float]) -> None:
                 f"the width {here} of level {level} is not 2, 3, … times the width {below} of level {level - 1}, "
                 f"so its classes would cut classes below. Take a multiple of {below}."
             )
-
-
-# --- date
-# Dates that generalise to months, quarters, years and decades.
 
 
 GRAINS = ("day", "month", "quarter", "year", "decade")  # from fine to coarse; each nests in the next

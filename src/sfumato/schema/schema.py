@@ -44,9 +44,6 @@ from sfumato.schema.hierarchy import Hierarchy, PrefixHierarchy
 from sfumato.schema.interval_hierarchy import DateHierarchy
 from sfumato.toml import dump, parse
 
-# --- schema
-# The schema: the only source of what columns mean.
-
 SCHEMA_VERSION = 1
 
 
@@ -197,7 +194,6 @@ def check_version(what: str, version: object, newest: int) -> None:
         )
 
 
-# --- guess
 # Guess what columns mean, with reasons that a person can correct.
 #
 # Where names and values leave it open, the guess errs towards protection, and says so. A reason never quotes a value.

@@ -216,6 +216,9 @@ class Cells:
         return {tuple(row): i for i, row in enumerate(self.labels.tolist())}
 
 
+TOO_LARGE = "the table has too many dimensions with too many labels. Ask for fewer at a time."
+
+
 def make_cells(dimensions: Sequence[Dimension], codes: Whole, terms: Iterable[Term]) -> tuple[Cells, Whole]:
     """Return the cells of the terms, and the leaf of each row of `codes`.
 
@@ -225,7 +228,7 @@ def make_cells(dimensions: Sequence[Dimension], codes: Whole, terms: Iterable[Te
     sizes = [len(d.labels) + 1 for d in dimensions]
     stride = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     if math.prod(sizes) >= 2**62:
-        raise ParameterError("the table has too many dimensions with too many labels. Ask for fewer at a time.")
+        raise ParameterError(TOO_LARGE)
     columns = []
     for term in terms:
         levels = [range(dimensions[names.index(n)].above.shape[1]) for n in term]

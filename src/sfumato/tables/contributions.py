@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from scipy import sparse
 
 from sfumato.data.columns import Column
 from sfumato.data.microdata import Batch, missing_of
-from sfumato.errors import DataError, plural
+from sfumato.errors import DataError
 from sfumato.tables.cells import Cells
 from sfumato.typing import Numbers, Whole
 
@@ -57,6 +58,23 @@ class Contributions:
         """Whether there are negative contributions."""
         return bool((self.own.data < 0).any())
 
+    def largest_sums(self, cells: Cells, count: int, grossed: bool) -> CellSums | None:
+        """Return the `count` largest contributions to every cell, from where the records live; None if they are here."""
+        return None
+
+
+class CellSums(NamedTuple):
+    """Contributions to cells."""
+
+    own: sparse.csr_array
+    """Cells × contributors; at least the largest."""
+    grossed: sparse.csr_array
+    contributors: Numbers
+    """Number of contributors of each cell, shape (cells,)."""
+    total: Numbers
+    """Sum of all grossed contributions, shape (cells,)."""
+    own_total: Numbers
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Largest:
@@ -100,10 +118,18 @@ def by_cell(cells: Cells, contributions: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((found.data.real.copy(), found.indices, found.indptr), shape=found.shape)
 
 
-def largest_of(cells: Cells, contributions: Contributions, count: int) -> Largest:
-    """Return the `count` largest contributions to every cell, by unweighted values."""
+def sums_by_cell(cells: Cells, contributions: Contributions) -> CellSums:
+    """Return all contributions to all cells."""
     own = by_cell(cells, contributions.own)
     grossed = by_cell(cells, contributions.grossed) if contributions.weighted else own
+    total, own_total = (np.asarray(matrix.sum(axis=1), np.float64).ravel() for matrix in (grossed, own))
+    return CellSums(own, grossed, np.diff(own.indptr).astype(np.float64), total, own_total)
+
+
+def largest_of(cells: Cells, contributions: Contributions, count: int) -> Largest:
+    """Return the `count` largest contributions to every cell, by unweighted values."""
+    sums = contributions.largest_sums(cells, count, grossed=False) or sums_by_cell(cells, contributions)
+    own, grossed = sums.own, sums.grossed
     rows = np.repeat(np.arange(len(cells)), np.diff(own.indptr))
     order = np.lexsort((own.indices, -own.data, rows))
     place = np.arange(len(rows)) - own.indptr[rows]  # rows are sorted already, so this is the rank within the cell
@@ -112,11 +138,11 @@ def largest_of(cells: Cells, contributions: Contributions, count: int) -> Larges
     values, weights = np.zeros((len(cells), count)), np.ones((len(cells), count))
     who = np.full((len(cells), count), -1, np.int64)
     values[row, rank], who[row, rank] = own.data[at], own.indices[at]
-    if contributions.weighted:
+    if grossed is not own:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = grossed.data[at] / own.data[at]
         weights[row, rank] = np.where(own.data[at] == 0, 1.0, ratio)
-    return Largest(np.diff(own.indptr).astype(np.float64), values, weights, who)
+    return Largest(sums.contributors, values, weights, who)
 
 
 _YES = frozenset({"1", "1.0", "true", "yes", "y", "t"})
@@ -150,20 +176,6 @@ class Records:
             return self.hidden
         hashes = self.identifier.hashes
         return hashes if len(np.unique(hashes)) == len(hashes) else self.hidden
-
-
-def records_of(batch: Batch, leaf: Whole, identifier: str | None, key: str | None) -> Records:
-    """Return the records of a table, with their identifier and the keys of the file."""
-    known = None if identifier is None else batch.column(identifier)
-    if key is None:
-        return Records(leaf, batch.ids, known)
-    keys = batch.numbers(key)
-    if bad := int((~((keys >= 0) & (keys < 1))).sum()):
-        raise DataError(
-            f"{plural(bad)} have a record key in '{key}' that is missing or outside [0, 1). Correct them, or leave the column "
-            "out: keys are drawn then."
-        )
-    return Records(leaf, batch.ids, known, keys)
 
 
 def said_yes(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:

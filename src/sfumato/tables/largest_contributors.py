@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import DataError, ParameterError
-from sfumato.tables.contributions import Largest, by_cell
+from sfumato.tables.contributions import CellSums, Largest, sums_by_cell
 from sfumato.tables.table import Table
 from sfumato.typing import Flags, Numbers, Whole
 
-_BY_CELL: WeakKeyDictionary[Table, tuple[sparse.csr_array, sparse.csr_array]] = WeakKeyDictionary()
+_BY_CELL: WeakKeyDictionary[Table, CellSums] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +45,9 @@ def contributors_by_cell(
     """
     if table.contributions is None:
         return _of_given(table, count, weights, among)
-    own, grossed = _matrices(table)
+    sums = None if among is not None else table.contributions.largest_sums(table.cells, count, weights == "known")
+    sums = sums or _sums_by_cell(table)
+    own, grossed, total, own_total = sums.own, sums.grossed, sums.total, sums.own_total
     if own.data.size and own.data.min() < 0:
         if negative == "refuse":
             raise DataError(
@@ -58,6 +60,7 @@ def contributors_by_cell(
             )
         own = sparse.csr_array((np.abs(own.data), own.indices, own.indptr), shape=own.shape)
         grossed = sparse.csr_array((np.abs(grossed.data), grossed.indices, grossed.indptr), shape=grossed.shape)
+        total, own_total = (np.asarray(matrix.sum(axis=1), np.float64).ravel() for matrix in (grossed, own))
     shown = grossed if weights == "known" else own
     cells = len(table)
     row = np.repeat(np.arange(cells), np.diff(shown.indptr))
@@ -73,7 +76,7 @@ def contributors_by_cell(
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(data[at] == 0, 1.0, grossed.data[kept[at]] / data[at])
         copies[here, place] = np.maximum(ratio, 1.0)
-    return CellContributors(values, copies, found, np.diff(own.indptr).astype(np.float64), _sums(grossed), _sums(own))
+    return CellContributors(values, copies, found, sums.contributors, total, own_total)
 
 
 def worst_attack(
@@ -139,7 +142,7 @@ def singletons(table: Table) -> Whole:
 
     A singleton knows his own cell, published or not: where it hides another cell, it does not hide it from him.
     """
-    own, _ = _matrices(table)
+    own = _sums_by_cell(table).own
     alone = np.diff(own.indptr) == 1
     found = np.full(len(table), -1, np.int64)
     found[alone] = own.indices[own.indptr[:-1][alone]]
@@ -152,9 +155,10 @@ def contributors_of(table: Table, nonzero: bool = False) -> Numbers:
     Where a table of counts has no contributors, every counted record is a contributor.
     """
     if table.contributions is not None:
-        own, _ = _matrices(table)
         if not nonzero:
-            return np.diff(own.indptr).astype(np.float64)
+            here = table.contributions.largest_sums(table.cells, 0, grossed=False)
+            return (here or _sums_by_cell(table)).contributors
+        own = _sums_by_cell(table).own
         return np.asarray(np.bincount(_rows(own)[own.data != 0], minlength=len(table)), np.float64)
     if table.given is not None and not nonzero:
         return table.given.contributors
@@ -165,29 +169,22 @@ def contributors_of(table: Table, nonzero: bool = False) -> Numbers:
 
 def requests_of(table: Table, codes: Whole) -> Numbers:
     """Count the contributors of every cell who asked for protection, by the code of their request; shape (cells, 2)."""
-    own, _ = _matrices(table)
+    own = _sums_by_cell(table).own
     asked = codes[own.indices]
     return np.column_stack([np.bincount(_rows(own)[asked == code], minlength=len(table)) for code in (1, 2)])
 
 
-def _matrices(table: Table) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Return cells × contributors, own and grossed; cached with the table, since several rules use them."""
-    found = _BY_CELL.get(table)
-    if found is None:
-        contributions = table.contributions
-        if contributions is None:
+def _sums_by_cell(table: Table) -> CellSums:
+    """Return all contributions to all cells; cached with the table, since several rules use them."""
+    if table not in _BY_CELL:
+        if table.contributions is None:
             raise DataError("the table does not say who contributed to its cells. Make it from microdata.")
-        own = by_cell(table.cells, contributions.own)
-        found = _BY_CELL[table] = (own, by_cell(table.cells, contributions.grossed) if contributions.weighted else own)
-    return found
+        _BY_CELL[table] = sums_by_cell(table.cells, table.contributions)
+    return _BY_CELL[table]
 
 
 def _rows(matrix: sparse.csr_array) -> Whole:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-
-
-def _sums(matrix: sparse.csr_array) -> Numbers:
-    return np.asarray(matrix.sum(axis=1), np.float64).ravel()
 
 
 def _of_given(table: Table, count: int, weights: str, among: Flags | None) -> CellContributors:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
-from sfumato.errors import DataError, ParameterError, plural
-from sfumato.tables.cells import Cells, Dimension, make_cells, terms, with_empty
-from sfumato.tables.contributions import Contributions, Largest, Records, largest_of, records_of, requests_of, said_yes
+from sfumato.data.microdata import Microdata
+from sfumato.errors import DataError, ParameterError
+from sfumato.tables.cells import Cells, make_cells, terms, with_empty
+from sfumato.tables.contributions import Contributions, Largest, Records, largest_of
+from sfumato.tables.record_source import (
+    EngineContributions,
+    EngineRecords,
+    LeafFinder,
+    RecordSource,
+    sum_by_leaf,
+    summing_order,
+)
+from sfumato.tables.record_source import Marks as Marks
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
@@ -22,20 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sfumato.tables.label_tree import Nested
-
-# --- from records
-# Tables from microdata.
-
-_APART = 5.0
-"""Factor by which the sum of sizes may differ from the sum of values before they are assumed to be in another unit."""
-
-
-class Marks(NamedTuple):
-    """Further columns of a record besides its value."""
-
-    waiver: str | None = None
-    request: str | None = None
-    record_key: str | None = None
 
 
 def from_records(
@@ -48,180 +43,40 @@ def from_records(
         raise ParameterError("a table is one of magnitudes (variable) or of counts (count), not both.")
     if missing not in ("refuse", "leave out"):
         raise ParameterError(f"missing must be 'refuse' or 'leave out'; got '{missing}'.")
-    contributor = contributor or data.schema.one("contributor")
-    weight = data.schema.one("weight")
     names = list(dict.fromkeys(n for term in wanted for n in term))
-    identifiers = data.schema.names(role="identifier")
-    identifier = identifiers[0] if len(identifiers) == 1 else None
-    needed = (variable, contributor, count, size, weight, identifier, *marks)
-    batch = data.batch(list(dict.fromkeys([*names, *(n for n in needed if n)])))
-    summed = variable or count
-    values = np.ones(len(batch))
-    if summed is not None:
-        check_numeric(data, summed)
-        values = batch.numbers(summed)
-        batch, values = _known(batch, values, summed, missing)
-    if not len(batch):
-        raise DataError("there are no records to make a table of.")
-    dimensions, codes = _dimensions(batch, names)
-    distinct, row = np.unique(codes, axis=0, return_inverse=True)
-    cells, leaf_of = make_cells(dimensions, with_empty(distinct) if empty else distinct, wanted)
-    leaf = leaf_of[row.ravel()]
-    weights = _weights(batch, weight)
-    order = _summing_order(leaf, values, weights)
-    sums = _by_leaf(leaf[order], (values * weights)[order], cells.leaves)
-    records = records_of(batch, leaf, identifier, marks.record_key)
+    contributor = contributor or data.schema.one("contributor")
+    source = RecordSource(data, names, variable or count, contributor, size, per_size, marks, missing == "leave out")
+    facts, rows = source.facts, source.rows()
+    finder = LeafFinder(rows.batch, names)
+    cells, finder.leaves = make_cells(finder.dimensions, with_empty(finder.codes) if empty else finder.codes, wanted)
+    leaf = finder.leaves[finder.combination]
+    order = summing_order(leaf, rows)
+    totals, own = (sum_by_leaf(leaf[order], values[order], cells.leaves) for values in (rows.grossed, rows.own))
+    records = source.records(finder, leaf) if source.local else EngineRecords(source, finder)
+    weighted = source.weight is not None
     if count is not None:
-        counts = _by_leaf(leaf, _whole(values, count), cells.leaves)
-        return Table(cells, sums, counts, integer=weight is None, decimals=decimals, records=records)
-    who, known_as = _contributors(batch, contributor)
-    at = leaf[order], who[order]
-    own = _by_contributor(*at, values[order], cells.leaves)
-    grossed = own if weight is None else _by_contributor(*at, (values * weights)[order], cells.leaves)
+        if facts.low < 0 or not facts.whole:
+            raise DataError(f"column '{count}' holds counts, so it must hold whole numbers of at least 0.")
+        return Table(cells, totals, own, integer=not weighted, decimals=decimals, records=records)
+    counts = sum_by_leaf(leaf, rows.records, cells.leaves)
+    contributions = (
+        source.contributions(rows, leaf, cells.leaves)
+        if source.local
+        else EngineContributions(source, finder, (counts, own, totals))
+    )
     attribute = None if variable is None else data.schema[variable]
     return Table(
         cells,
-        sums,
-        _by_leaf(leaf, np.ones(len(leaf)), cells.leaves),
+        totals,
+        counts,
         variable or "",
-        Contributions(
-            own,
-            grossed,
-            _sizes(batch, size, who, values, per_size),
-            known_as,
-            said_yes(batch, marks.waiver, who, everywhere=True) if marks.waiver else None,
-            requests_of(batch, marks.request, who) if marks.request else None,
-        ),
+        contributions,
         unit="" if attribute is None else attribute.unit,
-        integer=weight is None if attribute is None else attribute.integer and weight is None,
+        integer=not weighted if attribute is None else attribute.integer and not weighted,
         decimals=decimals,
-        nonnegative=attribute is None or not (values < 0).any(),
+        nonnegative=attribute is None or facts.low >= 0,
         records=records,
     )
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"
-
-
-def _summing_order(leaf: Whole, values: Numbers, weights: Numbers) -> Whole | slice:
-    """Return an order in which to add up: the last bits of a sum depend on it, and must not depend on the order of the records."""
-    if all((part == np.rint(part)).all() for part in (values, weights)):
-        return slice(None)  # whole numbers add up exactly
-    return np.lexsort((weights, values, leaf))
-
-
-def _whole(values: Numbers, name: str) -> Numbers:
-    if (values < 0).any() or (values != np.round(values)).any():
-        raise DataError(f"column '{name}' holds counts, so it must hold whole numbers of at least 0.")
-    return values
-
-
-def _by_contributor(leaf: Whole, who: Whole, values: Numbers, leaves: int) -> sparse.csr_array:
-    """Return the sum of each contributor's values in each leaf, leaves × contributors."""
-    matrix = sparse.csr_array((values, (leaf, who)), shape=(leaves, int(who.max()) + 1))
-    matrix.sum_duplicates()
-    matrix.sort_indices()
-    return matrix
-
-
-def _by_leaf(leaf: Whole, values: Numbers, leaves: int) -> Numbers:
-    return np.asarray(np.bincount(leaf, values, leaves), np.float64)
-
-
-def _known(batch: Batch, values: Numbers, name: str, missing: str) -> tuple[Batch, Numbers]:
-    """Leave out the records that have no value, or refuse them."""
-    gone = np.isnan(values)
-    if np.isinf(values).any():
-        raise DataError(
-            f"column '{name}' holds {plural(int(np.isinf(values).sum()), 'infinite value')}. Correct them first."
-        )
-    if gone.any() and missing == "refuse":
-        raise DataError(
-            f"{plural(int(gone.sum()))} of {len(batch):,} {_have(int(gone.sum()))} no value of '{name}'. Impute them first, or "
-            "leave them out of the table (missing='leave out')."
-        )
-    return (batch.keep(~gone), values[~gone]) if gone.any() else (batch, values)
-
-
-def _dimensions(batch: Batch, names: list[str]) -> tuple[list[Dimension], Whole]:
-    dimensions, columns = [], []
-    for name in names:
-        column, attribute = batch.column(name), batch.schema[name]
-        codes, values = column.codes
-        gone = missing_of(column, attribute)
-        used, place = np.unique(np.where(gone, len(values), codes), return_inverse=True)
-        found = [None if u == len(values) else values[u] for u in used]
-        dimensions.append(Dimension.of(name, found, attribute.hierarchy))
-        columns.append(place.ravel())
-    return dimensions, np.column_stack(columns).astype(np.int64)
-
-
-def _weights(batch: Batch, name: str | None) -> Numbers:
-    if name is None:
-        return np.ones(len(batch))
-    weights = batch.numbers(name)
-    if bad := int((~(weights >= 1)).sum()):
-        raise DataError(
-            f"{plural(bad)} {_have(bad)} a survey weight in '{name}' that is missing or below 1. A record stands for itself at "
-            "least; correct the weights, or give the column the role 'other' to make a table without them."
-        )
-    return weights
-
-
-def _contributors(batch: Batch, name: str | None) -> tuple[Whole, NDArray[np.object_] | None]:
-    """Return the position of each record's contributor, and their names; a record without one is its own contributor."""
-    if name is None:
-        return np.arange(len(batch)), None
-    column = batch.column(name)
-    codes, values = column.codes
-    alone = missing_of(column, batch.schema[name])
-    _, who = np.unique(np.where(alone, len(values) + np.arange(len(batch)), codes), return_inverse=True)
-    who = who.ravel().astype(np.int64)
-    names = np.empty(int(who.max()) + 1, object)
-    names[who] = np.array([*values, None], object)[np.where(alone, len(values), codes)]
-    return who, names
-
-
-def _sizes(batch: Batch, name: str | None, who: Whole, values: Numbers, per_size: float | str | None) -> Numbers | None:
-    if name is None:
-        if per_size is not None:
-            raise ParameterError(
-                "per_size says what one unit of a size stands for: name the column with the size, too."
-            )
-        return None
-    sizes = batch.numbers(name)
-    if bad := int((~(sizes >= 0) | np.isinf(sizes)).sum()):
-        raise DataError(
-            f"{plural(bad)} {_have(bad)} a size in '{name}' that is missing, negative or infinite. Correct them first."
-        )
-    found = np.zeros(int(who.max()) + 1)
-    np.add.at(found, who, sizes)
-    found *= _unit_of_size(found, values, per_size)
-    return found
-
-
-def _unit_of_size(sizes: Numbers, values: Numbers, per_size: float | str | None) -> float:
-    """Return the amount of the variable per unit of size; a ratio is rounded, so that no total follows from it."""
-    all_sizes, all_values = float(sizes.sum()), float(np.abs(values).sum())
-    if per_size is None:
-        if all_values > 0 and not all_values / _APART <= all_sizes <= all_values * _APART:
-            raise DataError(
-                "the sizes are far from the values, in all: are they in another unit? Say how much of the variable one unit of "
-                "size stands for (per_size=...), or 1 if they are right as they are."
-            )
-        return 1.0
-    if per_size == "ratio":
-        if not all_sizes > 0 or not all_values > 0:
-            raise DataError("sizes or values add up to nothing, so they have no ratio. Give per_size as a number.")
-        return float(f"{all_values / all_sizes:.0e}")
-    if isinstance(per_size, bool) or not isinstance(per_size, int | float) or not 0 < per_size < np.inf:
-        raise ParameterError(f"per_size must be a number above 0, or 'ratio'; got {per_size!r}.")
-    return float(per_size)
-
-
-# --- table
-# A table of magnitudes or counts before protection: cells, leaves and contributors.
 
 
 @dataclass(frozen=True, eq=False)
