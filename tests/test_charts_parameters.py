@@ -64,7 +64,7 @@ def test_points_tried_and_the_choice_stand_at_their_parameters() -> None:
 def test_more_parameters_make_cells_with_the_best_safe_point_over_the_rest() -> None:
     frame = many_parameters()
     chart = parameters_chart(frame, "mdav.k", "pram.blocks").to_dict()
-    once = frame[frame["side"] == "utility"]
+    once = frame[(frame["side"] == "utility") & frame["masked"]]
     k, edges = once["mdav.k"].astype(float), np.exp(np.linspace(math.log(3), math.log(once["mdav.k"].max()), 7))
     ways = sorted(set(once["pram.blocks"]))
     cells = {(c["x"], c["y"]): c for c in rows(chart, "rect", text=...)}

@@ -41,7 +41,7 @@ _LEAST = 150
 
 
 def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcatChart:
-    """Draw every measure at one point of `SearchResult.frame`, the chosen one if not given.
+    """Draw every measure at one point of `RUMap.frame` of a search, the chosen one if not given.
 
     A risk stands at its value divided by its own threshold, which is absolute: left of 1 it is tolerable, in whatever unit
     it is measured; a bar shows the 95 % interval, and a thin line ends where 95 % of releases stay below, which is what
@@ -68,9 +68,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
         panels.append(_risk_panel(risks, width, names))
     if utilities:
         panels.append(_utility_panel(utilities, width, names, known))
-    title = alt.Title(
-        text=theme.lines(f"{at.family}: {at.recipe}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10
-    )
+    title = alt.Title(text=theme.lines(f"{at.family}: {at.at}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10)
     page: alt.VConcatChart = alt.vconcat(*panels, spacing=20, title=title)
     return themed(page)
 
@@ -226,7 +224,7 @@ _HEIGHT = 340
 def loss_chart(
     frame: pd.DataFrame, risk: str | None = None, utility: str | None = None, threshold: float | None = None
 ) -> alt.LayerChart:
-    """Draw risk against information loss, 1 − U, from `SearchResult.frame` (Truta, Fotouhi and Barth-Jones 2004, section 5).
+    """Draw risk against information loss, 1 − U, from `RUMap.frame` of a search (Truta, Fotouhi and Barth-Jones 2004, section 5).
 
     A line joins the settings of a family for which none of its other settings has both less loss and less risk; the rest
     are faint points. Lower left is better. `risk` and `utility` are titles of measures, the first risk and what was maximised
@@ -285,7 +283,7 @@ def loss_chart(
 
 def _row(point: Point, r: MeasureReading, u: MeasureReading, whole: float) -> dict[str, Any]:
     return {
-        "point": point.number, "family": point.family, "recipe": point.recipe, "loss": 1 - u.value / whole, "r": r.value,
+        "point": point.number, "family": point.family, "recipe": point.at, "loss": 1 - u.value / whole, "r": r.value,
         "chosen": point.chosen,
     }  # fmt: skip
 

@@ -266,7 +266,7 @@ def _levels(
 def _points(tried: FamilyTrials, columns: Sequence[Sequence[float]], x: alt.X, y: alt.Y) -> list[alt.Chart]:
     items = [
         {
-            "x": a, "y": b, "point": f.point.number, "recipe": f.point.recipe, "u": f.utility.value, "r": f.risk.value,
+            "x": a, "y": b, "point": f.point.number, "recipe": f.point.at, "u": f.utility.value, "r": f.risk.value,
             "limit": f.risk.limit, "meets": tried.good(f), "chosen": f.point.chosen,
         }
         for f, a, b in zip(tried.found, *columns, strict=True)
@@ -385,7 +385,7 @@ def parameters_chart(
     *,
     family: str | None = None,
 ) -> alt.TopLevelMixin:
-    """Draw how utility and risk depend on the parameters of one family, from `SearchResult.frame`.
+    """Draw how utility and risk depend on the parameters of one family, from `RUMap.frame` of a search.
 
     Two numbers: a map of the utility, straight between the points that were tried (in ratios where a parameter spans them),
     with contours of the risk's limit, the threshold's the strongest. More parameters, or choices among names: cells, each
@@ -409,7 +409,7 @@ def parameters_chart(
             raise ParameterError(unknown_name("parameter", wanted, list(data.parameters), "the search's frame"))
     named = [p for p in (x, y) if p is not None]
     chosen_family = _family(data, family, named)
-    found = [TrialPoint(*f) for f in data.pairs(name, use) if f[0].family == chosen_family]
+    found = [f for f in data.pairs(name, use) if f.point.family == chosen_family]
     free = [p for p in data.parameters if len({f.point.settings.get(p) for f in found} - {None}) > 1]
     pairs = (
         [(x, y)]
@@ -482,7 +482,7 @@ def _draft(tried: FamilyTrials, a: str, b: str) -> _Draft:
             good.add((i, j))
             best = max(fit, key=lambda f: f.utility.value)
             value = best.utility.value
-            item |= {"value": value, "text": short(value), "point": best.point.number, "recipe": best.point.recipe}
+            item |= {"value": value, "text": short(value), "point": best.point.number, "recipe": best.point.at}
         items.append(item)
     outlined = good if tried.limit is not None else set()
     return _Draft(CellGrid(bins[0].band, bins[1].band), f"{symbol(b)} against {symbol(a)}", items, outlined, chosen)

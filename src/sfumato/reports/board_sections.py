@@ -173,6 +173,7 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
         return []
     import pandas as pd
 
+    from sfumato.charts.map_data import unmasked_rows
     from sfumato.charts.measures import measures_chart
 
     caption = (
@@ -184,7 +185,7 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
     which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
     return [
-        Figure(measures_chart(pd.DataFrame(part), 0).to_dict(), caption + said)
+        Figure(measures_chart(unmasked_rows(pd.DataFrame(part)), 0).to_dict(), caption + said)
         for part, said in zip(parts, which, strict=True)
     ]
 
@@ -201,7 +202,7 @@ def _row(release: Release, c: Checked) -> dict[str, Any] | None:
         if not (math.isfinite(unmasked) and unmasked > 0 and math.isfinite(score.value)):
             return None
     return {
-        "point": 0, "family": "this release", "recipe": "risks that have a limit, and utilities", "replications": 1,
+        "point": 0, "family": "this release", "settings": "risks that have a limit, and utilities", "replications": 1,
         "side": score.side.value, "measure": c.title, "scenario": "the snooper" if c.risk else "", "value": score.value,
         "low": low, "high": high, "limit": c.judged if c.risk and score.interval is not None else math.nan,
         "threshold": c.check.limit if c.risk else math.nan, "unmasked": unmasked, "meets": c.passes is not False,
@@ -308,7 +309,7 @@ def not_examined_section(
     """Return what was not examined: sorts of risk, measures that refused, columns, snoopers, subgroups, other seeds."""
     schema = release.original.schema if release is not None else None
     if schema is None and found is not None and found.search is not None:
-        schema = found.search.data.schema
+        schema = found.search.subject.data.schema
     measures = [c.measure for c in checked if c.score is not None]
     if found is not None and found.search is not None:
         measures += found.search.measures
@@ -376,8 +377,8 @@ def _utilities(measures: Sequence[Measure]) -> list[str]:
 
 def _seeds(found: SearchFindings | None, release: Release | None) -> list[str]:
     said = []
-    if found is not None and len(found.frame):
-        often = int(found.frame.reindex(columns=["replications", "confirmed"]).max().max())
+    if found is not None and len(found.points):
+        often = int(found.points.reindex(columns=["replications", "confirmed"]).max().max())
         said.append(
             f"The search looked at the settings in its ranges, each masked at most {counted(often, 'time')}; other recipes and "
             "other ranges were not tried."
