@@ -113,7 +113,7 @@ def table_map(source: Source, options: TableMapOptions) -> None:
             progress=lambda done, all_: tell("Protecting at every point", done, all_),
         )  # fmt: skip
         own = [m.measures[i] for i in m.of_side(m.measures[0].side)]
-        limits = thresholds(options.max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
+        limits = thresholds(options.max_risk, None, list(own), zero=True)
         choice = m.choose(limits) if limits else None
         _draw(m, choice, limits, source, options, tell)
     _show(screen, m, choice)

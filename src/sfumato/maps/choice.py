@@ -143,16 +143,16 @@ def limits_of(m: RUMap, max_risk: float | Mapping[str, float] | None) -> dict[in
     limits = {m.position(Side.RISK, label): limit for label, limit in asked.items()}  # refuses an unknown name
     for limit in limits.values():
         is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-        if subject.positive_limits and not (is_number and limit > 0):
+        if subject.positive_limits and not (is_number and limit and limit > 0):
             raise ParameterError(
                 f"max_risk must be a number above 0; got {limit!r}. For an error of 5 it is 1/5² = 0.04."
             )
-        if not (is_number and limit >= 0):
+        if limit is None or not (is_number and limit >= 0):
             raise ParameterError(f"max_risk must be a number of at least 0; got {limit!r}.")
     absent = [m.titles[i] for i in risks if i not in limits]
     if absent and (subject.every_limit or not limits):
         raise ParameterError(f"max_risk gives no threshold for {join_names(absent)}.")
-    return {i: float(limit) for i, limit in limits.items()}
+    return {i: float(limit) for i, limit in limits.items() if limit is not None}
 
 
 def _excess(upper: float, limit: float) -> float:

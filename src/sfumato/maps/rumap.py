@@ -141,8 +141,9 @@ class MapSubject(ABC):
         """Return the rows of `RUMap.frontier`."""
         r, u = m.position(Side.RISK, risk), m.position(Side.UTILITY, utility)
         pairs = [(m.estimate(r, p)[0], m.estimate(u, p)[0]) for p in range(len(m.points))]
+        common = [name for name in m.parameters if all(name in q.settings for q in m.points)]
         return [
-            {"point": p, "family": q.family, "settings": q.at, **{n: q.settings.get(n, np.nan) for n in m.parameters},
+            {"point": p, "family": q.family, "settings": q.at, **{n: q.settings[n] for n in common},
              "risk": pairs[p][0], "utility": pairs[p][1]}
             for p in undominated(pairs) for q in (m.points[p],)
         ]  # fmt: skip
