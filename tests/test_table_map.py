@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from chart_specs import layers
+from chart_specs import layers, titles
 from published_tables import CellNoise, FewRecords, HideCells, LeafNoise, RoundTo, firms, table
 
 from sfumato import Draws, Microdata
+from sfumato.charts.map_chart import methods_chart
 from sfumato.contract import Side
 from sfumato.errors import NotApplicable, ParameterError
 from sfumato.maps import RUMap
@@ -188,6 +189,16 @@ def test_the_chart_has_every_point_with_its_numbers(m: RUMap) -> None:
     assert any(row.get("what") == "threshold" and row["r"] == 1.5 for row in everything)
     with pytest.raises(ParameterError, match="measure"):
         m.chart(risk="no such")
+
+
+def test_the_axis_of_accuracy_ends_at_the_unprotected_table(m: RUMap) -> None:
+    wide = m.frame.assign(high=lambda f: f["high"].where(f["side"] == "risk", f["value"] + 0.4))
+    spec = methods_chart(wide, threshold=1.5).to_dict()
+    (ends,) = {
+        tuple(u["encoding"]["x"]["scale"]["domain"]) for u, _ in layers(spec) if "scale" in u["encoding"].get("x", {})
+    }
+    assert 1 < ends[1] < 1.05  # the accuracy of an exact table is 1
+    assert "data utility U: accuracy of cells (unprotected: 1)" in titles(spec)
 
 
 def test_the_section_says_what_was_asked_and_what_is_best(m: RUMap) -> None:

@@ -68,7 +68,7 @@ class FamilyPanel:
         order = [*(f.point.family for f in finite if f.point.chosen), *(family for family, _ in often.most_common())]
         key = key_of(data.families, order)
         main = [f.utility.value for f in finite if f.point.number in foremost or f.point.chosen]
-        u_axis = use_axis([f.utility.value for f in everything], main, data.unmasked.get(utility))
+        u_axis = _utility_axis(everything, main, data.unmasked.get(utility), data.searched)
         drawn = [f for f in finite if u_axis.shows(f.utility.value)]
         tall = [f.risk.value for f in drawn]
         tall += [f.risk.limit for f in drawn if f.point.number in foremost or not data.searched]
@@ -150,6 +150,11 @@ class FamilyPanel:
         for k, row in enumerate(self.rows):
             x, y = self.pixel(row["u"], row["r"])
             clutter.add(Box(x - 4, y - 4, x + 4, y + 4), _POINT + 1e-6 * k)  # a weight of its own: every point counts
+            if not self.searched and math.isfinite(row["r_low"] + row["u_low"] + row["r_high"] + row["u_high"]):
+                left, bottom = self.pixel(row["u_low"], max(row["r_low"], self.r_axis.low))
+                right, top = self.pixel(row["u_high"], row["r_high"])
+                clutter.add(Box(left, y - 1, right, y + 1), 0.5)
+                clutter.add(Box(x - 1, top, x + 1, bottom), 0.5)
         for step in self.steps:
             corners = (("u", "r"), ("u", "r2"), ("u2", "r2"))
             clutter.add_line([self.pixel(step[a], step[b]) for a, b in corners], _POINT if self.searched else 1.0)
@@ -282,6 +287,17 @@ class FamilyPanel:
         clutter.add(spot.box, _WORDS)
         item = [{**row, "text": text, "what": what}]
         return theme.words(item, {"fontSize": SIZE - 1, **spot.style}, x=self.x(), y=self.y())
+
+
+def _utility_axis(points: Sequence[TrialPoint], main: Sequence[float], whole: float | None, searched: bool) -> Axis:
+    """Return the axis of utility; a sweep's has room for intervals, but not beyond what a utility can be."""
+    values = [f.utility.value for f in points]
+    if searched:
+        return use_axis(values, main, whole)
+    top = whole if whole is not None else 1.0 if max(values) <= 1 else math.inf
+    bottom = 0.0 if min(values) >= 0 else -math.inf
+    ends = [v for f in points for v in f.utility[1:3] if math.isfinite(v)]
+    return use_axis([*values, *(min(max(v, bottom), max(top, *values)) for v in ends)], main, whole)
 
 
 def _beside(x: float, y: float, text: str, width: float) -> list[Spot]:

@@ -32,7 +32,9 @@ def lettered(plane: Plane) -> alt.LayerChart:
     panel: dict[str, Any] = {"width": plane.width, "height": plane.height}
     if plane.title:
         colour = theme.colour_in(plane.sheet.palette, plane.sheet.labels[0])
-        text = theme.lines(plane.title, plane.width, SIZE + 1)
+        text = theme.lines(
+            plane.title, 0.8 * plane.width - 8, SIZE + 1
+        )  # other fonts are wider, and the next title is near
         panel["title"] = alt.Title(text or "", color=colour, fontWeight="bold", fontSize=SIZE, frame="group")
     return theme.layered(*plane.layers(), *words, **panel)
 
@@ -75,7 +77,7 @@ def threshold_words(limit: float, y: float, width: float, clutter: Clutter, axis
     """Name the level line of a threshold, so many pixels from the top, where the words cover least; `axis` reads field r."""
     spots = [
         Spot(Box(start, top, start + text_width(text), top + 13), {"baseline": baseline, "dy": dy}, text)
-        for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}")
+        for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}", f"≤ {short(limit)}")
         for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4))
         for start in (4.0 + 4 * k for k in range(max(1, int((width - text_width(text)) / 4))))
     ]

@@ -54,6 +54,12 @@ class Measured:
         assert best is not None  # noqa: S101
         return best[:, 0]
 
+    @property
+    def end(self) -> float:
+        """The unmasked file's value from the same source as the curve, so that a formula never passes its own limit."""
+        drawn = self.analytic is not None and self.formula is not None and math.isfinite(self.formula)
+        return self.formula if drawn and self.formula is not None else self.unmasked
+
     def as_share(self) -> Measured:
         """Return the measure as a share of the unmasked file's: replications of replicated, formulas of formula."""
         formula = self.unmasked if self.formula is None else self.formula
@@ -322,6 +328,8 @@ class Searched:
     """By risk; risks without one are left out."""
     unmasked: Mapping[str, float]
     """By utility: its value for the file as it is; those not known are left out."""
+    baseline: str
+    """What the file as it is is called: "unmasked", or a table "unprotected"."""
     searched: bool
     """Whether the frame is that of a search, which has judged its points and says how sure the frontier is."""
 
@@ -336,8 +344,10 @@ class Searched:
         rows: dict[int, list[Mapping[Any, Any]]] = {}
         thresholds: dict[str, float] = {}
         unmasked: dict[str, float] = {}
+        baseline = "unmasked"
         for row in frame.to_dict("records"):
             if not row.get("masked", True):
+                baseline = str(row["settings"])
                 if row["side"] == "utility" and math.isfinite(whole := _number(row["value"])):
                     unmasked[str(row["measure"])] = whole
                 continue
@@ -353,7 +363,8 @@ class Searched:
             utilities, unmasked = (COMBINED, *utilities), {COMBINED: 1.0, **unmasked}
         return cls(
             points, parameters, tuple(dict.fromkeys(m for p in points for m, _ in p.risks)), utilities,
-            tuple(dict.fromkeys(s for p in points for _, s in p.risks)), thresholds, unmasked, "probability" in have,
+            tuple(dict.fromkeys(s for p in points for _, s in p.risks)), thresholds, unmasked, baseline,
+            "probability" in have,
         )  # fmt: skip
 
     def meets(self, f: TrialPoint, limit: float | None) -> bool:
@@ -372,7 +383,7 @@ class Searched:
 
     def unmasked_words(self, utility: str) -> str:
         """Return what a utility is for the file as it is, in brackets for an axis; empty where not known."""
-        return f" (unmasked: {short(self.unmasked[utility])})" if utility in self.unmasked else ""
+        return f" ({self.baseline}: {short(self.unmasked[utility])})" if utility in self.unmasked else ""
 
     def risk(self, name: str | None) -> str:
         """Return a risk by its name; the first for None."""

@@ -122,7 +122,7 @@ class Sheet:
     @property
     def direct(self) -> bool:
         """Whether curves are labelled where they are: few of them, each with an unmasked line of its own."""
-        ends = [u.unmasked for u in self.data.utilities]
+        ends = [u.end for u in self.data.utilities]
         few = len(ends) <= _MANY and max(map(len, self.labels)) <= _LONG
         return few and not self.share and all(map(self.u_axis.shows, ends)) and len(set(ends)) == len(ends)
 
@@ -208,7 +208,7 @@ def utility_axis(utilities: Iterable[Measured]) -> Axis:
     Where the unmasked file's utility is infinite, utility grows like 1/λ²: then a log axis soon reads better.
     """
     measures = list(utilities)
-    ends = [u.unmasked for u in measures if math.isfinite(u.unmasked)]
+    ends = [u.end for u in measures if math.isfinite(u.end)]
     shown = [*(v for u in measures for v in finite(u)), *ends]
     if not shown:
         return Axis(0.0, 1.0, False)
@@ -309,9 +309,9 @@ class Plane:
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for trace in self.traces:
             for u in trace.sheet.data.utilities:
-                if self.sheet.u_axis.shows(u.unmasked):
-                    item = {"u": u.unmasked, "series": u.label, "map": trace.name, "what": "unmasked"}
-                    found.setdefault((trace.name, f"{u.unmasked:.9g}" if self.several else u.label), item)
+                if self.sheet.u_axis.shows(u.end):
+                    item = {"u": u.end, "series": u.label, "map": trace.name, "what": "unmasked"}
+                    found.setdefault((trace.name, f"{u.end:.9g}" if self.several else u.label), item)
         return sorted(found.values(), key=lambda item: float(item["u"]))
 
     def _unmasked(self) -> list[alt.Chart]:
@@ -394,9 +394,9 @@ def utility_panel(sheet: Sheet, width: int, height: int) -> alt.LayerChart:
     y = theme.y_axis("value", sheet.u_axis, title, height, 5, **sheet.u_options)
     colour = theme.series_colour(sheet.palette, None)
     ends = [
-        {"value": u.unmasked, "series": u.label, "what": "unmasked"}
+        {"value": u.end, "series": u.label, "what": "unmasked"}
         for u in sheet.data.utilities
-        if sheet.u_axis.shows(u.unmasked)
+        if sheet.u_axis.shows(u.end)
     ]
     layers: list[Any] = _chosen_line(sheet, x)
     layers += [theme.reference(ends, y=y, color=colour)] if ends else []
