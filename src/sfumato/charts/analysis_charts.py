@@ -16,8 +16,6 @@ from sfumato.charts.theme import INK, SERIES, SIZE, SOFT, UTILITY_SHADES, WIDTH,
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- cutpoints
-# The custodian's preview of cutpoints: a histogram, and where each strategy cuts. Confidential.
 
 _HIGH, _ROW = 150, 26
 _MANY = 400
@@ -95,10 +93,6 @@ def _histogram(frame: pd.DataFrame, edges: list[float], axis: Axis, wide: int) -
             )
         )
     return theme.layered(*layers, width=wide, height=_HIGH)
-
-
-# --- residuals
-# Pictures of residuals: synthetic points with a line through their middle, and binned means with a band.
 
 
 _PICTURE_HIGH = 300

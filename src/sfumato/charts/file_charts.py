@@ -17,8 +17,6 @@ from sfumato.charts.theme import FAINT, INK, PAPER, RISK_SHADES, SERIES, SIZE, S
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- risk profile
-# The risk profile of a file: records by how many look the same, by risk, and what each key contributes.
 
 _WIDTH, _BAR = 150, 19
 _MOST = 12
@@ -70,10 +68,6 @@ def _bars(rows: list[dict[str, Any]], title: str, subtitle: str) -> alt.LayerCha
     numbers = base.mark_text(align="left", dx=4, color=INK, fontSize=SIZE).encode(text="text:N")
     heading = alt.TitleParams(title, subtitle=subtitle, subtitleColor=SOFT, subtitleFontSize=SIZE)
     return layered(bars, numbers, width=_WIDTH, height=_BAR * max(len(rows), 1), title=heading)
-
-
-# --- release summary
-# Before and after: quartiles of numbers, shares of categories, two-way tables and correlations, from tidy frames.
 
 
 _BEFORE, _AFTER = FAINT, SERIES[0]

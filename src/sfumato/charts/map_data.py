@@ -20,8 +20,6 @@ from sfumato.typing import Numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- tidy
-# A map's tidy frame, read into what the drawings need: one entry per measure, one row per point.
 
 Limits = float | Mapping[str, float] | None
 
@@ -183,10 +181,6 @@ def along(t: float, grid: Numbers, values: Numbers, log_t: bool, log_values: boo
     return math.exp(found) if log_values else found
 
 
-# --- tried
-# The points of one family in a search, with the risk and the utility that a chart of its parameters is about.
-
-
 class TrialPoint(NamedTuple):
     """A point with its risk in the worst scenario and its utility."""
 
@@ -237,10 +231,6 @@ def heading(sentences: Sequence[str], wide: float = WIDTH - 60) -> alt.Title:
 def worded(value: Any) -> str:
     """Return a parameter's value as a label shows it."""
     return str(value) if isinstance(value, str | bool) else short(float(value))
-
-
-# --- searched
-# The frame of a search, read into what the drawings need: one entry per point, with every measure at it.
 
 
 _COLUMNS = ("point", "family", "settings", "side", "measure", "value", "low", "high", "limit")
@@ -465,10 +455,6 @@ def _number(value: Any) -> float:
 def missing(value: Any) -> bool:
     """Whether a cell of the frame is empty."""
     return value is None or value != value or type(value).__name__ == "NAType"
-
-
-# --- families
-# How recipe families are told apart: a colour and a shape each, in a legend that stays short however many there are.
 
 
 OTHERS = "#8a8a8a"

@@ -17,9 +17,6 @@ from sfumato.charts.scales import Axis, wants_log
 from sfumato.charts.theme import FAINT, INK, SOFT
 from sfumato.typing import Numbers
 
-# --- sheet
-# What all panels of one map have in common: axes, labels, places on curves.
-
 _MANY = 3
 """Up to so many curves are labelled where they are; more get a legend,"""
 _LONG = 48
@@ -226,10 +223,6 @@ def drawable(row: Mapping[str, Any], log: bool) -> bool:
     return math.isfinite(row["u"]) and math.isfinite(row["r"]) and (row["r"] > 0 or not log)
 
 
-# --- plane
-# The panel of risk against utility: axes, reference lines, curves and points. What is written in it is in `lettering`.
-
-
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One map's curves in a panel: its sheet, which of its risks, and a name where several maps share the panel."""
@@ -354,10 +347,6 @@ class Plane:
         dot = {"filled": True, "size": 26, "opacity": 1, "clip": True}
         shape = theme.series_shape(self.sheet.palette, self.legend)
         return [*bars, theme.draw("point", points, dot, x=self.x(), y=self.y(), color=self.colour, shape=shape)]
-
-
-# --- profile
-# The small panels: risk and utility against the parameter.
 
 
 def risk_panel(

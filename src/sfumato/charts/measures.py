@@ -31,8 +31,6 @@ from sfumato.errors import ParameterError, join_names
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- measures
-# Every measure of one release: risks against their own thresholds, utilities against the unmasked file.
 
 _ROW = 24
 _NAMES = 180
@@ -212,10 +210,6 @@ def _words(rows: theme.Rows, y: alt.Y, width: int) -> list[alt.Chart]:
                 theme.draw("text", items, {**style, "fontWeight": bold}, **theme.at(x=width + 12), y=y, text=text)
             )
     return made
-
-
-# --- loss
-# Risk against information loss: a line for each method or sequence of methods.
 
 
 _HEIGHT = 340

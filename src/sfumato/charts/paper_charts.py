@@ -34,8 +34,6 @@ from sfumato.charts.theme import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- mask tradeoff
-# What masks lose of the attributes against how much of the targets they may explain.
 
 _HEIGHT = 280
 _BROAD = 2.4
@@ -67,10 +65,6 @@ def mask_tradeoff_chart(frame: pd.DataFrame, targets: str, stepped: Collection[s
         mine = [i for i in items if i["mask"] == name]
         layers.append(theme.draw("line", mine, style, x=x, y=y, color=colour, strokeDash=dash))
     return themed(theme.layered(*layers, width=width, height=_HEIGHT))
-
-
-# --- release region
-# The release region of two attributes: what may be released by all that it explains, and by standards set one by one.
 
 
 _SIDE = 340
@@ -139,10 +133,6 @@ def release_region_chart(
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-# --- key experiments
-# Global risk against how strongly one key was masked: a panel for each key.
 
 
 _PANEL_HEIGHT = 210

@@ -25,8 +25,6 @@ from sfumato.typing import Numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- surface
-# A measure over two parameters, known at scattered points: straight between them, in triangles.
 
 Line = list[tuple[float, float]]
 
@@ -142,10 +140,6 @@ def joined(pieces: Sequence[tuple[tuple[float, float], tuple[float, float]]]) ->
             step = next((n for n in at[here] if n in left), None)
         lines.append(line)
     return lines
-
-
-# --- contours
-# The utility over two parameters, with contours of the risk.
 
 
 _ACROSS, _UP, _PIXELS = 60, 48, 7
@@ -306,10 +300,6 @@ def halfway(line: Line) -> tuple[float, float]:
     return line[-1]
 
 
-# --- heatmap
-# A map over two parameters: a heat map for each measure, with the feasible region outlined and the chosen cell framed.
-
-
 def heat_chart(sheet: Sheet) -> alt.ConcatChart:
     """Draw every utility, then every risk, over the two parameters."""
     data = sheet.data
@@ -365,10 +355,6 @@ def _item(sheet: Sheet, p: int, place: Place, value: float, risk: bool) -> dict[
     named = {f"parameter_{k + 1}": float(v) for k, v in enumerate(sheet.data.points[p])}
     text = f"{100 * value:.0f} %" if sheet.share and not risk else short(value)
     return {**named, "value": value, "text": text, "i": place[0], "j": place[1]}
-
-
-# --- parameters
-# Utility over two parameters with contours of the risk; over more, panels for pairs with the best of the rest.
 
 
 _MOST = 4

@@ -15,8 +15,6 @@ from sfumato.errors import ParameterError, unknown_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- table heatmap
-# A table as a heat map: which cells are shown, not published or changed, and by how much.
 
 SHOWN = "shown as it is"
 PRIMARY = "not published: unsafe"
@@ -118,10 +116,6 @@ def _axis(labels: list[str], wide: int, count: int) -> alt.Axis:
         "labelLimit": 150,
     }
     return alt.Axis(labelAngle=-45 if slant else 0, **options)
-
-
-# --- table change
-# Before and after: the cells of a table as they were and as they are published, with what a reader can be sure of.
 
 
 _ROW = 20

@@ -18,9 +18,6 @@ from sfumato.charts.scales import Axis, Floored, Symlog
 from sfumato.errors import visible
 from sfumato.files import write_bytes
 
-# --- theme
-# One look for every chart: calm, safe for print and for colour-blind readers, readable at the width of an A4 page.
-
 WIDTH = 640
 """Pixels: the text width of an A4 page at 96 pixels an inch."""
 
@@ -83,10 +80,6 @@ def shape_of(position: int) -> str:
     return SHAPES[position % len(SHAPES)]
 
 
-# --- render
-# Charts to pictures, on this machine and without a browser; nothing is fetched.
-
-
 def to_svg(chart: alt.TopLevelMixin | Mapping[str, Any]) -> str:
     """Return a chart, or its Vega-Lite specification, as SVG text."""
     import vl_convert
@@ -135,10 +128,6 @@ def _requoted(found: re.Match[str]) -> str:
         return json.dumps(visible(json.loads(found[0])), ensure_ascii=False)
     except ValueError:  # no text as in JSON
         return found[0]
-
-
-# --- placing
-# Where to write: labels look for a place where they cover nothing.
 
 
 _WIDTHS = {
@@ -243,10 +232,6 @@ def stack(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float,
         taken[row].append((start, start + wide))
         placed.append((start, row))
     return placed
-
-
-# --- marks
-# The few marks that every panel is made of. Data go in as rows; axes and scales are explicit.
 
 
 Rows = list[dict[str, Any]]

@@ -17,9 +17,6 @@ from sfumato.reports.sections import SearchFindings
 from sfumato.schema.attribute import Role
 from sfumato.schema.schema import Schema
 
-# --- board sections
-# Sections about one release, for the board: the request, the snoopers, pass or fail, the worst subgroups.
-
 _WORST = 3
 """Subgroups shown for each measure."""
 _NAMED = 6
@@ -280,10 +277,6 @@ def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
     if without:
         said.append(f"In some subgroups by {column} there is no value of {few(without)}.")
     return said
-
-
-# --- not examined
-# The section that lists what was not examined: derived from the measures that were run.
 
 
 CANNOT_SEE = (

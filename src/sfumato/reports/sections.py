@@ -29,8 +29,6 @@ from sfumato.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- sections
-# Sections about the data and about how a release was made. Neither shows a record's value, nor the smallest or largest.
 
 _EXACT = 20
 """Up to so many distinct values are counted exactly; more are rounded to two digits."""
@@ -166,10 +164,6 @@ def _secrets(recipe: Recipe) -> list[str]:
     never = [path for path, parameter in recipe.parameters().items() if not parameter.published]
     hidden = list(dict.fromkeys([*never, *recipe.withheld()]))
     return said + ([f"Not to be told to analysts: {spoken(hidden)}."] if hidden else [])
-
-
-# --- found
-# A search as a report reads it: from the search itself, or from the output of `sfumato search --json`.
 
 
 _NEEDED = {
@@ -311,10 +305,6 @@ def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
     for name in (n for n in _NUMBERS if n in frame):
         frame[name] = [math.nan if v is None else float(v) for v in frame[name]]
     return frame
-
-
-# --- search sections
-# Sections about a search, for the board: the methods tried, the frontier, and the chosen recipe.
 
 
 _ROWS = 12

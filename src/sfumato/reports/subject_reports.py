@@ -20,9 +20,6 @@ from sfumato.tables.published import PublishedTable
 from sfumato.tables.section import rules_in, table_section
 from sfumato.tables.table_audit import audit
 
-# --- table report
-# The report on a protected table, for a disclosure review board or for the public.
-
 
 def table_report(
     published: PublishedTable | Sequence[PublishedTable],
@@ -67,10 +64,6 @@ def table_sections(
         return [table_section(published, publishable=True)]
     found = audit(published, rules=rules_in(published.protection))
     return [table_section(published, measures=measures, audit=found), found.section()]
-
-
-# --- policy report
-# The report on a policy of the analysis system, for a disclosure review board.
 
 
 def policy_report(
