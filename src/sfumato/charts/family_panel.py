@@ -14,7 +14,7 @@ import altair as alt
 from sfumato.charts import theme
 from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import FamilyLegend, Searched, TrialPoint, heading, key_of
+from sfumato.charts.map_data import FamilyLegend, Searched, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis, use_axis
 from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, Spot, around, text_width
 
@@ -117,7 +117,7 @@ class FamilyPanel:
             y = self.pixel(self.u_axis.low, self.limit)[1]
             layers += threshold_words(self.limit, y, self.width, clutter, self.y())
         layers += self._families(clutter) if self.searched else self._values(clutter)
-        title = heading(self._legend(), self.width + 150)
+        title = theme.heading(self._legend(), self.width + 150)
         return theme.layered(*layers, width=self.width, height=_HEIGHT, title=title)
 
     def _legend(self) -> list[str]:

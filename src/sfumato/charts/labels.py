@@ -9,7 +9,7 @@ import altair as alt
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
-from sfumato.charts.map_panel import Plane, Trace
+from sfumato.charts.map_panel import Plane
 from sfumato.charts.scales import readable
 from sfumato.charts.theme import INK, PAPER, SIZE, SOFT, Box, Clutter, Spot, around, stack, text_width
 
@@ -165,12 +165,8 @@ def _candidates(plane: Plane) -> list[float]:
 
 
 def _places(plane: Plane, t: float) -> list[Place]:
-    found = [place for trace in plane.traces for place in _of_trace(trace, t)]
-    return sorted(found, key=lambda place: float(place["u"]))
-
-
-def _of_trace(trace: Trace, t: float) -> list[Place]:
-    return trace.sheet.places(t, trace.risk)
+    places = [place for trace in plane.traces for place in trace.sheet.places(t, trace.risk)]
+    return sorted(places, key=lambda place: float(place["u"]))
 
 
 def _explained(plane: Plane, clutter: Clutter, item: tuple[list[Place], Spot]) -> tuple[list[Place], Spot]:
@@ -196,7 +192,7 @@ def _unmasked(plane: Plane, clutter: Clutter) -> list[Any]:
         if clutter.cost(box) < _RULE:
             style = {"angle": 270, "align": "left", "baseline": "top", "fontSize": _SMALL, "color": SOFT}
             where = theme.at(x + 3, bottom)
-            return [theme.draw("text", [{"text": "unmasked"}], style, **where, text=alt.Text("text:N"))]
+            return [theme.draw("text", [{"text": "unmasked"}], style, **where)]
     return []
 
 
@@ -212,5 +208,5 @@ def _names(plane: Plane) -> list[alt.Chart]:
         style = {"align": "left", "baseline": "bottom", "fontWeight": "normal" if plane.several else "bold"}
         colour = alt.ColorValue(SOFT) if plane.several else plane.colour
         where = theme.at(start, -6 - (SIZE + 4) * row)
-        made.append(theme.draw("text", [{**end, "text": text}], style, **where, text=alt.Text("text:N"), color=colour))
+        made.append(theme.draw("text", [{**end, "text": text}], style, **where, color=colour))
     return made

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
-from sfumato.charts.theme import SERIES, SHAPES, SIZE, SOFT, WIDTH, colour_of, shape_of, text_width
+from sfumato.charts.theme import SERIES, SHAPES, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.typing import Numbers
 
@@ -81,10 +81,7 @@ class MapData:
     def read(cls, frame: pd.DataFrame, parameters: Sequence[str]) -> MapData:
         """Read `RUMap.frame`."""
         names = tuple(parameters)
-        for name in (*names, "point", "side", "measure", "source", "value"):
-            if name not in frame.columns:
-                raise ParameterError(unknown_name("column", name, [str(c) for c in frame.columns], "the map's frame"))
-        rows = frame.to_dict("records")
+        rows = theme.frame_rows(frame, (*names, "point", "side", "measure", "source", "value"), "the map's frame")
         masked = {int(r["point"]): tuple(float(r[n]) for n in names) for r in rows if r["masked"]}
         if not masked:
             raise ParameterError("the map has no points, so there is nothing to draw.")
@@ -94,11 +91,7 @@ class MapData:
         for r in rows:
             key = (str(r["side"]), str(r["measure"]), str(r.get("variant", "")))
             table = found.setdefault(key, {}).setdefault(str(r["source"]), np.full((len(order) + 1, 3), np.nan))
-            table[where[int(r["point"])] if r["masked"] else -1] = [
-                float(r["value"]),
-                float(r["low"]),
-                float(r["high"]),
-            ]
+            table[where[int(r["point"])] if r["masked"] else -1] = [float(r[n]) for n in ("value", "low", "high")]
         made = {side: _measures(side, found) for side in ("risk", "utility")}
         if absent := [side for side, measures in made.items() if not measures]:
             raise ParameterError(f"the map's frame holds no {' and no '.join(absent)} measure.")
@@ -221,13 +214,6 @@ class FamilyTrials:
         return [f"{how}: chosen, " + ", ".join(f"{symbol(n)} = {worded(v)}" for n, v in chosen.settings.items())]
 
 
-def heading(sentences: Sequence[str], wide: float = WIDTH - 60) -> alt.Title:
-    """Return sentences above a chart, each on its own lines."""
-    broken = (theme.lines(s, wide) or "" for s in sentences)
-    text = [line for part in broken for line in ([part] if isinstance(part, str) else part)]
-    return alt.Title(text=text, fontSize=SIZE, color=SOFT, anchor="start", offset=10)
-
-
 def worded(value: Any) -> str:
     """Return a parameter's value as a label shows it."""
     return str(value) if isinstance(value, str | bool) else short(float(value))
@@ -326,16 +312,14 @@ class Searched:
     @classmethod
     def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> Searched:
         """Read `RUMap.frame`; `chosen` is the number of the chosen point, where the frame does not say."""
+        everything = theme.frame_rows(frame, _COLUMNS, "the map's frame")
         have = [str(c) for c in frame.columns]
-        for name in _COLUMNS:
-            if name not in have:
-                raise ParameterError(unknown_name("column", name, have, "the map's frame"))
         parameters = tuple(name for name in have if name not in (*_COLUMNS, *_FURTHER))
         rows: dict[int, list[Mapping[Any, Any]]] = {}
         thresholds: dict[str, float] = {}
         unmasked: dict[str, float] = {}
         baseline = "unmasked"
-        for row in frame.to_dict("records"):
+        for row in everything:
             if not row.get("masked", True):
                 baseline = str(row["settings"])
                 if row["side"] == "utility" and math.isfinite(whole := _number(row["value"])):

@@ -99,15 +99,8 @@ def release_region_chart(
     for number, (region, style) in enumerate(_STYLES.items()):  # a key of our own: patches look as the regions do
         top = 12 + 19 * number
         layers.append(draw("rect", [{}], {**style, "width": 16, "height": 10}, **at(_SIDE + _KEY, top)))
-        layers.append(
-            draw(
-                "text",
-                [{"text": said[region]}],
-                {"align": "left", "dx": 16, "fontSize": SIZE, "color": INK},
-                text=alt.Text("text:N"),
-                **at(_SIDE + _KEY, top),
-            )
-        )
+        words_style = {"align": "left", "dx": 16, "fontSize": SIZE, "color": INK}
+        layers.append(draw("text", [{"text": said[region]}], words_style, **at(_SIDE + _KEY, top)))
     rows = [{**row, "text": f"{row['case']}: {row['value']:.2f}"} for row in _rows(points)]
     for row in rows:
         look = {
@@ -116,9 +109,8 @@ def release_region_chart(
         }  # fmt: skip
         layers.append(draw("point", [row], look, x=x, y=y))
         right = row["x"] < 0.7 * most
-        layers += words(
-            [row], {"align": "left" if right else "right", "dx": 9 if right else -9, "fontSize": SIZE}, x=x, y=y
-        )
+        beside = {"align": "left" if right else "right", "dx": 9 if right else -9, "fontSize": SIZE}
+        layers += words([row], beside, x=x, y=y)
     notes = [
         "number: share explained together",
         "filled: passes together, hollow: does not",
@@ -127,7 +119,7 @@ def release_region_chart(
     for number, note in enumerate(notes):
         look = {"align": "left", "dx": -8, "fontSize": SIZE, "color": SOFT}
         place = at(_SIDE + _KEY, 12 + 19 * (len(_STYLES) + number) + 8)
-        layers.append(draw("text", [{"text": note}], look, text=alt.Text("text:N"), **place))
+        layers.append(draw("text", [{"text": note}], look, **place))
     return themed(layered(*layers, width=_SIDE, height=_SIDE))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, spoken, symbol
 from sfumato.charts.heatmap import Band, CellGrid, Place, gradient_legend
-from sfumato.charts.map_data import FamilyTrials, Measured, Searched, TrialPoint, heading, worded
+from sfumato.charts.map_data import FamilyTrials, Measured, Searched, TrialPoint, worded
 from sfumato.charts.map_panel import Sheet
 from sfumato.charts.scales import Axis, risk_axis, wants_log
 from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, text_width, themed
@@ -116,7 +116,7 @@ def contour_chart(tried: FamilyTrials, a: str, b: str) -> alt.LayerChart | None:
         f"contours: what {tried.risk} stays below in 95 % of releases; filled points meet the thresholds",
         *tried.chosen_words("ringed"),
     ]
-    return theme.layered(*layers, width=width, height=height, title=heading(said))
+    return theme.layered(*layers, width=width, height=height, title=theme.heading(said))
 
 
 def _shades(tried: FamilyTrials, mesh: Delaunay, sides: Sequence[ParameterScale], x: alt.X, y: alt.Y) -> alt.Chart:
@@ -342,7 +342,7 @@ def _page(tried: FamilyTrials, pairs: Sequence[tuple[str, str]]) -> alt.TopLevel
     shown = [float(item["value"]) for draft in drafts for item in draft.items if math.isfinite(item["value"])]
     domain = (min(shown), max(shown)) if shown else None  # the same shades in all panels
     panels = [draft.panel(domain) for draft in drafts]
-    return alt.concat(*panels, columns=2, title=heading(_cells_words(tried, pairs)), spacing=18)
+    return alt.concat(*panels, columns=2, title=theme.heading(_cells_words(tried, pairs)), spacing=18)
 
 
 def _cells_words(tried: FamilyTrials, pairs: Sequence[tuple[str, str]]) -> list[str]:

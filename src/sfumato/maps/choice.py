@@ -176,6 +176,25 @@ def choose_point(task: ChoiceTask, safe: Sequence[int], confirm: int) -> Choice 
     return None
 
 
+def share_kept(m: RUMap, measure: int, choice: Choice) -> float:
+    """Return a utility at the chosen point as a share of the unmasked file's, both with the map's own random numbers."""
+    whole = m.unmasked(measure)
+    if not 0 < whole < math.inf:
+        return math.nan
+    if (same := m.chosen_point(choice)) is not None:
+        return m.estimate(measure, same)[0] / whole
+    if len(m.parameters) > 1:
+        return math.nan
+    name = m.parameters[0]
+    order = sorted(range(len(m.points)), key=lambda p: float(m.points[p].settings[name]))
+    grid = np.array([float(m.points[p].settings[name]) for p in order])
+    values = [m.estimate(measure, p)[0] for p in order]
+    at = float(choice.settings[name])
+    if grid[0] > 0 and at > 0:
+        return float(np.interp(math.log(at), np.log(grid), values)) / whole
+    return float(np.interp(at, grid, values)) / whole
+
+
 # -- between the points of a map over one parameter of a recipe
 
 _STEPS = 14

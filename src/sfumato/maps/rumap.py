@@ -32,6 +32,7 @@ from sfumato.maps.choice import (
     choose_point,
     limits_of,
     named,
+    share_kept,
 )
 from sfumato.maps.replication import UNMASKED, Evaluator, NormalPopulation, Progress, Settings
 from sfumato.risk.attribute_risk import AttributeRisk
@@ -672,26 +673,8 @@ def precision_kept(m: RUMap, choice: Choice) -> dict[str, float]:
         if not isinstance(m.measures[i], EstimatorUtility):
             continue  # a share of the variance is no precision
         share = float(formulas[i][0]) / float(m.analytic[i][-1])
-        kept[m.measures[i].label()] = _from_points(m, i, choice) if math.isnan(share) else share
+        kept[m.measures[i].label()] = share_kept(m, i, choice) if math.isnan(share) else share
     return kept
-
-
-def _from_points(m: RUMap, measure: int, choice: Choice) -> float:
-    whole = m.unmasked(measure)
-    if not (m.replications and 0 < whole < math.inf):
-        return math.nan
-    if (same := m.chosen_point(choice)) is not None:
-        return m.estimate(measure, same)[0] / whole
-    if len(m.parameters) > 1:
-        return math.nan
-    name = m.parameters[0]
-    order = sorted(range(len(m.points)), key=lambda p: float(m.points[p].settings[name]))
-    grid = np.array([float(m.points[p].settings[name]) for p in order])
-    values = [m.estimate(measure, p)[0] for p in order]
-    at = float(choice.settings[name])
-    if grid[0] > 0 and at > 0:
-        return float(np.interp(math.log(at), np.log(grid), values)) / whole
-    return float(np.interp(at, grid, values)) / whole
 
 
 @dataclass(frozen=True, eq=False)

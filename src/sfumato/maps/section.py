@@ -12,6 +12,7 @@ from sfumato.charts.captions import counted, first_line, parameter_words, short,
 from sfumato.charts.map_data import Limits, MapData, along
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable
 from sfumato.data.microdata import Microdata
+from sfumato.maps.choice import share_kept
 
 if TYPE_CHECKING:
     from sfumato.maps.choice import Choice, Estimate
@@ -33,11 +34,15 @@ def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = N
     data = MapData.read(map.frame, map.parameters)
     limits = data.limits(max_risk)
     settings = choice.settings if choice is not None and choice.feasible else None
-    decision = _decided(map, data, choice) if choice is not None else _counted(data, limits)
+    decision = _decided(map, choice) if choice is not None else _counted(data, limits)
     paragraphs = (
         [*_thresholds(map, limits), *decision],
-        [_swept(map), *_replicated(map), _snooper(map)],
-        [*_measured(map), *_refused(map)],
+        [
+            _swept(map),
+            *_replicated(map),
+            f"The snooper {spoken(map.subject.evaluator.snooper.describe().split('; '))}.",
+        ],
+        [*_measured(map), *(f"Not measured: {label}. {reason}" for label, reason in map.refused.items())],
     )
     chart = map_chart(map.frame, map.parameters, max_risk, settings)
     figure = Figure(chart.to_dict(), _caption(map, limits, settings))
@@ -86,10 +91,6 @@ def _measured(map: RUMap) -> list[str]:
     return [f"{first_line(sort)} ({spoken(named)})." for (_, sort), named in sorts.items()]
 
 
-def _snooper(map: RUMap) -> str:
-    return f"The snooper {spoken(map.subject.evaluator.snooper.describe().split('; '))}."
-
-
 def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
     schema = map.subject.evaluator.source.schema
     said = []
@@ -101,20 +102,20 @@ def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
     return said
 
 
-def _decided(map: RUMap, data: MapData, choice: Choice) -> list[str]:
+def _decided(map: RUMap, choice: Choice) -> list[str]:
     if not choice.feasible:
         return [f"There is no answer under this threshold: {choice.reason}"]
     named = spoken(f"{symbol(k)} = {short(float(v))}" for k, v in choice.settings.items())
     risks = spoken(f"{s.words}{_within(s)}" for s in choice.risks)
     said = [f"The answer is {named}: {choice.reason}.", f"At {named} {risks}."]
     for position, score in zip(map.of_side(Side.UTILITY), choice.utilities, strict=True):
-        said.append(f"For the {map.titles[position]}, {score.words}{_share(map, data, position, choice)}.")
+        said.append(f"For the {map.titles[position]}, {score.words}{_share(map, position, choice)}.")
     return said
 
 
-def _share(map: RUMap, data: MapData, position: int, choice: Choice) -> str:
+def _share(map: RUMap, position: int, choice: Choice) -> str:
     """Say how much of the unmasked utility is kept: by formula where there is one, and in the replications."""
-    kept = _kept(map, data, position, choice)
+    kept = share_kept(map, position, choice)
     if not math.isfinite(kept):
         return ""
     formula = float(map.subject.evaluator.analytic([choice.settings])[position][0]) / float(map.analytic[position][-1])
@@ -131,18 +132,6 @@ def _within(score: Score) -> str:
     return f" (R = {short(score.value)}, interval {short(score.interval[0])} to {short(score.interval[1])})"
 
 
-def _kept(map: RUMap, data: MapData, position: int, choice: Choice) -> float:
-    """Return the share of the unmasked utility at the chosen point, both with the map's own random numbers."""
-    utility = data.utilities[map.of_side(Side.UTILITY).index(position)]
-    if not (math.isfinite(utility.unmasked) and utility.unmasked > 0):
-        return math.nan
-    if len(map.parameters) > 1:
-        nearest = data.nearest(choice.settings)
-        return math.nan if nearest is None else float(utility.judged[nearest, 0]) / utility.unmasked
-    grid, chosen = data.points[:, 0], float(choice.settings[map.parameters[0]])
-    return along(chosen, grid, utility.judged[:, 0], bool((grid > 0).all()), False) / utility.unmasked
-
-
 def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
     if not limits:
         return []
@@ -150,10 +139,6 @@ def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
     return [
         f"{good:,} of the {counted(len(data.points), 'point')} keep the upper limit of the risk within the threshold."
     ]
-
-
-def _refused(map: RUMap) -> list[str]:
-    return [f"Not measured: {label}. {reason}" for label, reason in map.refused.items()]
 
 
 # -- the table

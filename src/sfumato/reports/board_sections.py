@@ -56,15 +56,12 @@ def verdict(checked: Sequence[Checked]) -> str:
     past = [c.title for c in passed if any(not c.within(g.value) for found in c.by.values() for g in found.shown)]
     but = [f"In some subgroups it is past the limit of {few(past)}."] if past else []
     if len(passed) == len(held):
-        return " ".join([f"The release passes {_all(len(held))}.", *but])
+        every = "the one check that has a limit" if len(held) == 1 else f"all {len(held)} checks that have a limit"
+        return " ".join([f"The release passes {every}.", *but])
     said = [f"The release passes {len(passed)} of {counted(len(held), 'check')}."]
     said += [f"It fails on {few(failed)}."] if failed else []
     said += [f"Could not be measured: {few(absent)}."] if absent else []
     return " ".join([*said, *but])
-
-
-def _all(count: int) -> str:
-    return "the one check that has a limit" if count == 1 else f"all {count} checks that have a limit"
 
 
 def asked_section(
@@ -113,7 +110,7 @@ def snoopers_section(scenarios: Mapping[str, Snooper], words: Mapping[str, str],
         if len(told) > 1
         else "Risk was measured against one snooper, taken to know what stands below. One who knows more learns more."
     ]
-    rows = tuple((name, _sentence(said)) for name, said in told.items())
+    rows = tuple((name, f"He {said.replace('; ', '; he ')}.") for name, said in told.items())
     return Section(
         "Snoopers", tuple(sentences), (TextTable(("snooper", "what he knows and does"), rows, "The scenarios."),)
     )
@@ -123,11 +120,6 @@ def _knowledge(snooper: Snooper, schema: Schema | None) -> str:
     keys = schema.names(role="key") if schema is not None and not snooper.keys else ()
     looks = f"; looks for records by {', '.join(keys)} (the keys of the schema)" if keys else ""
     return snooper.describe() + looks
-
-
-def _sentence(said: str) -> str:
-    parts = said.split("; ")
-    return f"He {'; he '.join(parts)}."
 
 
 def checks_section(release: Release, checked: Sequence[Checked]) -> Section:
