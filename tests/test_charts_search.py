@@ -26,7 +26,7 @@ from search_frames import (
 )
 
 from sfumato.charts.map_chart import methods_chart
-from sfumato.charts.map_data import COMBINED, Searched, key_of
+from sfumato.charts.map_data import COMBINED, MapPoints, key_of
 from sfumato.charts.measures import measures_chart
 from sfumato.charts.scales import Floored, risk_axis, use_axis
 from sfumato.charts.theme import to_svg
@@ -253,12 +253,12 @@ def test_several_utilities_are_judged_by_the_smallest_share_of_the_unmasked_file
     frame = frame_of([Trial("a", {}, risks, {"means": 8.0, "tables": 0.6})], {RISKS[0]: 1.0})
     whole = (frame["measure"] == "means") & ~frame["masked"]
     frame.loc[whole, "value"] = 10.0
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     assert data.utilities == (COMBINED, "means", "tables")
     assert data.points[0].utilities[COMBINED].value == 0.6
     frame.loc[whole, "value"] = 20.0
-    assert Searched.read(frame).points[0].utilities[COMBINED].value == 0.4
-    assert Searched.read(frame[frame["masked"]]).utilities == ("means", "tables")
+    assert MapPoints.read(frame).points[0].utilities[COMBINED].value == 0.4
+    assert MapPoints.read(frame[frame["masked"]]).utilities == ("means", "tables")
 
 
 # -- a real search

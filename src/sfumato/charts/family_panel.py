@@ -14,7 +14,7 @@ import altair as alt
 from sfumato.charts import theme
 from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import FamilyLegend, Searched, TrialPoint, key_of
+from sfumato.charts.map_data import FamilyLegend, MapPoints, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis, use_axis
 from sfumato.charts.theme import FAINT, INK, PAPER, SIZE, SOFT, WIDTH, Box, Clutter, Spot, around, text_width
 
@@ -50,7 +50,7 @@ class FamilyPanel:
     @classmethod
     def of(
         cls,
-        data: Searched,
+        data: MapPoints,
         frontier: pd.DataFrame | None,
         names: tuple[str, str],
         limit: float | None,

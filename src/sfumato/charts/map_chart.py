@@ -10,7 +10,7 @@ import altair as alt
 from sfumato.charts.captions import short, spoken
 from sfumato.charts.family_panel import FamilyPanel
 from sfumato.charts.labels import lettered
-from sfumato.charts.map_data import Limits, MapData, Measured, Searched
+from sfumato.charts.map_data import Limits, MapData, MapPoints, Measured
 from sfumato.charts.map_panel import Plane, Sheet, Trace, finite, risk_panel, utility_axis, utility_panel
 from sfumato.charts.parameter_surface import heat_chart
 from sfumato.charts.scales import Axis, wants_log
@@ -146,7 +146,7 @@ def methods_chart(
     """
     if "probability" not in frame.columns and len(frame):
         frame = _along_last(frame, outer) if outer else frame.assign(family=frame["family"].str.replace("_", " "))
-    data = Searched.read(frame, chosen)
+    data = MapPoints.read(frame, chosen)
     name, use = data.risk(risk), data.utility(utility)
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     return themed(FamilyPanel.of(data, frontier, (name, use), limit, noun, log=noun != "policy").chart())

@@ -292,7 +292,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Searched:
+class MapPoints:
     """Every point of a map, in the frame's order."""
 
     points: tuple[Point, ...]
@@ -310,7 +310,7 @@ class Searched:
     """Whether the frame is that of a search, which has judged its points and says how sure the frontier is."""
 
     @classmethod
-    def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> Searched:
+    def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> MapPoints:
         """Read `RUMap.frame`; `chosen` is the number of the chosen point, where the frame does not say."""
         everything = theme.frame_rows(frame, _COLUMNS, "the map's frame")
         have = [str(c) for c in frame.columns]

@@ -11,7 +11,7 @@ import altair as alt
 from sfumato.charts import theme
 from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import COMBINED, MeasureReading, Point, Searched, TrialPoint, key_of
+from sfumato.charts.map_data import COMBINED, MapPoints, MeasureReading, Point, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis
 from sfumato.charts.theme import (
     INK,
@@ -47,7 +47,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     has that. The numbers in their own units, and in words whether the threshold is met, are at the right. Risks without a
     threshold have words and no dot.
     """
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     at = _wanted(data, point)
     several = len(data.scenarios) > 1  # one scenario need not be named at every risk
     risks = [_risk(m, s if several else "", r, data.thresholds.get(m, math.nan)) for (m, s), r in at.risks.items()]
@@ -71,7 +71,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     return themed(page)
 
 
-def _wanted(data: Searched, point: int | None) -> Point:
+def _wanted(data: MapPoints, point: int | None) -> Point:
     if point is None:
         if data.chosen is None:
             raise ParameterError("no point of the search is chosen; name the one to draw (point=…).")
@@ -214,7 +214,7 @@ def loss_chart(
     if not given. U is the share of the unmasked file's; where the frame
     does not tell that, it is taken to be 1, as for most utilities.
     """
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     found = [f for f in data.pairs(name, use) if math.isfinite(f[1].value) and math.isfinite(f[2].value)]
