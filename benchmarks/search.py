@@ -85,15 +85,16 @@ def run() -> dict[str, float]:
     start = time.perf_counter()
     found = search(data, recipes(), **measures(), sequences=2, draws=SEED)
     result["seconds of the search"] = time.perf_counter() - start
-    result["recipe families and sequences"] = float(len(found.families))
+    result["recipe families and sequences"] = float(len(found.subject.families))
     again = search(data, recipes(), **measures(), sequences=2, draws=SEED)
-    result["the same seed gives the same answer"] = float(again.choice == found.choice)
-    assert found.choice.recipe is not None
+    result["the same seed gives the same answer"] = float(again.choose() == found.choose())
+    choice = found.choose()
+    assert choice.limits is not None
     result["largest risk allowed"] = MAX_RISK
-    (limit,) = found.choice.limits.values()
+    (limit,) = choice.limits.values()
     result["stated: 95 % of releases stay below"] = limit
     fresh = range(700_000, 700_000 + FRESH)
-    _, result["utility found, fresh seeds"] = seen(found.choice.recipe, data, fresh)
+    _, result["utility found, fresh seeds"] = seen(choice.method, data, fresh)
     best = 0.0
     for name, given in recipes().items():
         alone = sweep(name, given, data)
@@ -101,7 +102,7 @@ def run() -> dict[str, float]:
         result[f"utility of a sweep of {name} alone"] = use
         best = max(best, use)
     result["gain on the best of them"] = result["utility found, fresh seeds"] - best
-    risks, _ = seen(found.choice.recipe, data, range(800_000, 800_000 + OTHER_SEEDS))
+    risks, _ = seen(choice.method, data, range(800_000, 800_000 + OTHER_SEEDS))
     result[f"of {OTHER_SEEDS} other seeds, the risk holds in"] = float(np.sum(np.array(risks) <= limit))
     return result
 

@@ -20,13 +20,13 @@ from sfumato.charts.theme import to_svg
 from sfumato.cli.demo import LEVELS, MAX_ERROR, SEED
 from sfumato.datasets import BILLING_SIZES, billing, teachers
 from sfumato.datasets.analysis_survey import coarse_cutpoints, fine_cutpoints, survey20k
-from sfumato.maps import Overlay, RUMap, SearchResult
+from sfumato.maps import Overlay, RUMap
 from sfumato.mas import Preview
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
 from sfumato.mas.attacks.bench import Bench
 from sfumato.mas.attacks.reference_workload import HonestUsers, ordinary_questions
 from sfumato.mas.policy import Policy
-from sfumato.mas.policy_trials import PolicyMap, policy_map
+from sfumato.mas.policy_trials import policy_map
 from sfumato.mas.residual_pictures import ResidualPicture
 from sfumato.masks import KimNoise
 from sfumato.papers import (
@@ -54,11 +54,11 @@ def tutorial_map() -> RUMap:
     return m
 
 
-def sequences() -> SearchResult:
+def sequences() -> RUMap:
     """The search of the page on sequences of methods: the page's own code."""
     namespace: dict[str, Any] = {}
     exec(_code("decision/sequences.md", "search(", "print("), namespace)  # noqa: S102 - it is our own page
-    found: SearchResult = namespace["found"]
+    found: RUMap = namespace["found"]
     return found
 
 
@@ -115,7 +115,7 @@ def synthetic_residuals() -> ResidualPicture:
     return picture
 
 
-def policy_settings() -> PolicyMap:
+def policy_settings() -> RUMap:
     """The larger map on the page about maps of policies: the rules as printed over q and noise on counts."""
     data = survey20k()
     with tempfile.TemporaryDirectory() as folder:
@@ -127,17 +127,7 @@ def policy_settings() -> PolicyMap:
         )  # fmt: skip
 
 
-Drawn = (
-    RUMap
-    | Overlay
-    | KeyExperiments
-    | RegionPicture
-    | MaskTradeoff
-    | SearchResult
-    | Preview
-    | ResidualPicture
-    | PolicyMap
-)
+Drawn = RUMap | Overlay | KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture
 
 MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
     "figure1": (figure1, MAX_RISK),
@@ -157,9 +147,9 @@ MAPS: Mapping[str, tuple[Callable[[], Drawn], float | None]] = {
 
 def chart_of(m: Drawn, max_risk: float | None) -> dict[str, Any]:
     """Return the specification of a map's chart, with the choice ringed where there is a threshold."""
-    if isinstance(m, SearchResult):
+    if isinstance(m, RUMap) and m.choice is not None:
         return loss_chart(m.frame).to_dict()
-    if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture | PolicyMap):
+    if isinstance(m, KeyExperiments | RegionPicture | MaskTradeoff | Preview | ResidualPicture):
         return m.chart().to_dict()
     if isinstance(m, Overlay):
         return m.chart(max_risk, {"kim_noise.lambda2": 0.15}).to_dict()
@@ -173,6 +163,8 @@ def values(m: Drawn) -> list[float]:
         return [float(f"{e:.6g}") for e in m.choose().edges]
     if isinstance(m, ResidualPicture):
         return [float(f"{t:.6g}") for t in m.points["residual"]]
+    if isinstance(m, RUMap) and m.choice is not None:
+        return [float(f"{row['value']:.6g}") for row in m.rows if row["masked"] and math.isfinite(row["value"])]
     column = "share" if isinstance(m, MaskTradeoff) else "value"
     return [float(f"{v:.6g}") for v in m.frame[column] if math.isfinite(v)]
 

@@ -11,7 +11,7 @@ import pytest
 from sfumato import Attribute, Draws, Microdata, Release, Role, Schema, Snooper, search
 from sfumato.contract import Section, TextTable
 from sfumato.datasets import teachers
-from sfumato.maps import SearchResult
+from sfumato.maps import RUMap
 from sfumato.masks import MDAV, Displace, KimNoise
 from sfumato.reports import BoardReport, Check, Report, board_report
 from sfumato.risk import DCR, AttributeRisk, DistanceLinkage, KAnonymity
@@ -82,7 +82,7 @@ def publishable(release: Release) -> BoardReport:
 
 
 @pytest.fixture(scope="module")
-def found() -> SearchResult:
+def found() -> RUMap:
     recipes = {"noise": KimNoise(columns=("salary",)), "groups": MDAV(columns=("salary",))}
     return search(
         teachers(200), recipes, [AttributeRisk("salary"), DistanceLinkage()], [VarianceKept(), Hellinger(over=("salary",))],

@@ -49,7 +49,7 @@ def frame_of(trials: Sequence[Trial], thresholds: Mapping[str, float]) -> pd.Dat
     for i, t in enumerate(trials):
         best = not any(r <= first[i][0] and u >= first[i][1] and (r, u) != first[i] for r, u in first)
         row = {
-            "point": i, "family": t.family, "recipe": t.recipe, **{n: t.settings.get(n, np.nan) for n in names},
+            "point": i, "family": t.family, "settings": t.recipe, "masked": True, **{n: t.settings.get(n, np.nan) for n in names},
             "replications": t.replications, "meets": meets[i], "chosen": i == chosen,
             "probability": (0.55 + 0.45 * math.cos(i) ** 2) if best else np.nan,
         }  # fmt: skip
@@ -60,19 +60,25 @@ def frame_of(trials: Sequence[Trial], thresholds: Mapping[str, float]) -> pd.Dat
             out.append({
                 **row, "side": side, "measure": measure, "scenario": scenario, "value": value, "low": value - half,
                 "high": value + half, "limit": limits[i][measure, scenario] if risk else np.nan,
-                "threshold": thresholds.get(measure, np.nan) if risk else np.nan, "unmasked": np.nan if risk else 1.0,
+                "threshold": thresholds.get(measure, np.nan) if risk else np.nan,
             })  # fmt: skip
-    return pd.DataFrame(out)
+    utilities = dict.fromkeys(name for t in trials for name in t.utilities)
+    nothing = dict.fromkeys((*names, "low", "high", "limit", "threshold", "probability"), np.nan)
+    unmasked = {
+        "point": len(trials), "family": "unmasked", "settings": "unmasked", "masked": False, "replications": 2,
+        "meets": False, "chosen": False, "side": "utility", "scenario": "", "value": 1.0, **nothing,
+    }  # fmt: skip
+    return pd.DataFrame([*out, *({**unmasked, "measure": name} for name in utilities)])
 
 
 def frontier_of(frame: pd.DataFrame, risk: str = RISKS[0]) -> pd.DataFrame:
-    """Return what `SearchResult.frontier()` gives: the points with a probability, safest first."""
+    """Return what `RUMap.frontier()` of a search gives: the points with a probability, safest first."""
     out = []
     for point, rows in frame[frame["probability"].notna()].groupby("point"):
         worst = rows[rows["measure"] == risk].sort_values("value").iloc[-1]
         useful = rows[rows["side"] == "utility"].sort_values("value").iloc[0]
         out.append({
-            "point": point, "family": worst["family"], "recipe": worst["recipe"], "risk": worst["value"],
+            "point": point, "family": worst["family"], "settings": worst["settings"], "risk": worst["value"],
             "risk_low": worst["low"], "risk_high": worst["high"], "limit": worst["limit"], "utility": useful["value"],
             "utility_low": useful["low"], "utility_high": useful["high"], "probability": worst["probability"],
             "meets": worst["meets"], "chosen": worst["chosen"],

@@ -18,7 +18,7 @@ from sfumato.contract import Figure, TextTable, Weighted
 from sfumato.contract.score import digits
 from sfumato.datasets import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError
-from sfumato.maps import SearchResult
+from sfumato.maps import RUMap
 from sfumato.masks import KimNoise
 from sfumato.reports import BoardReport, Check, board_report
 from sfumato.reports.checks import FEWEST, SORTS, run_checks, sort_of, sorts_of
@@ -225,7 +225,7 @@ def test_the_chart_of_a_release_has_the_numbers_of_its_table(confidential: Board
 # -- the search
 
 
-def test_the_chosen_recipe_is_told_with_the_scores_of_the_search(found: SearchResult) -> None:
+def test_the_chosen_recipe_is_told_with_the_scores_of_the_search(found: RUMap) -> None:
     report = board_report(found, title="T")
     choice = found.choice
     assert choice.feasible
@@ -243,7 +243,7 @@ def test_the_chosen_recipe_is_told_with_the_scores_of_the_search(found: SearchRe
         assert (points, safe) == (str(len(own)), str(int(own["meets"].sum())))
 
 
-def test_a_search_read_from_a_file_gives_the_same_pages(found: SearchResult, tmp_path: Path) -> None:
+def test_a_search_read_from_a_file_gives_the_same_pages(found: RUMap, tmp_path: Path) -> None:
     path = tmp_path / "search.json"
     path.write_text(json.dumps({"file": "x.csv", **found.to_dict()}), "utf-8")
     first, second = board_report(found, title="T"), board_report(SearchFindings.read(path), title="T")
@@ -254,17 +254,17 @@ def test_a_search_read_from_a_file_gives_the_same_pages(found: SearchResult, tmp
     assert "The data" not in [s.title for s in second.sections]
 
 
-def test_a_release_is_checked_with_the_measures_of_the_search(found: SearchResult) -> None:
-    recipe = found.choice.recipe
+def test_a_release_is_checked_with_the_measures_of_the_search(found: RUMap) -> None:
+    recipe = found.choose().method
     assert recipe is not None
-    report = board_report(found, recipe.apply(found.data, Draws(1)), title="T")
+    report = board_report(found, recipe.apply(found.subject.data, Draws(1)), title="T")
     assert [(c.title, c.check.limit) for c in report.checked] == [
         ("risk for salary", 0.05), ("linked by distance", 1.0), ("variance kept", None),
         ("1 - Hellinger distance of salary", None),
     ]  # fmt: skip
 
 
-def test_a_search_without_an_answer_says_so(found: SearchResult) -> None:
+def test_a_search_without_an_answer_says_so(found: RUMap) -> None:
     facts = found.to_dict()
     facts["choice"] = {**facts["choice"], "feasible": False, "reason": "none of the recipes reaches the threshold."}
     for point in (*facts["points"], *facts["frontier"]):
@@ -334,7 +334,7 @@ def test_a_report_needs_something_to_report_on() -> None:
         board_report(title="T")
 
 
-def test_checks_need_a_release(found: SearchResult) -> None:
+def test_checks_need_a_release(found: RUMap) -> None:
     with pytest.raises(ParameterError, match="about a release"):
         board_report(found, title="T", checks=[Check(KAnonymity())])
 

@@ -15,7 +15,7 @@ from test_reports import Page
 from sfumato.contract import Section, TextTable
 from sfumato.contract.score import digits
 from sfumato.errors import DataError, MissingExtra
-from sfumato.maps import SearchResult
+from sfumato.maps import RUMap
 from sfumato.reports import BoardReport, Report
 from sfumato.reports.report import to_pdf
 from sfumato.reports.sections import SearchFindings
@@ -110,7 +110,7 @@ def test_a_pdf_fetches_nothing() -> None:
             to_pdf(f"<html lang=en><title>T</title>{outside}</html>")
 
 
-def test_what_is_half_a_search_is_refused_in_words(found: SearchResult) -> None:
+def test_what_is_half_a_search_is_refused_in_words(found: RUMap) -> None:
     facts = found.to_dict()
     facts["points"] = [{k: v for k, v in row.items() if k != "threshold"} for row in facts["points"]]
     with pytest.raises(DataError, match=r"'points\.threshold' is missing"):

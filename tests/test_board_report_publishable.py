@@ -11,7 +11,7 @@ from test_reports import Page
 
 from sfumato import Draws, Recipe, Release
 from sfumato.contract.score import digits
-from sfumato.maps import SearchResult
+from sfumato.maps import RUMap
 from sfumato.masks import MDAV, KimNoise
 from sfumato.reports import BoardReport, Check, board_report
 from sfumato.reports.public_sections import rough
@@ -122,7 +122,7 @@ def test_the_publishable_version_tells_risk_as_yes_or_no(publishable: BoardRepor
     }  # fmt: skip
 
 
-def test_the_publishable_version_of_a_search_tells_the_choice_and_no_other_setting(found: SearchResult) -> None:
+def test_the_publishable_version_of_a_search_tells_the_choice_and_no_other_setting(found: RUMap) -> None:
     public = board_report(found, title="T", publishable=True)
     text = text_of(public)
     assert set(public.data["search"]["choice"]["settings"]) == set(found.choice.settings)  # λ² or k may be told
@@ -131,7 +131,7 @@ def test_the_publishable_version_of_a_search_tells_the_choice_and_no_other_setti
         assert score.words not in text
     for row in found.frame.to_dict("records"):
         if not row["chosen"]:
-            assert row["recipe"] not in text
+            assert row["settings"] not in text
             assert row["value"] in (0, 1) or repr(row["value"]) not in text
     assert "<svg" not in text  # charts show risk
 

@@ -484,3 +484,30 @@ def test_control_characters_in_labels_names_and_titles_are_drawn_as_signs_and_ne
     assert not [c for c in svg if ord(c) < 32 and c not in "\t\n\r"]
     assert len(set(re.findall(r"x[^<]{0,12}y", svg))) > 35  # labels that differ stay different
     assert (tmp_path / "chart.png").read_bytes()[:4] == b"\x89PNG"
+
+
+# -- what is written and where the axes end
+
+
+def test_a_formula_and_its_unmasked_line_have_the_same_source() -> None:
+    points = {0.1: (0.4, 5.8), 0.5: (0.1, 4.0), math.nan: (1.0, 6.0)}
+    luck = {0.1: (0.4, 4.9), 0.5: (0.1, 3.5), math.nan: (1.0, 5.1)}  # by chance, replications came out lower
+    frame = pd.concat([frame_of(points), frame_of(luck, source="empirical")], ignore_index=True)
+    chart = map_chart(frame, [LAMBDA]).to_dict()
+    assert {r["u"] for r in rows(chart, "rule", what="unmasked", u=...)} == {6.0}
+    assert max(r["u"] for r in rows(chart, "line", u=...)) < 6.0
+
+
+def test_a_threshold_is_named_in_few_signs_where_a_curve_leaves_no_room(empirical: pd.DataFrame) -> None:
+    wide = map_chart(empirical[empirical["measure"] != "salary ~ age: age"], [LAMBDA], 0.04).to_dict()
+    assert "largest tolerable risk 0.04" in texts(wide)
+    narrow = {w for w in texts(map_chart(empirical, [LAMBDA], 0.04).to_dict()) if w.endswith("0.04")}
+    assert narrow <= {"at most 0.04", "≤ 0.04"}
+
+
+def test_titles_beside_each_other_keep_a_fifth_of_their_panel_free(empirical: pd.DataFrame) -> None:
+    spec = map_chart(empirical, [LAMBDA], 0.04).to_dict()
+    for panel in spec["vconcat"][0]["hconcat"][:3]:
+        text = panel["title"]["text"]
+        for line in [text] if isinstance(text, str) else text:
+            assert text_width(line, 12) <= 0.8 * panel["width"] or " " not in line

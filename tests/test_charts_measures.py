@@ -15,7 +15,7 @@ from search_frames import (
     worst,
 )
 
-from sfumato.charts.map_data import Searched
+from sfumato.charts.map_data import MapPoints
 from sfumato.charts.measures import loss_chart, measures_chart
 from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
@@ -60,10 +60,10 @@ def test_utilities_stand_at_their_value_with_the_unmasked_file_at_1() -> None:
         "variance kept": 0.93, "propensity score utility": 0.81, "regression: salary on age": 0.997,
     }  # fmt: skip
     assert [r["at"] for r in rows(chart, "rule", what="unmasked")] == [1.0]
-    raw = many_measures().drop(columns="unmasked")
+    raw = many_measures()[many_measures()["masked"]]
     assert not rows(measures_chart(raw).to_dict(), "rule", what="unmasked")
     other = many_measures()
-    other.loc[other["measure"] == "variance kept", "unmasked"] = 1.86
+    other.loc[(other["measure"] == "variance kept") & ~other["masked"], "value"] = 1.86
     assert rows(measures_chart(other).to_dict(), "point", measure="variance kept")[0]["at"] == pytest.approx(0.5)
 
 
@@ -88,7 +88,7 @@ def test_information_loss_is_one_minus_utility_and_a_line_joins_the_best_of_each
     frame = many_methods(sequences())
     chart = loss_chart(frame, utility=UTILITIES[0]).to_dict()
     u, r = frame[frame["measure"] == UTILITIES[0]].set_index("point")["value"], worst(frame)
-    family = frame.groupby("point")["family"].first()
+    family = frame[frame["masked"]].groupby("point")["family"].first()
     lines: dict[str, set[int]] = {}
     for row in rows(chart, "line", what="line"):
         assert row["loss"] == pytest.approx(1 - u[row["point"]])
@@ -103,12 +103,12 @@ def test_information_loss_is_one_minus_utility_and_a_line_joins_the_best_of_each
 def test_the_loss_of_a_utility_in_another_unit_is_a_share_or_refused() -> None:
     frame = simple((0.01, 4.0), (0.1, 5.0))
     with pytest.raises(ParameterError, match="not known"):
-        loss_chart(frame.drop(columns="unmasked"))
-    frame.loc[frame["side"] == "utility", "unmasked"] = 8.0
+        loss_chart(frame[frame["masked"]])
+    frame.loc[~frame["masked"], "value"] = 8.0
     chart = loss_chart(frame).to_dict()
     assert [row["loss"] for row in rows(chart, "line", what="line")] == [0.5, 0.375]
     assert f"information loss: 1 − {UTILITIES[0]} as a share of the unmasked file's" in titles(chart)
 
 
 def test_scenarios_are_those_of_the_frame() -> None:
-    assert Searched.read(many_methods(METHODS)).scenarios == SCENARIOS
+    assert MapPoints.read(many_methods(METHODS)).scenarios == SCENARIOS

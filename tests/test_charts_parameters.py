@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from search_frames import (
     unit_risk,
 )
 
-from sfumato.charts.parameter_surface import ParameterScale, Surface, joined, parameters_chart
+from sfumato.charts.parameter_surface import ParameterScale, contour, parameters_chart, triangles
 from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
 
@@ -29,11 +29,11 @@ from sfumato.errors import ParameterError
 def test_contours_of_an_adaptive_grid_lie_where_the_formula_says() -> None:
     frame = two_parameters()
     chart = parameters_chart(frame).to_dict()
-    corners = rows(chart, "line", what="contour")
+    corners = rows(chart, "rule", what="contour")
     assert {c["level"] for c in corners} >= {0.12, 0.2}
-    for c in corners:
-        s, t = math.log(c["x"] / 0.01) / math.log(100), math.log(c["y"] / 3) / math.log(20)
-        assert unit_risk(s, t) * 1.18 == pytest.approx(c["level"], rel=1e-9)  # the limit is 1.18 times the risk
+    for level, x, y in ((c["level"], c[a], c[b]) for c in corners for a, b in (("x", "y"), ("x2", "y2"))):
+        s, t = math.log(x / 0.01) / math.log(100), math.log(y / 3) / math.log(20)
+        assert unit_risk(s, t) * 1.18 == pytest.approx(level, rel=1e-9)  # the limit is 1.18 times the risk
     strong = {c["level"] for c in corners if c["strong"]}
     assert strong == {0.12}
     assert "largest tolerable risk 0.12" in texts(chart)
@@ -64,7 +64,7 @@ def test_points_tried_and_the_choice_stand_at_their_parameters() -> None:
 def test_more_parameters_make_cells_with_the_best_safe_point_over_the_rest() -> None:
     frame = many_parameters()
     chart = parameters_chart(frame, "mdav.k", "pram.blocks").to_dict()
-    once = frame[frame["side"] == "utility"]
+    once = frame[(frame["side"] == "utility") & frame["masked"]]
     k, edges = once["mdav.k"].astype(float), np.exp(np.linspace(math.log(3), math.log(once["mdav.k"].max()), 7))
     ways = sorted(set(once["pram.blocks"]))
     cells = {(c["x"], c["y"]): c for c in rows(chart, "rect", text=...)}
@@ -122,42 +122,31 @@ def test_a_family_with_one_parameter_has_no_map_and_unknown_names_are_refused() 
 # -- the surface between points
 
 
-def test_between_points_the_surface_is_that_of_scipy() -> None:
+def test_a_contour_lies_where_a_straight_surface_has_its_level() -> None:
     from scipy.interpolate import LinearNDInterpolator
 
     rng = np.random.default_rng(5)
-    places = rng.uniform(size=(40, 2))
-    values = rng.normal(size=40)
-    surface = Surface.over(places)
-    assert surface is not None
-    wanted = rng.uniform(size=(300, 2))
-    ours, theirs = surface.at(wanted, values), LinearNDInterpolator(places, values)(wanted)
-    assert np.allclose(ours, theirs, equal_nan=True)
-    for line in surface.contour(values, 0.3):
-        assert np.allclose(surface.at(np.array(line), values), 0.3)
+    places, values = rng.uniform(size=(40, 2)), rng.normal(size=40)
+    mesh = triangles(places)
+    assert mesh is not None
+    pieces = contour(mesh, values, 0.3)
+    assert len(pieces) > 10
+    assert np.allclose(LinearNDInterpolator(places, values)(pieces.mean(axis=1)), 0.3)
 
 
 def test_a_contour_around_a_hill_is_closed() -> None:
     at = np.array([(x, y) for x in np.linspace(0, 1, 21) for y in np.linspace(0, 1, 21)])
-    away = np.hypot(at[:, 0] - 0.5, at[:, 1] - 0.5)
-    surface = Surface.over(at)
-    assert surface is not None
-    (ring,) = surface.contour(away, 0.31)
-    assert ring[0] == ring[-1]
-    assert np.hypot(*(np.array(ring) - 0.5).T) == pytest.approx(0.31, abs=0.01)
+    mesh = triangles(at)
+    assert mesh is not None
+    pieces = contour(mesh, np.hypot(at[:, 0] - 0.5, at[:, 1] - 0.5), 0.31)
+    ends = Counter(tuple(end.round(9)) for piece in pieces for end in piece)
+    assert set(ends.values()) == {2}  # every piece goes on in the next
+    assert np.hypot(*(np.array(list(ends)) - 0.5).T) == pytest.approx(0.31, abs=0.01)
 
 
 def test_too_few_points_and_points_on_a_line_make_no_surface() -> None:
-    assert Surface.over(np.array([[0.0, 0.0], [1.0, 1.0]])) is None
-    assert Surface.over(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [0.2, 0.2]])) is None
-
-
-def test_pieces_are_joined_whatever_their_order() -> None:
-    corners = [(0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (3.0, 3.0), (4.0, 0.0)]
-    pieces = [(b, a) if k % 2 else (a, b) for k, (a, b) in enumerate(pairwise(corners))]
-    for order in ([2, 0, 3, 1], [3, 2, 1, 0]):
-        (line,) = joined([pieces[k] for k in order])
-        assert line in (corners, corners[::-1])
+    assert triangles(np.array([[0.0, 0.0], [1.0, 1.0]])) is None
+    assert triangles(np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [0.2, 0.2]])) is None
 
 
 def test_a_side_in_ratios_has_its_geometric_mean_in_the_middle() -> None:

@@ -25,16 +25,16 @@ from search_frames import (
     worst,
 )
 
-from sfumato.charts.map_data import COMBINED, Searched, key_of
+from sfumato.charts.map_chart import methods_chart
+from sfumato.charts.map_data import COMBINED, MapPoints, key_of
 from sfumato.charts.measures import measures_chart
 from sfumato.charts.scales import Floored, risk_axis, use_axis
-from sfumato.charts.search_chart import methods_chart
 from sfumato.charts.theme import to_svg
 from sfumato.errors import ParameterError
 
 
 def smallest(frame: pd.DataFrame) -> pd.Series:
-    return frame[frame["side"] == "utility"].groupby("point")["value"].min()
+    return frame[(frame["side"] == "utility") & frame["masked"]].groupby("point")["value"].min()
 
 
 # -- risk against utility
@@ -48,7 +48,7 @@ def five() -> pd.DataFrame:
 def test_every_recipe_stands_at_its_worst_risk_and_what_was_maximised(five: pd.DataFrame) -> None:
     chart = methods_chart(five, frontier_of(five)).to_dict()
     drawn = {row["point"]: row for row in rows(chart, "point", first=...)}
-    assert drawn.keys() == set(five["point"])
+    assert drawn.keys() == set(five.loc[five["masked"], "point"])
     r, u = worst(five), smallest(five)
     limits = five[five["measure"] == RISKS[0]].groupby("point")["limit"].max()
     for point, row in drawn.items():
@@ -59,7 +59,7 @@ def test_every_recipe_stands_at_its_worst_risk_and_what_was_maximised(five: pd.D
 
 def test_filled_points_meet_the_thresholds_and_hollow_ones_do_not(five: pd.DataFrame) -> None:
     chart = methods_chart(five).to_dict()
-    meets = five.groupby("point")["meets"].first()
+    meets = five[five["masked"]].groupby("point")["meets"].first()
     seen = {}
     for unit, found in layers(chart):
         if unit["mark"]["type"] == "point" and "shape" in unit["encoding"]:
@@ -88,7 +88,7 @@ def test_the_steps_join_the_points_that_no_other_beats(five: pd.DataFrame) -> No
 
 def test_a_point_that_may_be_on_the_frontier_is_not_joined_if_others_beat_it() -> None:
     frame = simple((0.01, 0.5), (0.02, 0.49), (0.05, 0.8))
-    front = frontier_of(frame.assign(probability=[p for p in (0.9, 0.3, 1.0) for _ in range(2)]))
+    front = frontier_of(frame.assign(probability=[0.9, 0.9, 0.3, 0.3, 1.0, 1.0, math.nan]))
     chart = methods_chart(frame, front).to_dict()
     assert [r["point"] for r in rows(chart, "rule", what="frontier", u2=0.8)][:1] == [0]
     assert 1 not in {r["point"] for r in rows(chart, "rule", what="frontier")}
@@ -100,7 +100,7 @@ def test_the_threshold_and_the_chosen_point_are_named(five: pd.DataFrame) -> Non
     assert "largest tolerable risk 0.05" in texts(chart)
     chosen = five[five["chosen"]].iloc[0]
     assert f"chosen: {chosen['family']}" in texts(chart)
-    assert any(chosen["recipe"] in line for line in chart["title"]["text"])
+    assert any(chosen["settings"] in line for line in chart["title"]["text"])
     rings = [f for x, f in layers(chart) if x["mark"].get("size") == 150]
     assert [[row["point"] for row in found] for found in rings] == [[chosen["point"]]]
 
@@ -133,7 +133,7 @@ def test_hopeless_recipes_do_not_squeeze_the_rest_but_are_counted() -> None:
 
 def test_measures_can_be_named_and_unknown_ones_are_refused_in_words(five: pd.DataFrame) -> None:
     chart = methods_chart(five, risk=RISKS[1], utility=UTILITIES[0]).to_dict()
-    u = five[five["measure"] == UTILITIES[0]].set_index("point")["value"]
+    u = five[(five["measure"] == UTILITIES[0]) & five["masked"]].set_index("point")["value"]
     drawn = {row["point"]: row for row in rows(chart, "point", first=...)}
     assert {p: row["u"] for p, row in drawn.items()} == u.to_dict()
     assert {p: row["r"] for p, row in drawn.items()} == worst(five, RISKS[1]).to_dict()
@@ -161,7 +161,7 @@ def test_words_for_the_pointer_hold_the_recipe_and_its_numbers(five: pd.DataFram
     assert [t["title"] for t in tips][:2] == ["family", "recipe"]
     row = next(r for r in rows(chart, "point", first=...) if r["point"] == 0)
     assert row["risk_words"].startswith(f"{worst(five)[0]:.3g}")
-    assert row["recipe"] == "noise.strength = 0.062"
+    assert row["settings"] == "noise.strength = 0.062"
 
 
 value = st.one_of(st.floats(1e-9, 1e9), st.just(math.inf), st.just(0.0), st.just(math.nan), st.floats(-5, 5))
@@ -251,13 +251,14 @@ def test_an_axis_for_utility_reaches_the_unmasked_files() -> None:
 def test_several_utilities_are_judged_by_the_smallest_share_of_the_unmasked_files() -> None:
     risks = {(RISKS[0], ""): 0.1}
     frame = frame_of([Trial("a", {}, risks, {"means": 8.0, "tables": 0.6})], {RISKS[0]: 1.0})
-    frame.loc[frame["measure"] == "means", "unmasked"] = 10.0
-    data = Searched.read(frame)
+    whole = (frame["measure"] == "means") & ~frame["masked"]
+    frame.loc[whole, "value"] = 10.0
+    data = MapPoints.read(frame)
     assert data.utilities == (COMBINED, "means", "tables")
     assert data.points[0].utilities[COMBINED].value == 0.6
-    frame.loc[frame["measure"] == "means", "unmasked"] = 20.0
-    assert Searched.read(frame).points[0].utilities[COMBINED].value == 0.4
-    assert Searched.read(frame.drop(columns="unmasked")).utilities == ("means", "tables")
+    frame.loc[whole, "value"] = 20.0
+    assert MapPoints.read(frame).points[0].utilities[COMBINED].value == 0.4
+    assert MapPoints.read(frame[frame["masked"]]).utilities == ("means", "tables")
 
 
 # -- a real search
@@ -271,11 +272,11 @@ def test_a_search_draws_itself_with_the_utility_that_it_maximised() -> None:
     utilities = ["salary", "income"]
     options = {"maximise": "mean income", "draws": 1, "effort": "quick", "confirm": 5}
     found = search(teachers(150), KimNoise(), "salary", utilities, max_risk=0.04, **options)
-    assert found.maximised == "mean income"
+    assert found.subject.maximised == "mean income"
     chart = found.chart().to_dict()
     income = found.frame[found.frame["measure"] == "mean income"].set_index("point")
     drawn = {row["point"]: row["u"] for row in rows(chart, "point", first=...)}
-    assert drawn == income["value"].to_dict()
-    (whole,) = set(income["unmasked"])
+    assert drawn == income.loc[income["masked"], "value"].to_dict()
+    (whole,) = income.loc[~income["masked"], "value"]
     assert f"data utility U: mean income (unmasked: {whole:.3g})" in titles(chart)
     assert '"first": 2' in found.page()  # after the smallest share and mean salary

@@ -19,8 +19,10 @@ from sfumato import Draws, Microdata, Snooper, ru_map
 from sfumato.contract import Mask, Side, param
 from sfumato.data.microdata import Batch
 from sfumato.errors import ParameterError
-from sfumato.maps import NormalPopulation, RUMap
+from sfumato.maps import MapPoint, NormalPopulation, RUMap
+from sfumato.maps.choice import ChoiceTask, Refinement
 from sfumato.maps.replication import Evaluator
+from sfumato.maps.rumap import RecipeSubject
 from sfumato.masks import KimNoise, TopCode
 from sfumato.papers import figure1
 from sfumato.papers.ru_paper import MAX_RISK, TEACHERS
@@ -242,7 +244,7 @@ def test_by_replication_the_upper_limit_holds_with_fresh_seeds() -> None:
     assert "confirmed with 200 fresh replications" in choice.reason
     chosen = choice.settings[LAMBDA2]
     assert NAIVE < chosen < 1.1 * NAIVE  # two upper limits, each about 1 % above the estimate
-    map_value = float(m.evaluator.observe([choice.settings], 200)[0].mean())
+    map_value = float(m.subject.evaluator.observe([choice.settings], 200)[0].mean())
     assert not math.isclose(1 / map_value, risk.value, rel_tol=1e-9)  # the map's own seeds are not used again
 
 
@@ -282,7 +284,7 @@ def coded(quantiles: list[float], replications: int = 30) -> RUMap:
 
 def test_a_risk_that_rises_and_falls_with_its_parameter_is_met_at_a_safe_quantile() -> None:
     m = coded([0.5, 0.7, 0.9, 0.99])
-    pay = m.evaluator.source.numbers("pay")  # type: ignore[union-attr]
+    pay = m.subject.evaluator.source.numbers("pay")  # type: ignore[union-attr]
 
     def risk(quantile: float) -> float:
         code = np.quantile(pay, quantile, method="inverted_cdf")
@@ -299,10 +301,7 @@ def test_a_step_back_stays_within_the_parameters_range() -> None:
     """The winner is near the end of the range: stepping past it must not be an error."""
     m = coded([0.9, 0.95, 0.99, 0.995], replications=5)
     task_risks = [m.estimate(0, p)[0] for p in range(4)]
-    from sfumato.maps.choice import _Task, _thresholds
-
-    task = _Task(m, _thresholds(m, max(task_risks)), None)
-    back = task._step_back({"top_code.quantile": 0.995}, excess=1.5)
+    back = Refinement(ChoiceTask(m, max(task_risks), None))._step_back({"top_code.quantile": 0.995}, excess=1.5)
     assert back is None or 0 <= back["top_code.quantile"] <= 1
 
 
@@ -341,7 +340,7 @@ def test_a_whole_number_parameter_stays_whole_and_on_the_grid() -> None:
         choice = m.choose(limit, confirm=2)
         safe = [p for p in range(5) if risks[p] <= limit]
         best = max(safe, key=lambda p: utilities[p])
-        assert choice.settings == m.points[best]
+        assert choice.settings == m.points[best].settings
         assert type(choice.settings["coarsen.base"]) is int
         assert json.dumps(choice.to_dict(), allow_nan=False)
         assert str(choice).startswith(f"coarsen.base = {choice.settings['coarsen.base']}: ")
@@ -408,7 +407,7 @@ def test_a_choice_over_two_parameters_by_replication_is_confirmed_too() -> None:
     )  # fmt: skip
     choice = m.choose({"risk for salary": 0.03, "risk for income": 0.015}, confirm=40)
     assert choice.feasible
-    assert dict(choice.settings) in [dict(p) for p in m.points]
+    assert dict(choice.settings) in [dict(p.settings) for p in m.points]
     for score, limit in zip(choice.risks, (0.03, 0.015), strict=True):
         assert score.interval is not None
         assert score.interval[1] <= limit
@@ -427,11 +426,10 @@ def test_a_point_whose_risk_is_not_known_is_not_chosen() -> None:
         np.array([[[math.nan], [1.0]], [[50.0], [51.0]], [[0.0], [0.0]]]),  # the first point's second risk is missing
         np.array([[[0.1], [0.1]], [[0.2], [0.2]], [[0.1], [0.1]]]),
     )
-    points = ({LAMBDA2: 0.1}, {LAMBDA2: 0.2})
-    m = RUMap(evaluator, (LAMBDA2,), points, 2, observed, tuple(np.full(3, math.nan) for _ in range(3)))
-    from sfumato.maps.choice import _Task, _thresholds
-
-    task = _Task(m, _thresholds(m, 1.0), None)
+    points = [MapPoint("noise", {LAMBDA2: v}, None, tuple(o[p] for o in observed)) for p, v in enumerate((0.1, 0.2))]
+    unmasked = MapPoint("noise", {}, None, tuple(o[2] for o in observed))
+    m = RUMap(RecipeSubject(evaluator, 2), tuple(points), (LAMBDA2,), unmasked)
+    task = ChoiceTask(m, 1.0, None)
     assert not task.at(0)[0] <= 1
     assert task.at(1)[0] <= 1
 
@@ -440,9 +438,9 @@ def test_a_risk_without_an_interval_is_not_safe() -> None:
     measure = AttributeRisk("salary")
     value, interval = measure.estimate(np.array([[0.0], [100.0]]))  # one replication disclosed everything
     assert (value, interval) == (0.02, None)
-    from sfumato.maps.choice import _upper
-
-    assert _upper((value, interval)) == (0.02, math.inf)
+    evaluator = Evaluator(TEACHERS, KimNoise().as_recipe(), (measure,), Snooper(), Draws(1))
+    point = MapPoint("noise", {}, None, (np.array([[0.0], [100.0]]),))
+    assert RecipeSubject(evaluator, 2).limit(0, point) == math.inf
 
 
 def test_a_choice_for_machines_is_json() -> None:

@@ -15,7 +15,7 @@ import pytest
 from search_frames import RISKS, SCENARIOS, UTILITIES, Trial, frame_of, frontier_of, many_methods, sequences
 
 from sfumato.charts.map_data import COMBINED
-from sfumato.charts.search_chart import interactive_page
+from sfumato.charts.search_page import interactive_page
 from sfumato.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -44,14 +44,20 @@ def chosen_by_hand(
 
 
 @pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
+def searched() -> pd.DataFrame:
     return many_methods(sequences(), 5)
 
 
 @pytest.fixture(scope="module")
-def html(frame: pd.DataFrame) -> str:
+def frame(searched: pd.DataFrame) -> pd.DataFrame:
+    """The points, without the unmasked file."""
+    return searched[searched["masked"]]
+
+
+@pytest.fixture(scope="module")
+def html(searched: pd.DataFrame) -> str:
     return interactive_page(
-        frame, frontier_of(frame), "Teachers & <pupils>", subtitle="25 families", units={RISKS[0]: "share"}
+        searched, frontier_of(searched), "Teachers & <pupils>", subtitle="25 families", units={RISKS[0]: "share"}
     )
 
 
@@ -93,8 +99,8 @@ def test_the_page_holds_the_numbers_of_the_frame(frame: pd.DataFrame, html: str)
             assert point["utilities"][1 + UTILITIES.index(row.measure)][:3] == [row.value, row.low, row.high]
 
 
-def test_what_was_not_measured_or_is_infinite_is_still_json(frame: pd.DataFrame) -> None:
-    odd = frame.copy()
+def test_what_was_not_measured_or_is_infinite_is_still_json(searched: pd.DataFrame) -> None:
+    odd = searched.copy()
     odd.loc[odd["point"] == 0, ["value", "low", "high", "limit"]] = math.nan
     odd.loc[(odd["point"] == 1) & (odd["side"] == "risk"), ["value", "high", "limit"]] = math.inf
     points = model_of(interactive_page(odd))["points"]
@@ -279,7 +285,7 @@ def test_pointing_at_a_mark_tells_its_recipe_and_numbers(page: Watched, frame: p
     mark.hover(force=True)
     own = frame[frame["point"] == lonely]
     said = details.inner_text()
-    assert f"{own['family'].iloc[0]}: {own['recipe'].iloc[0]}." in said
+    assert f"{own['family'].iloc[0]}: {own['settings'].iloc[0]}." in said
     worst = own[own["measure"] == RISKS[0]].sort_values("value").iloc[-1]
     assert f"{worst['value']:.3g} (95 % interval {worst['low']:.3g} to {worst['high']:.3g})" in said
     assert f"95 % of releases stay below {worst['limit']:.3g}." in said
@@ -327,9 +333,9 @@ def test_the_tab_key_reaches_the_chart_and_arrows_step_along_the_points(page: Wa
     page.page.keyboard.press("ArrowDown")
     assert focused(page) == order[at - 1]
     own = frame[frame["point"] == focused(page)]
-    assert own["recipe"].iloc[0] in page.page.locator("#details").inner_text()
+    assert own["settings"].iloc[0] in page.page.locator("#details").inner_text()
     label = page.page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert own["recipe"].iloc[0] in label
+    assert own["settings"].iloc[0] in label
     assert page.page.locator('[role=option][tabindex="0"]').count() == 1
     page.page.keyboard.press("Escape")
     assert page.page.locator("#details").is_hidden()
@@ -439,8 +445,8 @@ def test_a_risk_of_zero_can_be_asked_for(browser: Browser, tmp_path: Path) -> No
     watched.page.close()
 
 
-def test_a_search_that_chose_nothing_is_believed(browser: Browser, frame: pd.DataFrame, tmp_path: Path) -> None:
-    watched = Watched(browser, interactive_page(frame.assign(chosen=False)), tmp_path)
+def test_a_search_that_chose_nothing_is_believed(browser: Browser, searched: pd.DataFrame, tmp_path: Path) -> None:
+    watched = Watched(browser, interactive_page(searched.assign(chosen=False)), tmp_path)
     assert watched.chosen() is None
     assert "did not hold with fresh seeds" in watched.page.locator("#choice").inner_text()
     watched.page.close()

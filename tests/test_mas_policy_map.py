@@ -14,6 +14,7 @@ from sfumato import Draws, Microdata
 from sfumato.contract.snooper import wilson
 from sfumato.datasets.analysis_survey import fine_cutpoints, survey20k
 from sfumato.errors import ParameterError
+from sfumato.maps import RUMap
 from sfumato.mas.accounts import Accounts
 from sfumato.mas.analyses import OLS, CrossTab
 from sfumato.mas.attacks import Differencing, SkewedDifferencing
@@ -21,7 +22,7 @@ from sfumato.mas.attacks.bench import Bench, rules_off
 from sfumato.mas.attacks.reference_workload import Honest, HonestUsers, WorkloadQuestion
 from sfumato.mas.drop_q import DropQ, DropRange, DropShare
 from sfumato.mas.policy import Policy
-from sfumato.mas.policy_trials import PolicyMap, gain, mean, models_kept, policy_map, tables_kept
+from sfumato.mas.policy_trials import gain, mean, models_kept, policy_map, tables_kept
 from sfumato.mas.vault import Vault
 from sfumato.schema import Attribute, Schema
 
@@ -56,12 +57,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.fixture(scope="module")
-def m(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> PolicyMap:
+def m(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> RUMap:
     users = HonestUsers(people(), {}, tmp_path_factory.mktemp("users"), ASKED)
     return policy_map(PRINTED, OVER, bench=bench, users=users, recipes=[Differencing()], replications=2)
 
 
-def value(m: PolicyMap, point: int, measure: str) -> float:
+def value(m: RUMap, point: int, measure: str) -> float:
     frame = m.frame
     return float(frame[(frame["point"] == point) & (frame["measure"] == measure)]["value"].iloc[0])
 
@@ -96,7 +97,7 @@ def test_settings_that_a_policy_cannot_have_are_refused(settings: dict[str, floa
         PRINTED.set(settings)
 
 
-def test_the_risk_at_a_point_is_what_the_bench_says_of_that_policy(m: PolicyMap, bench: Bench) -> None:
+def test_the_risk_at_a_point_is_what_the_bench_says_of_that_policy(m: RUMap, bench: Bench) -> None:
     for p, (q, sd) in list(enumerate(itertools.product(*OVER.values())))[1::2]:
         policy = PRINTED.with_(drop=DropQ(q=int(q)), counts=PRINTED.counts.with_(sd=sd), title=f"own {p}")
         alone = bench.run(Differencing(), policy)
@@ -107,7 +108,7 @@ def test_the_risk_at_a_point_is_what_the_bench_says_of_that_policy(m: PolicyMap,
     assert value(m, 0, "strongest attack") == 0.5  # nothing is dropped, nothing is noisy: every guess is right
 
 
-def test_the_utility_at_a_point_is_worked_out_from_the_answers(m: PolicyMap, tmp_path: Path) -> None:
+def test_the_utility_at_a_point_is_worked_out_from_the_answers(m: RUMap, tmp_path: Path) -> None:
     vault = Vault(tmp_path, Draws("workload"), PRINTED)
     vault.freeze("survey", people(), {})
     policy = PRINTED.set({"drop.q": 20, "counts.sd": 4.0})
@@ -128,26 +129,26 @@ def test_the_utility_at_a_point_is_worked_out_from_the_answers(m: PolicyMap, tmp
             if len(here) >= 20:
                 off.append(abs(row["count"] - len(here)) / len(here))
     assert sum(answered) == 2  # women of the West alone are fewer than 75, or the rule would be no rule
-    first = m.points[3].served[0]
+    first = m.points[3].seen.served[0]
     assert first.tables == pytest.approx(2 / 3)
     assert first.error == pytest.approx(np.median(off))
     assert tables_kept(first) == pytest.approx(2 / 3 * (1 - np.median(off)))
-    assert value(m, 3, "tables kept") == pytest.approx(np.mean([tables_kept(s) for s in m.points[3].served]))
+    assert value(m, 3, "tables kept") == pytest.approx(np.mean([tables_kept(s) for s in m.points[3].seen.served]))
 
 
-def test_without_drops_and_noise_nothing_is_lost_but_what_is_refused(m: PolicyMap) -> None:
+def test_without_drops_and_noise_nothing_is_lost_but_what_is_refused(m: RUMap) -> None:
     assert value(m, 0, "accuracy of counts") == 1.0
     assert value(m, 0, "interval overlap") == pytest.approx(1.0)
     assert value(m, 0, "tables kept") == pytest.approx(2 / 3)
     assert value(m, 0, "questions answered") == 0.75
 
 
-def test_points_share_their_random_numbers(m: PolicyMap) -> None:
-    assert [s.overlap for s in m.points[0].served] == [
-        s.overlap for s in m.points[1].served
+def test_points_share_their_random_numbers(m: RUMap) -> None:
+    assert [s.overlap for s in m.points[0].seen.served] == [
+        s.overlap for s in m.points[1].seen.served
     ]  # noise on counts is not on models
-    assert [s.overlap for s in m.points[2].served] == [s.overlap for s in m.points[3].served]
-    assert m.points[2].served[0].overlap != m.points[2].served[1].overlap  # other secrets, other drops
+    assert [s.overlap for s in m.points[2].seen.served] == [s.overlap for s in m.points[3].seen.served]
+    assert m.points[2].seen.served[0].overlap != m.points[2].seen.served[1].overlap  # other secrets, other drops
 
 
 def test_a_cell_that_is_not_shown_counts_as_wholly_wrong(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_the_mean_of_replications_has_students_interval() -> None:
     assert interval == pytest.approx((0.5 - 12.7062 * 0.1, 0.5 + 12.7062 * 0.1), rel=1e-5)  # t(1) = 12.7062, s/√2 = 0.1
 
 
-def test_the_frontier_has_what_nothing_beats_and_the_choice_is_the_most_useful_within_the_limit(m: PolicyMap) -> None:
+def test_the_frontier_has_what_nothing_beats_and_the_choice_is_the_most_useful_within_the_limit(m: RUMap) -> None:
     kept = [value(m, p, "tables kept") for p in range(4)]
     front = m.frontier()
     assert front["utility"].max() == max(kept)
@@ -189,7 +190,7 @@ def test_the_frontier_has_what_nothing_beats_and_the_choice_is_the_most_useful_w
     assert free.settings == {"policy": "census2009", "drop.q": 0, "counts.sd": 0.0}
     safe = m.choose(0.4)
     assert safe.feasible
-    assert safe.policy == PRINTED.set({k: v for k, v in safe.settings.items() if k != "policy"})
+    assert safe.method == PRINTED.set({k: v for k, v in safe.settings.items() if k != "policy"})
     assert safe.risks[0].interval is not None
     assert safe.risks[0].interval[1] <= 0.4
     assert not m.choose(0.0).feasible
@@ -199,20 +200,20 @@ def test_attacks_may_get_round_the_universe_rules(bench: Bench, tmp_path: Path) 
     users = HonestUsers(people(), {}, tmp_path, ASKED[:1])
     off = policy_map(HARDENED, bench=bench, users=users, recipes=[Differencing()], rules_off=True)
     alone = bench.run(Differencing(), rules_off(HARDENED))
-    assert off.points[0].outcomes[0].success == alone.success
+    assert off.points[0].seen.outcomes[0].success == alone.success
     assert off.points[0].at == "as it is"
     assert off.to_dict()["universe_rules"] is False
 
 
-def test_the_chart_has_a_curve_for_each_value_of_the_outer_setting(m: PolicyMap) -> None:
+def test_the_chart_has_a_curve_for_each_value_of_the_outer_setting(m: RUMap) -> None:
     drawn = [row for layer in layers(m.chart(0.4).to_dict()) for row in layer[1] if "meets" in row]
     assert {row["family"] for row in drawn} == {"drop q 0", "drop q 20"}
-    assert {row["at"] for row in drawn} == {"counts sd 0", "counts sd 4"}
-    best = next(row for row in drawn if (row["family"], row["at"]) == ("drop q 0", "counts sd 0"))
+    assert {row["settings"] for row in drawn} == {"counts sd 0", "counts sd 4"}
+    best = next(row for row in drawn if (row["family"], row["settings"]) == ("drop q 0", "counts sd 0"))
     assert (best["u"], best["r"]) == (pytest.approx(2 / 3), 0.5)
 
 
-def test_the_section_says_what_was_attacked_and_what_was_chosen(m: PolicyMap) -> None:
+def test_the_section_says_what_was_attacked_and_what_was_chosen(m: RUMap) -> None:
     section = m.report(0.0, m.choose(0.0))
     text = " ".join(section.sentences)
     assert (

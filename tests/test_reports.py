@@ -311,7 +311,7 @@ def test_the_map_section_takes_the_threshold_from_the_choice(first: RUMap) -> No
 
 
 def test_without_a_choice_the_map_section_counts_the_points_within_the_threshold(first: RUMap) -> None:
-    within = sum(p[LAMBDA] >= 25 / SALARY for p in first.points)
+    within = sum(p.settings[LAMBDA] >= 25 / SALARY for p in first.points)
     assert f"{within} of the 41 points keep" in first.report(0.04).sentences[0]
     assert not any("chosen" in row[0] for row in rows(first.report(0.04)))
 

@@ -21,6 +21,7 @@ from sfumato.datasets.teacher_survey import teachers
 from sfumato.errors import DataError, NotApplicable, ParameterError, RecipeError
 from sfumato.maps import NormalPopulation, Overlay, RUMap
 from sfumato.maps.replication import Evaluator
+from sfumato.maps.rumap import MapPoint, RecipeSubject
 from sfumato.masks import IndependentNoise, KimNoise, TopCode
 from sfumato.papers.ru_paper import TEACHERS
 from sfumato.risk import AttributeRisk, CodedValueRisk
@@ -96,7 +97,7 @@ def test_a_number_of_replications_without_an_interval_is_refused(replications: A
 
 def test_a_parameters_name_alone_is_swept_over_25_values_from_a_hundredth_to_one() -> None:
     m = ru_map(TEACHERS, KimNoise(), LAMBDA2, "salary", "salary", replications=0)
-    values = [p[LAMBDA2] for p in m.points]
+    values = [p.settings[LAMBDA2] for p in m.points]
     assert len(values) == 25
     assert_allclose([values[0], values[-1]], [0.01, 1])
     assert_allclose(np.diff(np.log(values)), np.log(100) / 24)
@@ -104,7 +105,7 @@ def test_a_parameters_name_alone_is_swept_over_25_values_from_a_hundredth_to_one
 
 def test_numpy_values_become_plain_numbers() -> None:
     m = ru_map(TEACHERS, KimNoise(), {LAMBDA2: np.array([0.1, 0.2])}, "salary", "salary", replications=0)
-    assert all(type(p[LAMBDA2]) is float for p in m.points)
+    assert all(type(p.settings[LAMBDA2]) is float for p in m.points)
 
 
 # -- measures
@@ -187,7 +188,8 @@ def test_the_frame_has_one_row_per_point_measure_and_source() -> None:
     m = quick()
     table = m.frame
     assert list(table.columns) == [
-        "point", LAMBDA2, "masked", "side", "measure", "variant", "source", "value", "low", "high"
+        "point", "family", "settings", LAMBDA2, "masked", "side", "measure", "variant", "source", "value", "low", "high",
+        "limit",
     ]  # fmt: skip
     assert len(table) == (3 + 1) * 2 * 2
     assert set(table["source"]) == {"empirical", "analytic"}
@@ -420,13 +422,13 @@ def test_a_map_over_two_parameters_has_all_combinations() -> None:
     assert len(m.points) == 6
     c = np.array([1.0, -1.0])
     for p, point in enumerate(m.points):
-        a, b = point["kim_noise.lambda2.salary"], point["kim_noise.lambda2.income"]
+        a, b = point.settings["kim_noise.lambda2.salary"], point.settings["kim_noise.lambda2.income"]
         root = np.sqrt([b, a])
         noise = TEACHERS.covariance * np.outer(root, root)
         assert_allclose(m.analytic[0][p], 1 / (a * 13.3**2))
         assert_allclose(m.analytic[1][p], 1 / (b * 17.5**2))
         assert_allclose(m.analytic[2][p], 1000 / (c @ (TEACHERS.covariance + noise) @ c))
-    assert list(m.frame.columns[1:3]) == ["kim_noise.lambda2.salary", "kim_noise.lambda2.income"]
+    assert list(m.frame.columns[3:5]) == ["kim_noise.lambda2.salary", "kim_noise.lambda2.income"]
 
 
 def test_two_steps_can_be_swept_together_and_replications_agree_with_formulas() -> None:
@@ -488,9 +490,10 @@ def fake(risks: list[float], utilities: list[float]) -> RUMap:
     evaluator = Evaluator(
         TEACHERS, KimNoise().as_recipe(), (AttributeRisk("salary"), EstimatorUtility("salary")), Snooper(), Draws(1)
     )
-    points = tuple({LAMBDA2: 0.1 + k} for k in range(len(risks)))
-    values = (np.array([*risks, math.inf]), np.array([*utilities, 1.0]))
-    return RUMap(evaluator, (LAMBDA2,), points, 0, (), values)
+    pairs = enumerate(zip(risks, utilities, strict=True))
+    points = tuple(MapPoint("noise", {LAMBDA2: 0.1 + k}, None, formulas=pair) for k, pair in pairs)
+    unmasked = MapPoint("noise", {}, None, formulas=(math.inf, 1.0))
+    return RUMap(RecipeSubject(evaluator, 0), points, (LAMBDA2,), unmasked)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -112,7 +112,7 @@ def test_sequences_are_found_where_they_are_better() -> None:
     use = MadeUpUse(lambda s: 1 - 0.1 * s.get("kim_noise.lambda2", 0) - 0.1 * (1 - (s.get("pram.pd") or 1)))
     found = search(DATA, [first, second], risk, use, 0.2, sequences=2, effort="quick", draws=1)
     assert "then" in found.choice.family
-    assert len(found.families) == 4
+    assert len(found.subject.families) == 4
     alone = search(DATA, [first, second], risk, use, 0.2, effort="quick", draws=1)
     assert not alone.choice.feasible
 
@@ -142,11 +142,11 @@ def test_a_large_file_is_first_searched_in_part() -> None:
     data = teachers(EFFORTS["quick"].part * 4)
     found = search(data, [KimNoise(columns="salary"), RankSwap(columns="salary")], "salary", VarianceKept("salary"), 0.04,
                    effort="quick", draws=1)  # fmt: skip
-    sizes = {look.records for look in found.looks}
+    sizes = {look.records for look in found.subject.looks}
     assert sizes == {EFFORTS["quick"].part, len(data)}
-    assert set(found.parts["records"]) == sizes
-    assert found.frame["point"].nunique() == len(found.points)
-    assert all(look.records == len(data) for look, _ in found.points)
+    assert set(found.subject.parts["records"]) == sizes
+    assert found.frame.loc[found.frame["masked"], "point"].nunique() == len(found.points)
+    assert all(p.seen.judged.records == len(data) for p in found.points)
 
 
 # -- the same again
@@ -176,9 +176,9 @@ def test_a_search_can_be_stopped_and_taken_up(tmp_path: Path) -> None:
     kept = len(path.read_text().splitlines())
     assert kept > 2
     found = quick(resume=path)
-    assert found.taken_up >= kept - 1
+    assert found.subject.taken_up >= kept - 1
     assert found.choice == whole.choice
-    assert quick(resume=path).taken_up > found.taken_up  # now all of it
+    assert quick(resume=path).subject.taken_up > found.subject.taken_up  # now all of it
     with pytest.raises(DataError, match="another search"):
         quick(resume=path, utility=VarianceKept("income"))
     with pytest.raises(ParameterError, match="give draws as well"):
@@ -239,7 +239,7 @@ def test_points_that_another_recipe_beats_are_not_on_the_frontier() -> None:
     use = MadeUpUse(lambda s: 1 - level(s) - 0.3 * (worse in s))
     found = search(DATA, [KimNoise("salary"), IndependentNoise("salary")], risk, use, 1.0, effort="quick", draws=1)
     assert set(found.frontier()["family"]) == {"kim_noise"}
-    assert set(found.frame["family"]) == {"kim_noise", "independent_noise"}
+    assert set(found.frame["family"]) == {"kim_noise", "independent_noise", "unmasked"}
 
 
 def test_several_utilities_count_by_their_smallest_share_unless_one_is_named() -> None:
@@ -252,7 +252,7 @@ def test_several_utilities_count_by_their_smallest_share_unless_one_is_named() -
     named = search(
         DATA, KimNoise(columns="salary"), risk, both, 1.0, maximise="correlations kept", effort="quick", draws=1
     )
-    assert named.judge.anchors == {1: 1.0}
+    assert named.subject.judge.anchors == {1: 1.0}
     with pytest.raises(ParameterError, match="Did you mean 'correlations kept'"):
         search(DATA, KimNoise(), risk, both, 1.0, maximise="correlation kept", effort="quick", draws=1)
 
@@ -262,7 +262,7 @@ def test_the_search_as_data_is_json_and_holds_no_seed() -> None:
     text = json.dumps(found.to_dict(), allow_nan=False)
     again = json.loads(text)
     assert again["choice"]["settings"] == found.choice.settings
-    assert len(again["points"]) == len(found.frame)
+    assert len(again["points"]) == found.frame["masked"].sum()
     assert '"seed"' not in text
 
 
@@ -363,7 +363,7 @@ def test_keys_and_real_measures_work_together() -> None:
     )  # fmt: skip
     assert found.choice.feasible
     assert found.choice.limits["correct attribution probability of salary"] <= 0.25
-    release = found.choice.recipe.apply(data, Draws.secret())  # type: ignore[union-attr]
+    release = found.choice.method.apply(data, Draws.secret())  # type: ignore[union-attr]
     assert len(release.masked) == 600
 
 
@@ -386,5 +386,5 @@ def test_sequences_reach_a_global_risk_that_no_single_method_reaches() -> None:
     assert both.choice.feasible
     assert "then" in both.choice.family
     # and fresh releases of it hold, by the measure itself
-    risks = [GlobalRisk().score(both.choice.recipe.apply(data, Draws(s))).value for s in range(900, 912)]  # type: ignore[union-attr]
+    risks = [GlobalRisk().score(both.choice.method.apply(data, Draws(s))).value for s in range(900, 912)]  # type: ignore[union-attr]
     assert np.mean(np.array(risks) <= 0.4) > 0.7

@@ -16,7 +16,7 @@ from test_search import MadeUpRisk, MadeUpUse, of
 from sfumato import Draws, search
 from sfumato.datasets import teachers
 from sfumato.errors import DataError
-from sfumato.maps import SearchResult
+from sfumato.maps import RUMap
 from sfumato.maps.judge import Judge, PointVerdict
 from sfumato.maps.race import EFFORTS, Race
 from sfumato.maps.search_space import Family, families_of
@@ -30,9 +30,7 @@ Model = Callable[[str, float], tuple[float, float]]
 """From family and λ² to the mean of the log risk and the utility."""
 
 
-def toy(
-    monkeypatch: pytest.MonkeyPatch, model: Model, spread: float, common: float
-) -> Callable[[int, Any], SearchResult]:
+def toy(monkeypatch: pytest.MonkeyPatch, model: Model, spread: float, common: float) -> Callable[[int, Any], RUMap]:
     """Return a search whose releases are drawn from a lognormal risk instead of masked; `common` is what seeds share."""
 
     def generator(*of: object) -> np.random.Generator:
@@ -50,7 +48,7 @@ def toy(
     monkeypatch.setattr(Trials, "_observe", observe)
     monkeypatch.setattr(Trials, "unmasked", lambda *_: (np.full((2, 1), 5.0), np.ones((2, 1))))
 
-    def run(seed: int, recipes: Any) -> SearchResult:
+    def run(seed: int, recipes: Any) -> RUMap:
         now["seed"] = seed
         return search(
             DATA, recipes, MadeUpRisk(lambda s: 1.0), MadeUpUse(lambda s: 1.0), 1.0, effort="quick", draws=seed

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from chart_specs import layers
+from chart_specs import layers, titles
 from published_tables import CellNoise, FewRecords, HideCells, LeafNoise, RoundTo, firms, table
 
 from sfumato import Draws, Microdata
+from sfumato.charts.map_chart import methods_chart
 from sfumato.contract import Side
 from sfumato.errors import NotApplicable, ParameterError
+from sfumato.maps import RUMap
 from sfumato.tables import Protection, PublishedTable, RandomRounding, Table
 from sfumato.tables.measures import IntervalLengths, KnownClosely, PublishedValue, RelativeCertainty, TableAccuracy
-from sfumato.tables.protection_map import TableMap, table_map
+from sfumato.tables.protection_map import table_map
 
 
 @pytest.fixture(scope="module")
@@ -24,21 +26,21 @@ def t() -> Table:
 
 
 @pytest.fixture(scope="module")
-def m(t: Table) -> TableMap:
+def m(t: Table) -> RUMap:
     over = {"leaf_noise.sd": [2.0, 8.0, 30.0], "round_to.base": [10.0, 50.0]}
     return table_map(t, [LeafNoise(), RoundTo(), HideCells(hidden=(5, 6, 9, 10))], over, replications=6, draws=4)
 
 
-def test_every_protection_is_tried_at_every_value(m: TableMap) -> None:
+def test_every_protection_is_tried_at_every_value(m: RUMap) -> None:
     assert [(p.family, p.at) for p in m.points] == [
         ("leaf_noise", "sd = 2"), ("leaf_noise", "sd = 8"), ("leaf_noise", "sd = 30"), ("round_to", "base = 10"),
         ("round_to", "base = 50"), ("hide_cells", "as it is"),
     ]  # fmt: skip
-    assert m.points[1].protection == LeafNoise(sd=8.0)
-    assert [len(p.observations[1]) for p in m.points] == [6, 6, 6, 1, 1, 1]  # what is not random is made once
+    assert m.points[1].method == LeafNoise(sd=8.0)
+    assert [len(p.seen[1]) for p in m.points] == [6, 6, 6, 1, 1, 1]  # what is not random is made once
 
 
-def test_values_are_those_of_the_measures(m: TableMap, t: Table) -> None:
+def test_values_are_those_of_the_measures(m: RUMap, t: Table) -> None:
     seen = [
         TableAccuracy().score(LeafNoise(sd=8.0).protect(t, Draws(4).child("map").replicate(r))).value for r in range(6)
     ]
@@ -51,13 +53,13 @@ def test_values_are_those_of_the_measures(m: TableMap, t: Table) -> None:
     assert exact == TableAccuracy().score(RoundTo(base=10.0).protect(t, Draws(0))).value
 
 
-def test_more_noise_is_safer_and_less_useful(m: TableMap) -> None:
+def test_more_noise_is_safer_and_less_useful(m: RUMap) -> None:
     risks, uses = ([m.estimate(i, p)[0] for p in range(3)] for i in (0, 1))
     assert risks == sorted(risks, reverse=True)
     assert uses == sorted(uses, reverse=True)
 
 
-def test_the_frontier_has_what_nothing_beats(m: TableMap) -> None:
+def test_the_frontier_has_what_nothing_beats(m: RUMap) -> None:
     pairs = [(m.estimate(0, p)[0], m.estimate(1, p)[0]) for p in range(len(m.points))]
     best = {p for p, (r, u) in enumerate(pairs) if not any(a <= r and b >= u and (a, b) != (r, u) for a, b in pairs)}
     front = m.frontier()
@@ -65,22 +67,22 @@ def test_the_frontier_has_what_nothing_beats(m: TableMap) -> None:
     assert front["risk"].is_monotonic_increasing
 
 
-def test_the_choice_is_the_most_useful_that_is_safe(m: TableMap) -> None:
+def test_the_choice_is_the_most_useful_that_is_safe(m: RUMap) -> None:
     limit = (m.estimate(0, 1)[0] + m.estimate(0, 2)[0]) / 2  # between sd = 8 and sd = 30
     safe = [p for p in range(len(m.points)) if m.estimate(0, p)[0] <= limit]
     best = max(safe, key=lambda p: m.estimate(1, p)[0])
     choice = m.choose(limit)
     assert choice.feasible
-    assert choice.protection == m.points[best].protection
+    assert choice.method == m.points[best].method
     assert choice.settings["protection"] == m.points[best].family
     assert choice.risks[0].value <= limit
     assert choice.max_risk == {"relative certainty": limit}
 
 
-def test_where_nothing_is_safe_the_nearest_is_named(m: TableMap) -> None:
+def test_where_nothing_is_safe_the_nearest_is_named(m: RUMap) -> None:
     choice = m.choose(1e-6)
     assert not choice.feasible
-    assert choice.protection is None
+    assert choice.method is None
     assert "leaf_noise (sd = 30)" in choice.reason
     assert "where 1e-06 is allowed" in choice.reason
 
@@ -166,7 +168,7 @@ def test_what_is_asked_wrongly_is_told(t: Table, change: dict[str, Any], says: s
         table_map(t, asked.pop("protections"), **asked)
 
 
-def test_thresholds_are_checked(m: TableMap) -> None:
+def test_thresholds_are_checked(m: RUMap) -> None:
     with pytest.raises(ParameterError, match="at least 0"):
         m.choose(-1)
     with pytest.raises(ParameterError, match="risk measure 'certainty'"):
@@ -174,7 +176,7 @@ def test_thresholds_are_checked(m: TableMap) -> None:
     assert m.position(Side.RISK, "relative certainty") == 0
 
 
-def test_the_chart_has_every_point_with_its_numbers(m: TableMap) -> None:
+def test_the_chart_has_every_point_with_its_numbers(m: RUMap) -> None:
     choice = m.choose(1.5)
     spec = m.chart(1.5, choice).to_dict()
     everything = [row for _, rows in layers(spec) for row in rows]
@@ -189,7 +191,17 @@ def test_the_chart_has_every_point_with_its_numbers(m: TableMap) -> None:
         m.chart(risk="no such")
 
 
-def test_the_section_says_what_was_asked_and_what_is_best(m: TableMap) -> None:
+def test_the_axis_of_accuracy_ends_at_the_unprotected_table(m: RUMap) -> None:
+    wide = m.frame.assign(high=lambda f: f["high"].where(f["side"] == "risk", f["value"] + 0.4))
+    spec = methods_chart(wide, threshold=1.5).to_dict()
+    (ends,) = {
+        tuple(u["encoding"]["x"]["scale"]["domain"]) for u, _ in layers(spec) if "scale" in u["encoding"].get("x", {})
+    }
+    assert 1 < ends[1] < 1.05  # the accuracy of an exact table is 1
+    assert "data utility U: accuracy of cells (unprotected: 1)" in titles(spec)
+
+
+def test_the_section_says_what_was_asked_and_what_is_best(m: RUMap) -> None:
     choice = m.choose(1.5)
     section = m.report(1.5, choice)
     words = " ".join(section.sentences)
@@ -202,7 +214,7 @@ def test_the_section_says_what_was_asked_and_what_is_best(m: TableMap) -> None:
     assert "There is no answer" in " ".join(m.report(choice=nothing).sentences)
 
 
-def test_the_map_for_machines_is_plain(m: TableMap) -> None:
+def test_the_map_for_machines_is_plain(m: RUMap) -> None:
     import json
 
     text = json.dumps(m.to_dict(), allow_nan=False)
@@ -226,5 +238,5 @@ def test_a_random_method_is_replicated_even_if_two_of_its_tables_are_alike() -> 
         first, second = (RandomRounding(5).protect(table, draws.child("map").replicate(k)).values for k in (0, 1))
         alike += np.array_equal(first, second)
         m = table_map(table, RandomRounding(5), over={}, replications=8, draws=draws)
-        assert len(m.points[0].observations[0]) == 8
+        assert len(m.points[0].seen[0]) == 8
     assert alike

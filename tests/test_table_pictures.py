@@ -14,7 +14,7 @@ from chart_specs import layers
 from published_tables import FewRecords, HideCells, LeafNoise, RoundTo, firms, table
 
 from sfumato import Draws
-from sfumato.charts.point_map import table_map_chart
+from sfumato.charts.map_chart import methods_chart
 from sfumato.charts.table_charts import (
     HIDDEN,
     LOOKS,
@@ -164,8 +164,8 @@ def test_charts_say_which_column_is_missing() -> None:
     empty = pd.DataFrame({c: [] for c in ("row", "column", "kind", "text")})
     with pytest.raises(ParameterError, match="no cells"):
         table_heatmap(empty, "r", "s")
-    with pytest.raises(ParameterError, match="measure"):
-        table_map_chart(pd.DataFrame({"point": [], "side": [], "measure": []}), "r", "u")
+    with pytest.raises(ParameterError, match="column 'family'"):
+        methods_chart(pd.DataFrame({"point": [], "side": [], "measure": []}))
 
 
 def test_every_look_differs_in_grey() -> None:

@@ -16,8 +16,6 @@ from sfumato.charts.theme import INK, SERIES, SIZE, SOFT, UTILITY_SHADES, WIDTH,
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- cutpoints
-# The custodian's preview of cutpoints: a histogram, and where each strategy cuts. Confidential.
 
 _HIGH, _ROW = 150, 26
 _MANY = 400
@@ -70,7 +68,7 @@ def _edges(
         layers.append(theme.draw("tick", rows, {"thickness": 1.2, "height": 15}, x=x, y=y, color=colour))
     ends = [{"strategy": n, "text": note} for n, note in notes.items()]
     style = {"align": "left", "dx": 8, "fontSize": SIZE, "color": INK}
-    layers.append(theme.draw("text", ends, style, y=y, text=alt.Text("text:N"), **theme.at(wide)))
+    layers.append(theme.draw("text", ends, style, y=y, **theme.at(wide)))
     return theme.layered(*layers, width=wide, height=_ROW * len(names))
 
 
@@ -85,20 +83,9 @@ def _histogram(frame: pd.DataFrame, edges: list[float], axis: Axis, wide: int) -
     style = {"color": UTILITY_SHADES[1], "stroke": "white", "strokeWidth": 0.4, "clip": True}
     layers = [theme.draw("rect", items, style, x=x, x2="high:Q", y=y, y2="foot:Q")]
     if edges and len(edges) <= 60:
-        lines = [{"x": e} for e in edges]
-        layers.append(
-            theme.draw(
-                "rule",
-                lines,
-                {"color": SERIES[1], "strokeWidth": 0.9},
-                x=theme.x_axis("x", axis, "", wide, labels=False, ticks=False),
-            )
-        )
+        across = theme.x_axis("x", axis, "", wide, labels=False, ticks=False)
+        layers.append(theme.draw("rule", [{"x": e} for e in edges], {"color": SERIES[1], "strokeWidth": 0.9}, x=across))
     return theme.layered(*layers, width=wide, height=_HIGH)
-
-
-# --- residuals
-# Pictures of residuals: synthetic points with a line through their middle, and binned means with a band.
 
 
 _PICTURE_HIGH = 300
@@ -118,7 +105,7 @@ def residual_chart(points: pd.DataFrame, axis: str, levels: Sequence[str] | None
     note = "synthetic: no point is a record; " + (
         "line: median, thin lines: quartiles" if levels is None else "bar: median"
     )
-    title = alt.Title(text=note, fontSize=SIZE, color=SOFT, anchor="start", offset=8, frame="group")
+    title = theme.heading([note], offset=8, frame="group")
     if levels is not None:
         return _by_level(points, axis, levels, y, title)
     x = points["x"].to_numpy(float)
@@ -156,13 +143,8 @@ def _by_level(points: pd.DataFrame, axis: str, levels: Sequence[str], y: alt.Y, 
     apart = ((np.arange(len(points)) * 0.618034) % 1.0) - 0.5
     pairs = zip(points["x"].tolist(), points["residual"].tolist(), apart.tolist(), strict=True)
     items = [{"x": str(a), "residual": b, "apart": c} for a, b, c in pairs]
-    place = alt.X(
-        "x:N",
-        sort=names,
-        title=f"{axis} (levels)",
-        scale=alt.Scale(domain=names),
-        axis=alt.Axis(labelAngle=0, labelLimit=90),
-    )
+    labels = alt.Axis(labelAngle=0, labelLimit=90)
+    place = alt.X("x:N", sort=names, title=f"{axis} (levels)", scale=alt.Scale(domain=names), axis=labels)
     offset = alt.XOffset("apart:Q", scale=alt.Scale(domain=[-0.8, 0.8]))
     middles = [{"x": str(n), "residual": float(points.loc[points["x"] == n, "residual"].median())} for n in names]
     look = {"color": SERIES[1], "thickness": 2.5, "width": max(8.0, 0.6 * _WIDE / len(names))}
@@ -196,11 +178,12 @@ def binned_chart(points: pd.DataFrame, axis: str, outcome: str) -> alt.LayerChar
     style = {"color": UTILITY_SHADES[1], "opacity": 0.5, "interpolate": "linear"}
     dots = {"filled": True, "size": 60, "opacity": 1, "stroke": INK, "strokeWidth": 0.5}
     colour = alt.condition("abs(datum.residual) > datum.band", alt.value(SERIES[1]), alt.value(SERIES[0]))
-    said = "band: two standard errors under the model, noise included; orange: outside"
     layers = [
         theme.draw("area", items, style, x=across, y=band, y2="band:Q"),
         theme.reference([{"residual": 0.0}], y=y),
         theme.draw("point", items, dots, x=across, y=y, color=colour),
     ]
-    title = alt.Title(text=said, fontSize=SIZE, color=SOFT, anchor="start", offset=8, frame="group")
+    title = theme.heading(
+        ["band: two standard errors under the model, noise included; orange: outside"], offset=8, frame="group"
+    )
     return themed(theme.layered(*layers, width=_WIDE, height=_PICTURE_HIGH, title=title))

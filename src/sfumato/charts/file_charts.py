@@ -17,8 +17,6 @@ from sfumato.charts.theme import FAINT, INK, PAPER, RISK_SHADES, SERIES, SIZE, S
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- risk profile
-# The risk profile of a file: records by how many look the same, by risk, and what each key contributes.
 
 _WIDTH, _BAR = 150, 19
 _MOST = 12
@@ -70,10 +68,6 @@ def _bars(rows: list[dict[str, Any]], title: str, subtitle: str) -> alt.LayerCha
     numbers = base.mark_text(align="left", dx=4, color=INK, fontSize=SIZE).encode(text="text:N")
     heading = alt.TitleParams(title, subtitle=subtitle, subtitleColor=SOFT, subtitleFontSize=SIZE)
     return layered(bars, numbers, width=_WIDTH, height=_BAR * max(len(rows), 1), title=heading)
-
-
-# --- release summary
-# Before and after: quartiles of numbers, shares of categories, two-way tables and correlations, from tidy frames.
 
 
 _BEFORE, _AFTER = FAINT, SERIES[0]
@@ -134,7 +128,7 @@ def _numbers(frame: pd.DataFrame) -> alt.LayerChart:
                 bars.append({**place, "x": low, "x2": max(high, low + _SLIVER), "what": "quartiles"})
                 ticks.append({**place, "x": middle, "what": "median"})
         texts += [
-            {"y": i + 0.5, "at": _WIDE + start, "text": _arrow(*found[name][what]), "what": what}
+            {"y": i + 0.5, "at": _WIDE + start, "text": _joined(*map(short, found[name][what])), "what": what}
             for start, what in ((10, "mean"), (10 + _SIDE / 2, "standard deviation"))
         ]
     heads = [{"at": t["at"], "text": head} for t, head in zip(texts, ("mean", "standard dev."), strict=False)]
@@ -161,7 +155,8 @@ def _numbers(frame: pd.DataFrame) -> alt.LayerChart:
 
 def _categories(frame: pd.DataFrame) -> alt.LayerChart:
     """Draw the shares of the categories that changed most."""
-    top = _largest(frame, _MOST_ROWS)
+    order = (-frame["difference"].abs().to_numpy()).argsort(kind="stable")  # the largest differences, either way
+    top = frame.iloc[order[:_MOST_ROWS]]
     names = [_fitted((column, category), ": ") for column, category in zip(top["column"], top["category"], strict=True)]
     before, after = (100 * top[side] for side in ("before", "after"))
     texts = [f"{_joined(_share(b), _share(a))} %" for b, a in zip(before, after, strict=True)]
@@ -184,7 +179,7 @@ def _tables(frame: pd.DataFrame) -> alt.LayerChart:
     style = {"size": _ROW * 0.6, "color": _AFTER, "orient": "horizontal"}
     layers = [
         theme.draw("bar", bars, style, x=x, x2=alt.X2("zero:Q"), y=y),
-        theme.draw("text", texts, {"align": "left", "dx": 5, "color": INK, "fontSize": SIZE}, x=x, y=y, text=alt.Text("text:N")),
+        theme.draw("text", texts, {"align": "left", "dx": 5, "color": INK, "fontSize": SIZE}, x=x, y=y),
     ]  # fmt: skip
     return _panel(layers, height, "Two-way tables", "records that would have to change cell", width)
 
@@ -256,16 +251,13 @@ def _beside(texts: list[dict[str, Any]], y: alt.Y) -> list[alt.Chart]:
     """Write the numbers of each row at a pixel to the right of the panel."""
     style = {"align": "left", "color": INK, "fontSize": SIZE}
     starts = dict.fromkeys(text["at"] for text in texts)
-    return [
-        theme.draw("text", [t for t in texts if t["at"] == at], style, y=y, text=alt.Text("text:N"), **theme.at(x=at))
-        for at in starts
-    ]
+    return [theme.draw("text", [t for t in texts if t["at"] == at], style, y=y, **theme.at(x=at)) for at in starts]
 
 
 def _heads(heads: list[dict[str, Any]]) -> list[alt.Chart]:
     """Write what the numbers at the right are, above them."""
     style = {"align": "left", "color": SOFT, "fontSize": SIZE}
-    return [theme.draw("text", [h], style, text=alt.Text("text:N"), **theme.at(x=h["at"], y=-6)) for h in heads]
+    return [theme.draw("text", [h], style, **theme.at(x=h["at"], y=-6)) for h in heads]
 
 
 def _panel(layers: list[Any], height: int, title: str, subtitle: str, width: int) -> alt.LayerChart:
@@ -286,16 +278,6 @@ def _moved(found: dict[str, tuple[float, float]]) -> float:
         return math.inf
     shift = abs(_standard(new, mean, spread))
     return max(shift, abs(math.log(wide / spread))) if spread > 0 and wide > 0 else shift
-
-
-def _largest(frame: pd.DataFrame, count: int) -> pd.DataFrame:
-    """Return the rows with the largest differences, either way."""
-    order = (-frame["difference"].abs().to_numpy()).argsort(kind="stable")
-    return frame.iloc[order[:count]]
-
-
-def _arrow(before: float, after: float) -> str:
-    return _joined(short(before), short(after))
 
 
 def _joined(before: str, after: str) -> str:

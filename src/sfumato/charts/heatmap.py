@@ -97,7 +97,7 @@ class CellGrid:
     def _words(self, rows: theme.Rows) -> list[alt.Chart]:
         ink = alt.Color("ink:N", scale=None)
         places = {"x": alt.X("middle:Q"), "y": alt.Y("centre:Q")}
-        return [theme.draw("text", rows, {"fontSize": SIZE - 1}, **places, text=alt.Text("text:N"), color=ink)]
+        return [theme.draw("text", rows, {"fontSize": SIZE - 1}, **places, color=ink)]
 
 
 def gradient_legend(length: int) -> alt.Legend:

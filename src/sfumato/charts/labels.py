@@ -9,7 +9,7 @@ import altair as alt
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
-from sfumato.charts.map_panel import Plane, Trace
+from sfumato.charts.map_panel import Plane
 from sfumato.charts.scales import readable
 from sfumato.charts.theme import INK, PAPER, SIZE, SOFT, Box, Clutter, Spot, around, stack, text_width
 
@@ -32,7 +32,9 @@ def lettered(plane: Plane) -> alt.LayerChart:
     panel: dict[str, Any] = {"width": plane.width, "height": plane.height}
     if plane.title:
         colour = theme.colour_in(plane.sheet.palette, plane.sheet.labels[0])
-        text = theme.lines(plane.title, plane.width, SIZE + 1)
+        text = theme.lines(
+            plane.title, 0.8 * plane.width - 8, SIZE + 1
+        )  # other fonts are wider, and the next title is near
         panel["title"] = alt.Title(text or "", color=colour, fontWeight="bold", fontSize=SIZE, frame="group")
     return theme.layered(*plane.layers(), *words, **panel)
 
@@ -75,7 +77,7 @@ def threshold_words(limit: float, y: float, width: float, clutter: Clutter, axis
     """Name the level line of a threshold, so many pixels from the top, where the words cover least; `axis` reads field r."""
     spots = [
         Spot(Box(start, top, start + text_width(text), top + 13), {"baseline": baseline, "dy": dy}, text)
-        for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}")
+        for text in (f"largest tolerable risk {short(limit)}", f"at most {short(limit)}", f"≤ {short(limit)}")
         for top, baseline, dy in ((y - 16, "bottom", -3), (y + 3, "top", 4))
         for start in (4.0 + 4 * k for k in range(max(1, int((width - text_width(text)) / 4))))
     ]
@@ -163,12 +165,8 @@ def _candidates(plane: Plane) -> list[float]:
 
 
 def _places(plane: Plane, t: float) -> list[Place]:
-    found = [place for trace in plane.traces for place in _of_trace(trace, t)]
-    return sorted(found, key=lambda place: float(place["u"]))
-
-
-def _of_trace(trace: Trace, t: float) -> list[Place]:
-    return trace.sheet.places(t, trace.risk)
+    places = [place for trace in plane.traces for place in trace.sheet.places(t, trace.risk)]
+    return sorted(places, key=lambda place: float(place["u"]))
 
 
 def _explained(plane: Plane, clutter: Clutter, item: tuple[list[Place], Spot]) -> tuple[list[Place], Spot]:
@@ -194,7 +192,7 @@ def _unmasked(plane: Plane, clutter: Clutter) -> list[Any]:
         if clutter.cost(box) < _RULE:
             style = {"angle": 270, "align": "left", "baseline": "top", "fontSize": _SMALL, "color": SOFT}
             where = theme.at(x + 3, bottom)
-            return [theme.draw("text", [{"text": "unmasked"}], style, **where, text=alt.Text("text:N"))]
+            return [theme.draw("text", [{"text": "unmasked"}], style, **where)]
     return []
 
 
@@ -210,5 +208,5 @@ def _names(plane: Plane) -> list[alt.Chart]:
         style = {"align": "left", "baseline": "bottom", "fontWeight": "normal" if plane.several else "bold"}
         colour = alt.ColorValue(SOFT) if plane.several else plane.colour
         where = theme.at(start, -6 - (SIZE + 4) * row)
-        made.append(theme.draw("text", [{**end, "text": text}], style, **where, text=alt.Text("text:N"), color=colour))
+        made.append(theme.draw("text", [{**end, "text": text}], style, **where, color=colour))
     return made

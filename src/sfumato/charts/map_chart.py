@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import altair as alt
 
+from sfumato.charts.captions import short, spoken
+from sfumato.charts.family_panel import FamilyPanel
 from sfumato.charts.labels import lettered
-from sfumato.charts.map_data import Limits, MapData, Measured
+from sfumato.charts.map_data import Limits, MapData, MapPoints, Measured
 from sfumato.charts.map_panel import Plane, Sheet, Trace, finite, risk_panel, utility_axis, utility_panel
 from sfumato.charts.parameter_surface import heat_chart
 from sfumato.charts.scales import Axis, wants_log
@@ -18,7 +20,7 @@ from sfumato.errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["map_chart", "overlay_chart", "to_png", "to_svg"]
+__all__ = ["map_chart", "methods_chart", "overlay_chart", "to_png", "to_svg"]
 
 Layout = Literal["auto", "together", "apart", "share"]
 Concat = alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
@@ -105,6 +107,62 @@ def _plane(sheet: Sheet, risk: Measured, width: int, height: int) -> alt.LayerCh
 def _own_colours(chart: Concat) -> Concat:
     """Return the page with a legend in the panel that asks for one, not in all or none."""
     return cast(Concat, chart.resolve_scale(color="independent", shape="independent"))
+
+
+def methods_chart(
+    frame: pd.DataFrame,
+    frontier: pd.DataFrame | None = None,
+    risk: str | None = None,
+    utility: str | None = None,
+    threshold: float | None = None,
+    *,
+    chosen: int | None = None,
+    noun: str = "recipe",
+    outer: Sequence[str] = (),
+) -> alt.LayerChart:
+    """Draw `RUMap.frame` of many methods: a point for each that was tried, in the measures' own units.
+
+    The risk is that of the worst scenario, with a log axis where it spans a decade. Filled points keep the limit of every
+    risk at or below its threshold, hollow ones do not; those of infinite risk stand on a line of their own at the top. The
+    steps join the frontier. The points of a search are darker where they are more surely non-dominated, and a thin line above
+    them ends where 95 % of releases stay below; those of a sweep are joined along the swept parameter. The chosen point is
+    ringed.
+
+    Parameters
+    ----------
+    frontier
+        `RUMap.frontier(risk, utility)` of a search, for its probabilities; those of the frame if not given, which are about
+        the first risk and what was maximised.
+    risk, utility
+        Titles of the measures to draw; the first risk and what was maximised if not given.
+    threshold
+        The largest tolerable risk; that of the frame if not given.
+    chosen
+        The number of the chosen point, where the frame does not say.
+    noun
+        What was tried: a "recipe", "protection" or "policy".
+    outer
+        The swept settings of policies: there is a curve along the last one for each value of the others.
+    """
+    if "probability" not in frame.columns and len(frame):
+        frame = _along_last(frame, outer) if outer else frame.assign(family=frame["family"].str.replace("_", " "))
+    data = MapPoints.read(frame, chosen)
+    name, use = data.risk(risk), data.utility(utility)
+    limit = data.thresholds.get(name) if threshold is None else float(threshold)
+    return themed(FamilyPanel.of(data, frontier, (name, use), limit, noun, log=noun != "policy").chart())
+
+
+def _along_last(frame: pd.DataFrame, parameters: Sequence[str]) -> pd.DataFrame:
+    """Return the frame with a family for each value of all parameters but the last."""
+    several, curves, ats = frame["family"].nunique() > 1, [], []
+    for row in frame.to_dict("records"):
+        words = [
+            f"{name.replace('.', ' ').replace('_', ' ')} {short(float(v)) if isinstance(v, int | float) else v}"
+            for name, v in ((name, row[name]) for name in parameters)
+        ]
+        curves.append(spoken([*([str(row["family"])] if several or len(words) == 1 else []), *words[:-1]]))
+        ats.append(words[-1])
+    return frame.assign(family=curves, settings=ats)
 
 
 def overlay_chart(

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.captions import short, symbol
-from sfumato.charts.theme import SERIES, SHAPES, SIZE, SOFT, WIDTH, colour_of, shape_of, text_width
+from sfumato.charts.theme import SERIES, SHAPES, colour_of, shape_of, text_width
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- tidy
-# A map's tidy frame, read into what the drawings need: one entry per measure, one row per point.
 
 Limits = float | Mapping[str, float] | None
 
@@ -54,6 +52,12 @@ class Measured:
         assert best is not None  # noqa: S101
         return best[:, 0]
 
+    @property
+    def end(self) -> float:
+        """The unmasked file's value from the same source as the curve, so that a formula never passes its own limit."""
+        drawn = self.analytic is not None and self.formula is not None and math.isfinite(self.formula)
+        return self.formula if drawn and self.formula is not None else self.unmasked
+
     def as_share(self) -> Measured:
         """Return the measure as a share of the unmasked file's: replications of replicated, formulas of formula."""
         formula = self.unmasked if self.formula is None else self.formula
@@ -77,10 +81,7 @@ class MapData:
     def read(cls, frame: pd.DataFrame, parameters: Sequence[str]) -> MapData:
         """Read `RUMap.frame`."""
         names = tuple(parameters)
-        for name in (*names, "point", "side", "measure", "source", "value"):
-            if name not in frame.columns:
-                raise ParameterError(unknown_name("column", name, [str(c) for c in frame.columns], "the map's frame"))
-        rows = frame.to_dict("records")
+        rows = theme.frame_rows(frame, (*names, "point", "side", "measure", "source", "value"), "the map's frame")
         masked = {int(r["point"]): tuple(float(r[n]) for n in names) for r in rows if r["masked"]}
         if not masked:
             raise ParameterError("the map has no points, so there is nothing to draw.")
@@ -90,11 +91,7 @@ class MapData:
         for r in rows:
             key = (str(r["side"]), str(r["measure"]), str(r.get("variant", "")))
             table = found.setdefault(key, {}).setdefault(str(r["source"]), np.full((len(order) + 1, 3), np.nan))
-            table[where[int(r["point"])] if r["masked"] else -1] = [
-                float(r["value"]),
-                float(r["low"]),
-                float(r["high"]),
-            ]
+            table[where[int(r["point"])] if r["masked"] else -1] = [float(r[n]) for n in ("value", "low", "high")]
         made = {side: _measures(side, found) for side in ("risk", "utility")}
         if absent := [side for side, measures in made.items() if not measures]:
             raise ParameterError(f"the map's frame holds no {' and no '.join(absent)} measure.")
@@ -177,10 +174,6 @@ def along(t: float, grid: Numbers, values: Numbers, log_t: bool, log_values: boo
     return math.exp(found) if log_values else found
 
 
-# --- tried
-# The points of one family in a search, with the risk and the utility that a chart of its parameters is about.
-
-
 class TrialPoint(NamedTuple):
     """A point with its risk in the worst scenario and its utility."""
 
@@ -221,29 +214,18 @@ class FamilyTrials:
         return [f"{how}: chosen, " + ", ".join(f"{symbol(n)} = {worded(v)}" for n, v in chosen.settings.items())]
 
 
-def heading(sentences: Sequence[str], wide: float = WIDTH - 60) -> alt.Title:
-    """Return sentences above a chart, each on its own lines."""
-    broken = (theme.lines(s, wide) or "" for s in sentences)
-    text = [line for part in broken for line in ([part] if isinstance(part, str) else part)]
-    return alt.Title(text=text, fontSize=SIZE, color=SOFT, anchor="start", offset=10)
-
-
 def worded(value: Any) -> str:
     """Return a parameter's value as a label shows it."""
     return str(value) if isinstance(value, str | bool) else short(float(value))
 
 
-# --- searched
-# The frame of a search, read into what the drawings need: one entry per point, with every measure at it.
-
-
-_COLUMNS = (
-    "point", "family", "recipe", "replications", "side", "measure", "scenario", "value", "low", "high", "limit",
-    "threshold", "meets", "chosen", "probability",
+_COLUMNS = ("point", "family", "settings", "side", "measure", "value", "low", "high", "limit")
+"""Columns of `RUMap.frame` that a chart of points needs,"""
+_FURTHER = (
+    "masked", "variant", "scenario", "source", "label", "replications", "confirmed", "threshold", "meets", "chosen",
+    "probability",
 )  # fmt: skip
-"""Columns of `SearchResult.frame`; every other is a parameter,"""
-_UNMASKED, _CONFIRMED = "unmasked", "confirmed"
-"""but for these, which it may have: a utility's value for the file as it is, and of how many fresh releases the limit is."""
+"""those that it may have; every other is a parameter."""
 COMBINED = "smallest share of the utilities"
 """What is maximised where several utilities count: the least of their shares of the unmasked file's."""
 
@@ -275,11 +257,13 @@ class MeasureReading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A recipe that was evaluated on the full data."""
+    """A recipe, protection or policy that was tried."""
 
     number: int
     family: str
-    recipe: str
+    at: str
+    """The settings in words."""
+    label: str
     replications: int
     settings: Mapping[str, Any]
     """The searched parameters that its family has."""
@@ -308,8 +292,8 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Searched:
-    """Every point of a search, in the frame's order."""
+class MapPoints:
+    """Every point of a map, in the frame's order."""
 
     points: tuple[Point, ...]
     parameters: tuple[str, ...]
@@ -320,35 +304,46 @@ class Searched:
     """By risk; risks without one are left out."""
     unmasked: Mapping[str, float]
     """By utility: its value for the file as it is; those not known are left out."""
+    baseline: str
+    """What the file as it is is called: "unmasked", or a table "unprotected"."""
+    searched: bool
+    """Whether the frame is that of a search, which has judged its points and says how sure the frontier is."""
 
     @classmethod
-    def read(cls, frame: pd.DataFrame) -> Searched:
-        """Read `SearchResult.frame`."""
+    def read(cls, frame: pd.DataFrame, chosen: int | None = None) -> MapPoints:
+        """Read `RUMap.frame`; `chosen` is the number of the chosen point, where the frame does not say."""
+        everything = theme.frame_rows(frame, _COLUMNS, "the map's frame")
         have = [str(c) for c in frame.columns]
-        for name in _COLUMNS:
-            if name not in have:
-                raise ParameterError(unknown_name("column", name, have, "the search's frame"))
-        parameters = tuple(name for name in have if name not in (*_COLUMNS, _UNMASKED, _CONFIRMED))
+        parameters = tuple(name for name in have if name not in (*_COLUMNS, *_FURTHER))
         rows: dict[int, list[Mapping[Any, Any]]] = {}
         thresholds: dict[str, float] = {}
         unmasked: dict[str, float] = {}
-        for row in frame.to_dict("records"):
+        baseline = "unmasked"
+        for row in everything:
+            if not row.get("masked", True):
+                baseline = str(row["settings"])
+                if row["side"] == "utility" and math.isfinite(whole := _number(row["value"])):
+                    unmasked[str(row["measure"])] = whole
+                continue
             rows.setdefault(int(row["point"]), []).append(row)
-            if row["side"] == "risk" and not math.isnan(limit := _number(row["threshold"])):
+            if row["side"] == "risk" and not math.isnan(limit := _number(row.get("threshold"))):
                 thresholds.setdefault(str(row["measure"]), limit)
-            if row["side"] == "utility" and math.isfinite(whole := _number(row.get(_UNMASKED))):
-                unmasked.setdefault(str(row["measure"]), whole)
         if not rows:
-            raise ParameterError("the search has no points, so there is nothing to draw.")
-        points = tuple(_point(number, found, parameters) for number, found in rows.items())
+            raise ParameterError("the map has no points, so there is nothing to draw.")
+        points = tuple(_point(number, own, parameters, chosen) for number, own in rows.items())
         utilities = tuple(dict.fromkeys(m for p in points for m in p.utilities))
         if len(utilities) > 1 and all(unmasked.get(name, 0.0) > 0 for name in utilities):
             points = tuple(_combined(p, utilities, unmasked) for p in points)
             utilities, unmasked = (COMBINED, *utilities), {COMBINED: 1.0, **unmasked}
         return cls(
             points, parameters, tuple(dict.fromkeys(m for p in points for m, _ in p.risks)), utilities,
-            tuple(dict.fromkeys(s for p in points for _, s in p.risks)), thresholds, unmasked,
+            tuple(dict.fromkeys(s for p in points for _, s in p.risks)), thresholds, unmasked, baseline,
+            "probability" in have,
         )  # fmt: skip
+
+    def meets(self, f: TrialPoint, limit: float | None) -> bool:
+        """Whether a point is safe enough: as the search judged it, else by its limit alone."""
+        return f.point.meets if self.searched else limit is None or f.risk.judged <= limit * (1 + 1e-9)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -362,7 +357,7 @@ class Searched:
 
     def unmasked_words(self, utility: str) -> str:
         """Return what a utility is for the file as it is, in brackets for an axis; empty where not known."""
-        return f" (unmasked: {short(self.unmasked[utility])})" if utility in self.unmasked else ""
+        return f" ({self.baseline}: {short(self.unmasked[utility])})" if utility in self.unmasked else ""
 
     def risk(self, name: str | None) -> str:
         """Return a risk by its name; the first for None."""
@@ -383,10 +378,22 @@ class Searched:
             return {}
         return {p.number: p.probability for p in self.points if not math.isnan(p.probability)}
 
-    def pairs(self, risk: str, utility: str) -> list[tuple[Point, MeasureReading, MeasureReading]]:
+    def pairs(self, risk: str, utility: str) -> list[TrialPoint]:
         """Return the points where both were measured, with the risk under its worst scenario."""
         found = ((p, p.worst(risk), p.useful(utility)) for p in self.points)
-        return [(p, r, u) for p, r, u in found if r is not None and u is not None]
+        return [TrialPoint(p, r, u) for p, r, u in found if r is not None and u is not None]
+
+
+def unmasked_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame in which the unmasked file has rows of its own, from one with a column `unmasked` for utilities."""
+    import pandas as pd
+
+    points = frame.assign(masked=True)
+    if "unmasked" not in frame:
+        return points
+    whole = points[points["unmasked"].notna()].drop_duplicates("measure")
+    whole = whole.assign(masked=False, chosen=False, point=points["point"].max() + 1, value=whole["unmasked"])
+    return pd.concat([points, whole], ignore_index=True).drop(columns="unmasked")
 
 
 def _combined(point: Point, utilities: Sequence[str], unmasked: Mapping[str, float]) -> Point:
@@ -402,22 +409,22 @@ def _combined(point: Point, utilities: Sequence[str], unmasked: Mapping[str, flo
 
 def _known(side: str, name: str | None, names: Sequence[str]) -> str:
     if not names:
-        raise ParameterError(f"the search's frame holds no {side} measure.")
+        raise ParameterError(f"the map's frame holds no {side} measure.")
     if name is None:
         return names[0]
     if name not in names:
-        raise ParameterError(unknown_name(f"{side} measure", name, list(names), "the search's frame"))
+        raise ParameterError(unknown_name(f"{side} measure", name, list(names), "the map's frame"))
     return name
 
 
-def _point(number: int, rows: Sequence[Mapping[Any, Any]], parameters: Sequence[str]) -> Point:
+def _point(number: int, rows: Sequence[Mapping[Any, Any]], parameters: Sequence[str], chosen: int | None) -> Point:
     first = rows[0]
     return Point(
-        number, str(first["family"]), str(first["recipe"]), int(first["replications"]),
+        number, str(first["family"]), str(first["settings"]), str(first.get("label", "")), int(first.get("replications", 0)),
         {name: first[name] for name in parameters if not missing(first[name])},
-        {(str(r["measure"]), str(r["scenario"])): _reading(r) for r in rows if r["side"] == "risk"},
+        {(str(r["measure"]), str(r.get("scenario", ""))): _reading(r) for r in rows if r["side"] == "risk"},
         {str(r["measure"]): _reading(r) for r in rows if r["side"] == "utility"},
-        bool(first["meets"]), bool(first["chosen"]), _number(first["probability"]),
+        bool(first.get("meets", False)), bool(first.get("chosen", number == chosen)), _number(first.get("probability")),
     )  # fmt: skip
 
 
@@ -432,10 +439,6 @@ def _number(value: Any) -> float:
 def missing(value: Any) -> bool:
     """Whether a cell of the frame is empty."""
     return value is None or value != value or type(value).__name__ == "NAType"
-
-
-# --- families
-# How recipe families are told apart: a colour and a shape each, in a legend that stays short however many there are.
 
 
 OTHERS = "#8a8a8a"

@@ -17,9 +17,6 @@ from sfumato.charts.scales import Axis, wants_log
 from sfumato.charts.theme import FAINT, INK, SOFT
 from sfumato.typing import Numbers
 
-# --- sheet
-# What all panels of one map have in common: axes, labels, places on curves.
-
 _MANY = 3
 """Up to so many curves are labelled where they are; more get a legend,"""
 _LONG = 48
@@ -122,7 +119,7 @@ class Sheet:
     @property
     def direct(self) -> bool:
         """Whether curves are labelled where they are: few of them, each with an unmasked line of its own."""
-        ends = [u.unmasked for u in self.data.utilities]
+        ends = [u.end for u in self.data.utilities]
         few = len(ends) <= _MANY and max(map(len, self.labels)) <= _LONG
         return few and not self.share and all(map(self.u_axis.shows, ends)) and len(set(ends)) == len(ends)
 
@@ -208,7 +205,7 @@ def utility_axis(utilities: Iterable[Measured]) -> Axis:
     Where the unmasked file's utility is infinite, utility grows like 1/λ²: then a log axis soon reads better.
     """
     measures = list(utilities)
-    ends = [u.unmasked for u in measures if math.isfinite(u.unmasked)]
+    ends = [u.end for u in measures if math.isfinite(u.end)]
     shown = [*(v for u in measures for v in finite(u)), *ends]
     if not shown:
         return Axis(0.0, 1.0, False)
@@ -224,10 +221,6 @@ def utility_axis(utilities: Iterable[Measured]) -> Axis:
 def drawable(row: Mapping[str, Any], log: bool) -> bool:
     """Whether a point has a place on the axes."""
     return math.isfinite(row["u"]) and math.isfinite(row["r"]) and (row["r"] > 0 or not log)
-
-
-# --- plane
-# The panel of risk against utility: axes, reference lines, curves and points. What is written in it is in `lettering`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,9 +302,9 @@ class Plane:
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for trace in self.traces:
             for u in trace.sheet.data.utilities:
-                if self.sheet.u_axis.shows(u.unmasked):
-                    item = {"u": u.unmasked, "series": u.label, "map": trace.name, "what": "unmasked"}
-                    found.setdefault((trace.name, f"{u.unmasked:.9g}" if self.several else u.label), item)
+                if self.sheet.u_axis.shows(u.end):
+                    item = {"u": u.end, "series": u.label, "map": trace.name, "what": "unmasked"}
+                    found.setdefault((trace.name, f"{u.end:.9g}" if self.several else u.label), item)
         return sorted(found.values(), key=lambda item: float(item["u"]))
 
     def _unmasked(self) -> list[alt.Chart]:
@@ -356,10 +349,6 @@ class Plane:
         return [*bars, theme.draw("point", points, dot, x=self.x(), y=self.y(), color=self.colour, shape=shape)]
 
 
-# --- profile
-# The small panels: risk and utility against the parameter.
-
-
 def risk_panel(
     sheet: Sheet, risk: Measured, width: int, height: int, *, titled: bool = True, inner: bool = False
 ) -> alt.LayerChart:
@@ -394,9 +383,9 @@ def utility_panel(sheet: Sheet, width: int, height: int) -> alt.LayerChart:
     y = theme.y_axis("value", sheet.u_axis, title, height, 5, **sheet.u_options)
     colour = theme.series_colour(sheet.palette, None)
     ends = [
-        {"value": u.unmasked, "series": u.label, "what": "unmasked"}
+        {"value": u.end, "series": u.label, "what": "unmasked"}
         for u in sheet.data.utilities
-        if sheet.u_axis.shows(u.unmasked)
+        if sheet.u_axis.shows(u.end)
     ]
     layers: list[Any] = _chosen_line(sheet, x)
     layers += [theme.reference(ends, y=y, color=colour)] if ends else []

@@ -11,7 +11,7 @@ import altair as alt
 from sfumato.charts import theme
 from sfumato.charts.captions import short
 from sfumato.charts.labels import threshold_words
-from sfumato.charts.map_data import COMBINED, MeasureReading, Point, Searched, key_of
+from sfumato.charts.map_data import COMBINED, MapPoints, MeasureReading, Point, TrialPoint, key_of
 from sfumato.charts.scales import Axis, risk_axis
 from sfumato.charts.theme import (
     INK,
@@ -31,8 +31,6 @@ from sfumato.errors import ParameterError, join_names
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- measures
-# Every measure of one release: risks against their own thresholds, utilities against the unmasked file.
 
 _ROW = 24
 _NAMES = 180
@@ -41,7 +39,7 @@ _LEAST = 150
 
 
 def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcatChart:
-    """Draw every measure at one point of `SearchResult.frame`, the chosen one if not given.
+    """Draw every measure at one point of `RUMap.frame` of a search, the chosen one if not given.
 
     A risk stands at its value divided by its own threshold, which is absolute: left of 1 it is tolerable, in whatever unit
     it is measured; a bar shows the 95 % interval, and a thin line ends where 95 % of releases stay below, which is what
@@ -49,7 +47,7 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
     has that. The numbers in their own units, and in words whether the threshold is met, are at the right. Risks without a
     threshold have words and no dot.
     """
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     at = _wanted(data, point)
     several = len(data.scenarios) > 1  # one scenario need not be named at every risk
     risks = [_risk(m, s if several else "", r, data.thresholds.get(m, math.nan)) for (m, s), r in at.risks.items()]
@@ -68,14 +66,12 @@ def measures_chart(frame: pd.DataFrame, point: int | None = None) -> alt.VConcat
         panels.append(_risk_panel(risks, width, names))
     if utilities:
         panels.append(_utility_panel(utilities, width, names, known))
-    title = alt.Title(
-        text=theme.lines(f"{at.family}: {at.recipe}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10
-    )
+    title = alt.Title(text=theme.lines(f"{at.family}: {at.at}", WIDTH - 40) or "", color=SOFT, fontSize=SIZE, offset=10)
     page: alt.VConcatChart = alt.vconcat(*panels, spacing=20, title=title)
     return themed(page)
 
 
-def _wanted(data: Searched, point: int | None) -> Point:
+def _wanted(data: MapPoints, point: int | None) -> Point:
     if point is None:
         if data.chosen is None:
             raise ParameterError("no point of the search is chosen; name the one to draw (point=…).")
@@ -128,22 +124,15 @@ def _risk_panel(rows: theme.Rows, width: int, names: float) -> alt.LayerChart:
     if drawn:
         # on an axis with a place for zero, an interval that reaches below it starts at the foot
         foot = [{**r, "at_low": max(r["at_low"], axis.low if axis.log else 0.0)} for r in drawn]
-        layers.append(
-            theme.draw("rule", drawn, {"strokeWidth": 1, "color": SOFT, "clip": True}, **_span(x, y, "at", "at_limit"))
-        )
+        thin = {"strokeWidth": 1, "color": SOFT, "clip": True}
+        layers.append(theme.draw("rule", drawn, thin, **_span(x, y, "at", "at_limit")))
         tick = {"orient": "vertical", "thickness": 1.4, "size": 10, "color": SOFT, "clip": True}
         layers.append(theme.draw("tick", drawn, tick, x=_field(x, "at_limit"), y=y))
         layers.append(_bars(foot, x, y, RISK_SHADES[3]))
         for state, fill, shape in (("met", RISK_SHADES[3], "circle"), ("exceeded", PAPER, "diamond")):
             if items := [r for r in drawn if r["state"] == state]:
-                dot = {
-                    "shape": shape,
-                    "size": 48,
-                    "fill": fill,
-                    "stroke": RISK_SHADES[3],
-                    "strokeWidth": 2,
-                    "opacity": 1,
-                }
+                look = {"shape": shape, "size": 48, "strokeWidth": 2, "opacity": 1}
+                dot = {**look, "fill": fill, "stroke": RISK_SHADES[3]}
                 layers.append(theme.draw("point", items, dot, x=x, y=y))
     layers += _words(rows, y, width)
     head = "risks: filled where the limit meets the threshold, hollow where it exceeds it"
@@ -204,20 +193,12 @@ def _bars(rows: theme.Rows, x: alt.X, y: alt.Y, colour: str) -> alt.Chart:
 
 
 def _words(rows: theme.Rows, y: alt.Y, width: int) -> list[alt.Chart]:
-    style = {"align": "left", "baseline": "middle", "color": INK}
-    weight = [(r, "bold" if r["state"] == "exceeded" else "normal") for r in rows]
-    made = []
-    for bold in ("normal", "bold"):
-        if items := [r for r, w in weight if w == bold]:
-            text = alt.Text("text:N")
-            made.append(
-                theme.draw("text", items, {**style, "fontWeight": bold}, **theme.at(x=width + 12), y=y, text=text)
-            )
-    return made
-
-
-# --- loss
-# Risk against information loss: a line for each method or sequence of methods.
+    style, where = {"align": "left", "baseline": "middle", "color": INK}, theme.at(x=width + 12)
+    looks = (
+        ("normal", [r for r in rows if r["state"] != "exceeded"]),
+        ("bold", [r for r in rows if r["state"] == "exceeded"]),
+    )
+    return [theme.draw("text", own, {**style, "fontWeight": bold}, **where, y=y) for bold, own in looks if own]
 
 
 _HEIGHT = 340
@@ -226,14 +207,14 @@ _HEIGHT = 340
 def loss_chart(
     frame: pd.DataFrame, risk: str | None = None, utility: str | None = None, threshold: float | None = None
 ) -> alt.LayerChart:
-    """Draw risk against information loss, 1 − U, from `SearchResult.frame` (Truta, Fotouhi and Barth-Jones 2004, section 5).
+    """Draw risk against information loss, 1 − U, from `RUMap.frame` of a search (Truta, Fotouhi and Barth-Jones 2004, section 5).
 
     A line joins the settings of a family for which none of its other settings has both less loss and less risk; the rest
     are faint points. Lower left is better. `risk` and `utility` are titles of measures, the first risk and what was maximised
     if not given. U is the share of the unmasked file's; where the frame
     does not tell that, it is taken to be 1, as for most utilities.
     """
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     limit = data.thresholds.get(name) if threshold is None else float(threshold)
     found = [f for f in data.pairs(name, use) if math.isfinite(f[1].value) and math.isfinite(f[2].value)]
@@ -243,11 +224,7 @@ def loss_chart(
             f"the information loss of {use} is not known, because its value for the unmasked file is not 1; draw risk against "
             "utility instead, or choose a utility that is 1 for the unmasked file."
         )
-    rows = [_row(p, r, u, whole) for p, r, u in found]
-    for family in data.families:
-        mine = [row for row in rows if row["family"] == family]
-        for row in mine:
-            row["best"] = not any(_beats(other, row) for other in mine)
+    rows = _losses(found, whole)
     top = [row for row in rows if not any(_beats(other, row) for other in rows)]
     key = key_of(data.families, [row["family"] for row in sorted(top, key=lambda row: float(row["loss"]))])
     rows = [{**row, **key.fields(row["family"])} for row in rows]
@@ -278,16 +255,20 @@ def loss_chart(
     if limit is not None and up.shows(limit):
         level = (1 - up.share(limit)) * size[1]
         layers += threshold_words(limit, level, size[0], _clutter(rows, across, up, size), y)
-    said = "lines: the best settings of each family; lower left is better" + _ringed(chosen)
-    title = alt.Title(text=theme.lines(said, WIDTH - 60) or "", fontSize=SIZE, color=SOFT, anchor="start", offset=12)
-    return themed(theme.layered(*layers, width=size[0], height=size[1], title=title))
+    said = "lines: the best settings of each family; lower left is better"
+    said += f"; ringed: chosen, {chosen[0]['family']} (loss {short(chosen[0]['loss'])})" if chosen else ""
+    return themed(theme.layered(*layers, width=size[0], height=size[1], title=theme.heading([said])))
 
 
-def _row(point: Point, r: MeasureReading, u: MeasureReading, whole: float) -> dict[str, Any]:
-    return {
-        "point": point.number, "family": point.family, "recipe": point.recipe, "loss": 1 - u.value / whole, "r": r.value,
-        "chosen": point.chosen,
-    }  # fmt: skip
+def _losses(points: Sequence[TrialPoint], whole: float) -> theme.Rows:
+    """Return a row for each point, and whether it is one of the best of its family."""
+    rows: theme.Rows = [
+        {"point": p.number, "family": p.family, "recipe": p.at, "loss": 1 - u.value / whole, "r": r.value, "chosen": p.chosen}
+        for p, r, u in points
+    ]  # fmt: skip
+    for row in rows:
+        row["best"] = not any(_beats(other, row) for other in rows if other["family"] == row["family"])
+    return rows
 
 
 def _beats(a: dict[str, Any], b: dict[str, Any]) -> bool:
@@ -307,7 +288,3 @@ def _clutter(rows: Sequence[dict[str, Any]], across: Axis, up: Axis, size: tuple
     for line in lines.values():
         clutter.add_line(line, 2.0)
     return clutter
-
-
-def _ringed(chosen: Sequence[dict[str, Any]]) -> str:
-    return f"; ringed: chosen, {chosen[0]['family']} (loss {short(chosen[0]['loss'])})" if chosen else ""

@@ -34,8 +34,6 @@ from sfumato.charts.theme import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- mask tradeoff
-# What masks lose of the attributes against how much of the targets they may explain.
 
 _HEIGHT = 280
 _BROAD = 2.4
@@ -67,10 +65,6 @@ def mask_tradeoff_chart(frame: pd.DataFrame, targets: str, stepped: Collection[s
         mine = [i for i in items if i["mask"] == name]
         layers.append(theme.draw("line", mine, style, x=x, y=y, color=colour, strokeDash=dash))
     return themed(theme.layered(*layers, width=width, height=_HEIGHT))
-
-
-# --- release region
-# The release region of two attributes: what may be released by all that it explains, and by standards set one by one.
 
 
 _SIDE = 340
@@ -105,15 +99,8 @@ def release_region_chart(
     for number, (region, style) in enumerate(_STYLES.items()):  # a key of our own: patches look as the regions do
         top = 12 + 19 * number
         layers.append(draw("rect", [{}], {**style, "width": 16, "height": 10}, **at(_SIDE + _KEY, top)))
-        layers.append(
-            draw(
-                "text",
-                [{"text": said[region]}],
-                {"align": "left", "dx": 16, "fontSize": SIZE, "color": INK},
-                text=alt.Text("text:N"),
-                **at(_SIDE + _KEY, top),
-            )
-        )
+        words_style = {"align": "left", "dx": 16, "fontSize": SIZE, "color": INK}
+        layers.append(draw("text", [{"text": said[region]}], words_style, **at(_SIDE + _KEY, top)))
     rows = [{**row, "text": f"{row['case']}: {row['value']:.2f}"} for row in _rows(points)]
     for row in rows:
         look = {
@@ -122,9 +109,8 @@ def release_region_chart(
         }  # fmt: skip
         layers.append(draw("point", [row], look, x=x, y=y))
         right = row["x"] < 0.7 * most
-        layers += words(
-            [row], {"align": "left" if right else "right", "dx": 9 if right else -9, "fontSize": SIZE}, x=x, y=y
-        )
+        beside = {"align": "left" if right else "right", "dx": 9 if right else -9, "fontSize": SIZE}
+        layers += words([row], beside, x=x, y=y)
     notes = [
         "number: share explained together",
         "filled: passes together, hollow: does not",
@@ -133,16 +119,12 @@ def release_region_chart(
     for number, note in enumerate(notes):
         look = {"align": "left", "dx": -8, "fontSize": SIZE, "color": SOFT}
         place = at(_SIDE + _KEY, 12 + 19 * (len(_STYLES) + number) + 8)
-        layers.append(draw("text", [{"text": note}], look, text=alt.Text("text:N"), **place))
+        layers.append(draw("text", [{"text": note}], look, **place))
     return themed(layered(*layers, width=_SIDE, height=_SIDE))
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-# --- key experiments
-# Global risk against how strongly one key was masked: a panel for each key.
 
 
 _PANEL_HEIGHT = 210

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.charts import theme
 from sfumato.charts.captions import parameter_words, short, spoken, symbol
 from sfumato.charts.heatmap import Band, CellGrid, Place, gradient_legend
-from sfumato.charts.map_data import FamilyTrials, Measured, Searched, TrialPoint, heading, worded
+from sfumato.charts.map_data import FamilyTrials, MapPoints, Measured, TrialPoint, worded
 from sfumato.charts.map_panel import Sheet
 from sfumato.charts.scales import Axis, risk_axis, wants_log
 from sfumato.charts.theme import INK, PAPER, RISK_SHADES, SIZE, SOFT, UTILITY_SHADES, text_width, themed
@@ -24,11 +23,7 @@ from sfumato.typing import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# --- surface
-# A measure over two parameters, known at scattered points: straight between them, in triangles.
-
-Line = list[tuple[float, float]]
+    from scipy.spatial import Delaunay
 
 
 @dataclass(frozen=True)
@@ -61,100 +56,38 @@ class ParameterScale:
         return self.low + unit * (self.high - self.low)
 
 
-@dataclass(frozen=True, eq=False)
-class Surface:
-    """Triangles over points in the unit square; shapes (points, 2) and (triangles, 3)."""
+def triangles(places: Numbers) -> Delaunay | None:
+    """Return Delaunay's triangles over places of shape (points, 2); None where they lie on a line, or are fewer than three."""
+    from scipy.spatial import Delaunay, QhullError
 
-    places: Numbers
-    triangles: NDArray[np.intp]
-
-    @classmethod
-    def over(cls, places: Numbers) -> Surface | None:
-        """Return Delaunay's triangles; None where the points lie on a line, or are fewer than three."""
-        from scipy.spatial import Delaunay, QhullError
-
-        if len(places) < 3 or (np.ptp(places, axis=0) < 1e-9).any():
-            return None
-        try:
-            return cls(places, np.asarray(Delaunay(places).simplices, np.intp))
-        except QhullError:
-            return None
-
-    def at(self, wanted: Numbers, values: Numbers) -> Numbers:
-        """Return values at other places, shape (places, 2): straight within each triangle, NaN outside all."""
-        out = np.full(len(wanted), np.nan)
-        for corners in self.triangles:
-            a, b, c = self.places[corners]
-            base = np.column_stack([b - a, c - a])
-            if abs(np.linalg.det(base)) < 1e-14:
-                continue
-            st = np.linalg.solve(base, (wanted - a).T)
-            weights = np.vstack([1 - st.sum(axis=0), st])
-            inside = (weights >= -1e-9).all(axis=0)
-            out[inside] = values[corners] @ weights[:, inside]
-        return out
-
-    def contour(self, values: Numbers, level: float) -> list[Line]:
-        """Return where the values pass a level, as lines through the unit square; exact for what `at` returns."""
-        pieces = []
-        for corners in self.triangles:
-            v = values[corners]
-            if not np.isfinite(v).all():
-                continue
-            ends = []
-            for i, j in ((0, 1), (1, 2), (2, 0)):
-                # a corner exactly on the level counts as above it, so that a line never passes it twice
-                if (v[i] >= level) != (v[j] >= level):
-                    # from the lower to the higher corner number, so that neighbours find the very same place
-                    p, q = sorted((int(corners[i]), int(corners[j])))
-                    share = (level - values[p]) / (values[q] - values[p])
-                    x, y = self.places[p] + share * (self.places[q] - self.places[p])
-                    ends.append((float(x), float(y)))
-            if len(ends) == 2 and ends[0] != ends[1]:
-                pieces.append((ends[0], ends[1]))
-        return joined(pieces)
+    if len(places) < 3 or (np.ptp(places, axis=0) < 1e-9).any():
+        return None
+    try:
+        return Delaunay(places)
+    except QhullError:
+        return None
 
 
-def joined(pieces: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> list[Line]:
-    """Return lines made of pieces that share their ends.
-
-    >>> joined([((0, 0), (1, 0)), ((2, 0), (1, 0)), ((5, 5), (6, 6))])
-    [[(0, 0), (1, 0), (2, 0)], [(5, 5), (6, 6)]]
-    """
-    at: dict[tuple[float, float], list[int]] = {}
-    for k, ends in enumerate(pieces):
-        for end in ends:
-            at.setdefault(end, []).append(k)
-    left = set(range(len(pieces)))
-    lines = []
-    # open lines first, from one of their ends; what is left then are rings
-    starts = [(k, end) for k, ends in enumerate(pieces) for end in ends if len(at[end]) == 1]
-    for k, start in [*starts, *((k, ends[0]) for k, ends in enumerate(pieces))]:
-        if k not in left:
-            continue
-        line, here = [start], start
-        step: int | None = k
-        while step is not None:
-            left.discard(step)
-            a, b = pieces[step]
-            here = b if here == a else a
-            line.append(here)
-            step = next((n for n in at[here] if n in left), None)
-        lines.append(line)
-    return lines
-
-
-# --- contours
-# The utility over two parameters, with contours of the risk.
+def contour(mesh: Delaunay, values: Numbers, level: float) -> Numbers:
+    """Return where values, straight within each triangle, pass a level: one piece in each, shape (pieces, 2 ends, 2)."""
+    pieces = []
+    for corners in mesh.simplices[np.isfinite(values[mesh.simplices]).all(axis=1)]:
+        # a corner exactly on the level counts as above it, so that a line never passes it twice
+        crossed = [(p, q) for p, q in combinations(corners, 2) if (values[p] >= level) != (values[q] >= level)]
+        if crossed:
+            shares = [(level - values[p]) / (values[q] - values[p]) for p, q in crossed]
+            at = mesh.points
+            pieces.append([at[p] + share * (at[q] - at[p]) for (p, q), share in zip(crossed, shares, strict=True)])
+    return np.array(pieces).reshape(-1, 2, 2)
 
 
 _ACROSS, _UP, _PIXELS = 60, 48, 7
 """The surface is drawn in so many squares of so many pixels."""
 _CONTOURS: tuple[tuple[dict[str, Any], bool], ...] = (
-    ({"stroke": PAPER, "strokeWidth": 2.6, "opacity": 0.75, "strokeJoin": "round"}, False),
-    ({"stroke": INK, "strokeWidth": 0.9, "strokeJoin": "round"}, False),
-    ({"stroke": PAPER, "strokeWidth": 5, "opacity": 0.85, "strokeJoin": "round"}, True),
-    ({"stroke": INK, "strokeWidth": 2.6, "strokeJoin": "round"}, True),
+    ({"stroke": PAPER, "strokeWidth": 2.6, "opacity": 0.75, "strokeCap": "round"}, False),
+    ({"stroke": INK, "strokeWidth": 0.9, "strokeCap": "round"}, False),
+    ({"stroke": PAPER, "strokeWidth": 5, "opacity": 0.85, "strokeCap": "round"}, True),
+    ({"stroke": INK, "strokeWidth": 2.6, "strokeCap": "round"}, True),
 )
 """Dark lines with a white rim, readable on light and dark; the threshold's last and strongest."""
 
@@ -164,19 +97,18 @@ def contour_chart(tried: FamilyTrials, a: str, b: str) -> alt.LayerChart | None:
     columns = [[float(f.point.settings[n]) for f in tried.found] for n in (a, b)]
     sides = [ParameterScale.over(values) for values in columns]
     places = np.column_stack([s.unit(v) for s, v in zip(sides, columns, strict=True)])
-    surface = Surface.over(places)
-    if surface is None:
+    mesh = triangles(places)
+    if mesh is None:
         return None
     width, height = _ACROSS * _PIXELS, _UP * _PIXELS
     axes = [Axis(s.low, s.high, s.log) for s in sides]
     titles = [parameter_words(n) + (", log scale" if s.log else "") for n, s in zip((a, b), sides, strict=True)]
     x, y = theme.x_axis("x", axes[0], titles[0], width), theme.y_axis("y", axes[1], titles[1], height)
-    layers: list[Any] = [_shades(tried, surface, sides, x, y)]
-    lines = _lines(tried, surface, sides)
+    layers: list[Any] = [_shades(tried, mesh, sides, x, y)]
+    lines = _lines(tried, mesh, sides)
     for style, strong in _CONTOURS:
         if rows := [row for row in lines if row["strong"] is strong]:
-            order, each = alt.Order("k:Q"), alt.Detail("line:N")
-            layers.append(theme.draw("line", rows, style, x=x, y=y, order=order, detail=each))
+            layers.append(theme.draw("rule", rows, style, x=x, y=y, x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q")))
     layers += _points(tried, columns, x, y)
     layers += _levels(tried, lines, sides, (width, height))
     said = [
@@ -184,13 +116,15 @@ def contour_chart(tried: FamilyTrials, a: str, b: str) -> alt.LayerChart | None:
         f"contours: what {tried.risk} stays below in 95 % of releases; filled points meet the thresholds",
         *tried.chosen_words("ringed"),
     ]
-    return theme.layered(*layers, width=width, height=height, title=heading(said))
+    return theme.layered(*layers, width=width, height=height, title=theme.heading(said))
 
 
-def _shades(tried: FamilyTrials, surface: Surface, sides: Sequence[ParameterScale], x: alt.X, y: alt.Y) -> alt.Chart:
+def _shades(tried: FamilyTrials, mesh: Delaunay, sides: Sequence[ParameterScale], x: alt.X, y: alt.Y) -> alt.Chart:
+    from scipy.interpolate import LinearNDInterpolator
+
     across, up = (np.arange(n + 1) / n for n in (_ACROSS, _UP))
     middles = np.array([((i + 0.5) / _ACROSS, (j + 0.5) / _UP) for i in range(_ACROSS) for j in range(_UP)])
-    values = surface.at(middles, np.array([f.utility.value for f in tried.found]))
+    values = LinearNDInterpolator(mesh, [f.utility.value for f in tried.found])(middles)
     edges = [[s.value(float(v)) for v in u] for s, u in zip(sides, (across, up), strict=True)]
     cells = [(i, j) for i in range(_ACROSS) for j in range(_UP)]
     items = [
@@ -211,62 +145,52 @@ def _shades(tried: FamilyTrials, surface: Surface, sides: Sequence[ParameterScal
     return theme.draw("rect", items, {"strokeWidth": 0}, **corners, color=colour)
 
 
-def _lines(tried: FamilyTrials, surface: Surface, sides: Sequence[ParameterScale]) -> theme.Rows:
-    """Return the contours as rows of corners, in the parameters' own units."""
+def _lines(tried: FamilyTrials, mesh: Delaunay, sides: Sequence[ParameterScale]) -> theme.Rows:
+    """Return the contours piece by piece, in the parameters' own units."""
     judged = np.array([f.risk.judged for f in tried.found])
     known = judged[np.isfinite(judged)]
     least = float(known[known > 0].min(initial=math.inf))
     log = risk_axis(known.tolist(), 3).log
     # zero has no logarithm: it counts as half of the smallest risk seen
     height = np.log(np.maximum(judged, least / 2)) if log else judged
-    inner = [
-        v
-        for v in risk_axis(known[known > 0].tolist() if log else known.tolist(), 3).ticks(7)
-        if least < v < known.max()
-    ]
+    ticks = risk_axis(known[known > 0].tolist() if log else known.tolist(), 3).ticks(7)
     limit = tried.limit
-    levels = [v for v in inner if limit is None or abs(v - limit) > 0.2 * limit]  # clear of the threshold's own
+    levels = {v for v in ticks if least < v < known.max() and (limit is None or abs(v - limit) > 0.2 * limit)}
     rows: theme.Rows = []
-    for level in sorted({*levels, *([] if limit is None else [limit])}):
-        drawn = surface.contour(height, (math.log(level) if level > 0 else -math.inf) if log else level)
-        for line in drawn:
-            number = len({row["line"] for row in rows})
-            rows += [
-                {
-                    "x": sides[0].value(s), "y": sides[1].value(t), "line": number, "k": k, "level": level,
-                    "strong": level == limit, "what": "contour",
-                }
-                for k, (s, t) in enumerate(line)
-            ]  # fmt: skip
+    for level in sorted(levels if limit is None else {*levels, limit}):  # the others keep clear of the threshold's own
+        pieces = contour(mesh, height, (math.log(level) if level > 0 else -math.inf) if log else level)
+        for (a, b), (c, d) in pieces:
+            ends = {"x": sides[0].value(a), "y": sides[1].value(b), "x2": sides[0].value(c), "y2": sides[1].value(d)}
+            rows.append({**ends, "level": level, "strong": level == limit, "what": "contour"})
     return rows
 
 
 def _levels(
     tried: FamilyTrials, rows: theme.Rows, sides: Sequence[ParameterScale], size: tuple[int, int]
 ) -> list[alt.Chart]:
-    """Write each level at the middle of its longest line, within the panel."""
-    made: list[alt.Chart] = []
+    """Write each level on the piece of its line that is nearest to the middle of all, within the panel."""
+    layers: list[alt.Chart] = []
     for level in dict.fromkeys(row["level"] for row in rows):
-        lines: dict[int, Line] = {}
-        for row in (r for r in rows if r["level"] == level):
-            place = float(sides[0].unit(row["x"])) * size[0], (1 - float(sides[1].unit(row["y"]))) * size[1]
-            lines.setdefault(row["line"], []).append(place)
-        longest = max(lines.values(), key=_length)
+        own = [row for row in rows if row["level"] == level]
+        places = np.column_stack([
+            sides[0].unit([row["x"] for row in own]) * size[0], (1 - sides[1].unit([row["y"] for row in own])) * size[1],
+        ])  # fmt: skip
+        px, py = places[np.hypot(*(places - places.mean(axis=0)).T).argmin()]
         strong = level == tried.limit
         text = f"largest tolerable risk {short(level)}" if strong else short(level)
         half = text_width(text, SIZE) / 2
-        px, py = halfway(longest)
         px, py = min(max(px, half + 3), size[0] - half - 3), min(max(py, 9), size[1] - 9)
-        item = {"text": text, "level": level, "what": "level"}
         style = {"fontWeight": "bold"} if strong else {"fontSize": SIZE - 1}
-        made += theme.words([item], style, **theme.at(px, py))
-    return made
+        layers += theme.words(
+            [{"text": text, "level": level, "what": "level"}], style, **theme.at(float(px), float(py))
+        )
+    return layers
 
 
 def _points(tried: FamilyTrials, columns: Sequence[Sequence[float]], x: alt.X, y: alt.Y) -> list[alt.Chart]:
     items = [
         {
-            "x": a, "y": b, "point": f.point.number, "recipe": f.point.recipe, "u": f.utility.value, "r": f.risk.value,
+            "x": a, "y": b, "point": f.point.number, "recipe": f.point.at, "u": f.utility.value, "r": f.risk.value,
             "limit": f.risk.limit, "meets": tried.good(f), "chosen": f.point.chosen,
         }
         for f, a, b in zip(tried.found, *columns, strict=True)
@@ -285,29 +209,6 @@ def _points(tried: FamilyTrials, columns: Sequence[Sequence[float]], x: alt.X, y
         halo = {"shape": "circle", "size": 150, "filled": False, "stroke": PAPER, "strokeWidth": 4.5, "opacity": 1}
         made += [theme.draw("point", ring, halo, x=x, y=y), theme.ring(ring, x=x, y=y)]
     return made
-
-
-def _length(line: Line) -> float:
-    return sum(math.dist(a, b) for a, b in pairwise(line))
-
-
-def halfway(line: Line) -> tuple[float, float]:
-    """Return the place halfway along a line.
-
-    >>> halfway([(0, 0), (1, 0), (4, 0)])
-    (2.0, 0.0)
-    """
-    left = _length(line) / 2
-    for a, b in pairwise(line):
-        piece = math.dist(a, b)
-        if piece >= left > 0:
-            return a[0] + left / piece * (b[0] - a[0]), a[1] + left / piece * (b[1] - a[1])
-        left -= piece
-    return line[-1]
-
-
-# --- heatmap
-# A map over two parameters: a heat map for each measure, with the feasible region outlined and the chosen cell framed.
 
 
 def heat_chart(sheet: Sheet) -> alt.ConcatChart:
@@ -367,10 +268,6 @@ def _item(sheet: Sheet, p: int, place: Place, value: float, risk: bool) -> dict[
     return {**named, "value": value, "text": text, "i": place[0], "j": place[1]}
 
 
-# --- parameters
-# Utility over two parameters with contours of the risk; over more, panels for pairs with the best of the rest.
-
-
 _MOST = 4
 """Pairs are made of at most so many parameters."""
 
@@ -385,7 +282,7 @@ def parameters_chart(
     *,
     family: str | None = None,
 ) -> alt.TopLevelMixin:
-    """Draw how utility and risk depend on the parameters of one family, from `SearchResult.frame`.
+    """Draw how utility and risk depend on the parameters of one family, from `RUMap.frame` of a search.
 
     Two numbers: a map of the utility, straight between the points that were tried (in ratios where a parameter spans them),
     with contours of the risk's limit, the threshold's the strongest. More parameters, or choices among names: cells, each
@@ -402,14 +299,14 @@ def parameters_chart(
     family
         Which family; that of the chosen point if not given, and where none is chosen the one with most parameters.
     """
-    data = Searched.read(frame)
+    data = MapPoints.read(frame)
     name, use = data.risk(risk), data.utility(utility)
     for wanted in (x, y):
         if wanted is not None and wanted not in data.parameters:
             raise ParameterError(unknown_name("parameter", wanted, list(data.parameters), "the search's frame"))
     named = [p for p in (x, y) if p is not None]
     chosen_family = _family(data, family, named)
-    found = [TrialPoint(*f) for f in data.pairs(name, use) if f[0].family == chosen_family]
+    found = [f for f in data.pairs(name, use) if f.point.family == chosen_family]
     free = [p for p in data.parameters if len({f.point.settings.get(p) for f in found} - {None}) > 1]
     pairs = (
         [(x, y)]
@@ -424,7 +321,7 @@ def parameters_chart(
     return themed(_page(FamilyTrials(tuple(found), tuple(free), name, use, limit, threshold is not None), pairs))
 
 
-def _family(data: Searched, asked: str | None, named: Sequence[str]) -> str:
+def _family(data: MapPoints, asked: str | None, named: Sequence[str]) -> str:
     if asked is not None:
         if asked not in data.families:
             raise ParameterError(unknown_name("family", asked, list(data.families), "the search's frame"))
@@ -445,7 +342,7 @@ def _page(tried: FamilyTrials, pairs: Sequence[tuple[str, str]]) -> alt.TopLevel
     shown = [float(item["value"]) for draft in drafts for item in draft.items if math.isfinite(item["value"])]
     domain = (min(shown), max(shown)) if shown else None  # the same shades in all panels
     panels = [draft.panel(domain) for draft in drafts]
-    return alt.concat(*panels, columns=2, title=heading(_cells_words(tried, pairs)), spacing=18)
+    return alt.concat(*panels, columns=2, title=theme.heading(_cells_words(tried, pairs)), spacing=18)
 
 
 def _cells_words(tried: FamilyTrials, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -482,7 +379,7 @@ def _draft(tried: FamilyTrials, a: str, b: str) -> _Draft:
             good.add((i, j))
             best = max(fit, key=lambda f: f.utility.value)
             value = best.utility.value
-            item |= {"value": value, "text": short(value), "point": best.point.number, "recipe": best.point.recipe}
+            item |= {"value": value, "text": short(value), "point": best.point.number, "recipe": best.point.at}
         items.append(item)
     outlined = good if tried.limit is not None else set()
     return _Draft(CellGrid(bins[0].band, bins[1].band), f"{symbol(b)} against {symbol(a)}", items, outlined, chosen)

@@ -15,8 +15,6 @@ from sfumato.errors import ParameterError, unknown_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- table heatmap
-# A table as a heat map: which cells are shown, not published or changed, and by how much.
 
 SHOWN = "shown as it is"
 PRIMARY = "not published: unsafe"
@@ -59,11 +57,7 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
     `kind` is one of `LOOKS`; `text` is written in the cell where there is room for all of them. `down` and `across` name the two
     dimensions.
     """
-    have = [str(c) for c in frame.columns]
-    for name in ("row", "column", "kind", "text"):
-        if name not in have:
-            raise ParameterError(unknown_name("column", name, have, "the frame"))
-    items: theme.Rows = [{str(k): v for k, v in r.items()} for r in frame.to_dict("records")]
+    items = theme.frame_rows(frame, ("row", "column", "kind", "text"))
     if not items:
         raise ParameterError("the table has no cells, so there is nothing to draw.")
     rows, columns = (list(dict.fromkeys(str(r[side]) for r in items)) for side in ("row", "column"))
@@ -91,17 +85,7 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
     ]
     if legible:
         inked = [{**r, "ink": LOOKS[r["kind"]][1]} for r in items]
-        layers.append(
-            theme.draw(
-                "text",
-                inked,
-                {"fontSize": SIZE - 1},
-                x=x,
-                y=y,
-                text=alt.Text("text:N"),
-                color=alt.Color("ink:N", scale=None),
-            )
-        )
+        layers.append(theme.draw("text", inked, {"fontSize": SIZE - 1}, x=x, y=y, color=alt.Color("ink:N", scale=None)))
     size: dict[str, Any] = {"width": wide * len(columns), "height": high * len(rows)}
     if title:
         size["title"] = alt.Title(theme.lines(title, WIDTH) or "", frame="group")
@@ -111,17 +95,8 @@ def table_heatmap(frame: pd.DataFrame, down: str, across: str, title: str = "") 
 def _axis(labels: list[str], wide: int, count: int) -> alt.Axis:
     """Return an axis of labels: slanted where they do not fit, and not all where they are too many."""
     slant = max(map(text_width, labels)) > wide - 4
-    options: dict[str, Any] = {
-        "ticks": False,
-        "domain": False,
-        "labelOverlap": "greedy" if count > 40 else False,
-        "labelLimit": 150,
-    }
-    return alt.Axis(labelAngle=-45 if slant else 0, **options)
-
-
-# --- table change
-# Before and after: the cells of a table as they were and as they are published, with what a reader can be sure of.
+    overlap: Any = "greedy" if count > 40 else False
+    return alt.Axis(labelAngle=-45 if slant else 0, labelOverlap=overlap, ticks=False, domain=False, labelLimit=150)
 
 
 _ROW = 20
@@ -137,11 +112,7 @@ def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
     The frame has a row for each cell, in the order to draw: `name`, `before`, `after` (NaN where it is not published), `low` and
     `high` (between which values a reader knows the cell to lie, or an interval of 95 %; NaN or infinite where there is none).
     """
-    have = [str(c) for c in frame.columns]
-    for name in ("name", "before", "after", "low", "high"):
-        if name not in have:
-            raise ParameterError(unknown_name("column", name, have, "the frame"))
-    items: theme.Rows = [{str(k): v for k, v in r.items()} for r in frame.to_dict("records")]
+    items = theme.frame_rows(frame, ("name", "before", "after", "low", "high"))
     if not items:
         raise ParameterError("there are no cells to draw.")
     values = [float(r[k]) for r in items for k in ("before", "after", "low", "high") if math.isfinite(r[k])]
@@ -166,27 +137,16 @@ def table_change_chart(frame: pd.DataFrame, unit: str = "") -> alt.LayerChart:
         thick = {"strokeWidth": 5, "opacity": 0.3, "clip": True}
         layers.append(theme.draw("rule", bars, thick, x=x("from"), x2=alt.X2("to:Q"), y=y, color=shade))
     before = [{**r, "what": "before"} for r in items]
-    layers.append(
-        theme.draw(
-            "point",
-            before,
-            {"filled": False, "fill": PAPER, "stroke": INK, "size": 62, "strokeWidth": 1.4},
-            x=x("before"),
-            y=y,
-        )
-    )
+    ring = {"filled": False, "fill": PAPER, "stroke": INK, "size": 62, "strokeWidth": 1.4}
+    layers.append(theme.draw("point", before, ring, x=x("before"), y=y))
     after = [{**r, "what": "after"} for r in items if math.isfinite(r["after"])]
     if after:
-        layers.append(
-            theme.draw("point", after, {"filled": True, "color": _AFTER, "size": 26, "opacity": 1}, x=x("after"), y=y)
-        )
+        dot = {"filled": True, "color": _AFTER, "size": 26, "opacity": 1}
+        layers.append(theme.draw("point", after, dot, x=x("after"), y=y))
     said = ["ring: the value before; dot: the value published; bar: what a reader knows of the value"]
     if any(not math.isfinite(r["after"]) for r in items):
         said.append("without a dot, and with an orange bar: not published")
-    broken = (theme.lines(sentence, WIDTH) or "" for sentence in said)
-    lines = [line for part in broken for line in ([part] if isinstance(part, str) else part)]
-    title = alt.Title(text=lines, fontSize=SIZE, color=SOFT, anchor="start", offset=10, frame="group")
-    return themed(theme.layered(*layers, width=wide, height=high, title=title))
+    return themed(theme.layered(*layers, width=wide, height=high, title=theme.heading(said, WIDTH, frame="group")))
 
 
 def _change_axis(values: list[float], middle: list[float]) -> tuple[Axis, str]:

@@ -15,11 +15,8 @@ import altair as alt
 import numpy as np
 
 from sfumato.charts.scales import Axis, Floored, Symlog
-from sfumato.errors import visible
+from sfumato.errors import ParameterError, unknown_name, visible
 from sfumato.files import write_bytes
-
-# --- theme
-# One look for every chart: calm, safe for print and for colour-blind readers, readable at the width of an A4 page.
 
 WIDTH = 640
 """Pixels: the text width of an A4 page at 96 pixels an inch."""
@@ -83,10 +80,6 @@ def shape_of(position: int) -> str:
     return SHAPES[position % len(SHAPES)]
 
 
-# --- render
-# Charts to pictures, on this machine and without a browser; nothing is fetched.
-
-
 def to_svg(chart: alt.TopLevelMixin | Mapping[str, Any]) -> str:
     """Return a chart, or its Vega-Lite specification, as SVG text."""
     import vl_convert
@@ -135,10 +128,6 @@ def _requoted(found: re.Match[str]) -> str:
         return json.dumps(visible(json.loads(found[0])), ensure_ascii=False)
     except ValueError:  # no text as in JSON
         return found[0]
-
-
-# --- placing
-# Where to write: labels look for a place where they cover nothing.
 
 
 _WIDTHS = {
@@ -245,17 +234,15 @@ def stack(spots: Sequence[tuple[float, str]], width: float) -> list[tuple[float,
     return placed
 
 
-# --- marks
-# The few marks that every panel is made of. Data go in as rows; axes and scales are explicit.
-
-
 Rows = list[dict[str, Any]]
 Style = Mapping[str, Any]
 """Mark properties, as Vega-Lite names them."""
 
 
 def draw(mark: str, items: Iterable[Mapping[str, Any]], style: Style, **encodings: Any) -> alt.Chart:
-    """Draw rows with one kind of mark ("line", "rule", "text" …); numbers that JSON cannot hold become null."""
+    """Draw rows with one kind of mark ("line", "rule" …), texts by their "text"; numbers that JSON cannot hold become null."""
+    if mark == "text":
+        encodings.setdefault("text", alt.Text("text:N"))
     # a tuple, because Altair copies the items of a list again and again
     clean = tuple({k: _plain(v) for k, v in item.items()} for item in items)
     chart: alt.Chart = getattr(alt.Chart(alt.InlineData(values=clean)), f"mark_{mark}")(**style).encode(**encodings)
@@ -290,6 +277,22 @@ def lines(title: str, room: float, size: float = SIZE) -> str | list[str] | None
     if wide <= room + 8:
         return title or None
     return textwrap.wrap(title, max(10, int(len(title) * room / wide)), break_long_words=False)
+
+
+def heading(sentences: Sequence[str], wide: float = WIDTH - 60, **style: Any) -> alt.Title:
+    """Return sentences above a chart, each on its own lines."""
+    broken = (lines(s, wide) or "" for s in sentences)
+    text = [line for part in broken for line in ([part] if isinstance(part, str) else part)]
+    return alt.Title(text=text, **{"fontSize": SIZE, "color": SOFT, "anchor": "start", "offset": 10, **style})
+
+
+def frame_rows(frame: Any, needed: Iterable[str], where: str = "the frame") -> Rows:
+    """Return the rows of a frame; refuse one that lacks a column."""
+    have = [str(c) for c in frame.columns]
+    for name in needed:
+        if name not in have:
+            raise ParameterError(unknown_name("column", name, have, where))
+    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def _scale(axis: Axis) -> alt.Scale:
@@ -347,11 +350,7 @@ def words(items: Rows, style: Style, **encodings: Any) -> list[alt.Chart]:
     """Write the rows' "text" over a white halo, so that lines behind it do not hurt."""
     halo = {**style, "stroke": PAPER, "strokeWidth": 3.5, "color": PAPER, "strokeJoin": "round"}
     plain = {k: v for k, v in encodings.items() if k != "color"}
-    text = alt.Text("text:N")
-    return [
-        draw("text", items, halo, text=text, **plain),
-        draw("text", items, {"color": INK, **style}, text=text, **encodings),
-    ]
+    return [draw("text", items, halo, **plain), draw("text", items, {"color": INK, **style}, **encodings)]
 
 
 def ring(items: Rows, **encodings: Any) -> alt.Chart:

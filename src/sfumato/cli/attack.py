@@ -20,11 +20,12 @@ from sfumato.files import private
 
 if TYPE_CHECKING:
     from sfumato.data.microdata import Microdata
+    from sfumato.maps.choice import Choice
+    from sfumato.maps.rumap import RUMap
     from sfumato.mas.attacks.base import Outcome, PolicyAttack
     from sfumato.mas.attacks.bench import Bench
     from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
     from sfumato.mas.policy import Policy
-    from sfumato.mas.policy_trials import PolicyChoice, PolicyMap
     from sfumato.mas.usage import UsageReport
 
 # --- attack map
@@ -49,14 +50,14 @@ def settings_swept(given: Iterable[str], policy: Policy) -> dict[str, tuple[floa
     return found
 
 
-def show_map(screen: Screen, m: PolicyMap, choice: PolicyChoice | None) -> None:
+def show_map(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     """Print the points of a map, and what was chosen."""
-    rules = "with the universe rules off" if m.attackers.rules_off else "with all rules"
-    recipes = ", ".join(recipe.name for recipe in m.attackers.recipes)
-    screen.say(f"{len(m.points):,} settings, attacked {rules} by {recipes}, {m.attackers.bench.trials:,} times each.")
+    rules = "with the universe rules off" if m.subject.rules_off else "with all rules"
+    recipes = ", ".join(recipe.name for recipe in m.subject.recipes)
+    screen.say(f"{len(m.points):,} settings, attacked {rules} by {recipes}, {m.subject.bench.trials:,} times each.")
     screen.say()
     labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
-    rows = [[p.at, *(value for value, _ in m.estimates(k))] for k, p in enumerate(m.points)]
+    rows = [[p.at, *(m.estimate(i, k)[0] for i in range(len(labels)))] for k, p in enumerate(m.points)]
     screen.table(["at", *labels], rows, range(1, 1 + len(labels)))
     screen.say("R: right guesses above the baseline. U: 1 if nothing is lost. 95 % intervals: --json or --out.")
     if choice is None:

@@ -152,13 +152,16 @@ def _draw(
 
 def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
     how = f"{m.replications:,} replications" if m.replications else "by formula"
-    screen.say(f"The snooper {m.evaluator.snooper.describe()}. {len(m.points):,} points, {how}.")
+    screen.say(f"The snooper {m.subject.evaluator.snooper.describe()}. {len(m.points):,} points, {how}.")
     screen.say()
     labels = [f"{'R' if measure.side == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
     rows: list[list[object]] = []
-    for p, settings in enumerate(m.points):
+    for p, point in enumerate(m.points):
         rows.append(
-            [*(float(settings[name]) for name in m.parameters), *(m.estimate(i, p)[0] for i in range(len(labels)))]
+            [
+                *(float(point.settings[name]) for name in m.parameters),
+                *(m.estimate(i, p)[0] for i in range(len(labels))),
+            ]
         )
     last = ["unmasked", *[""] * (len(m.parameters) - 1)]
     rows.append([*last, *(m.unmasked(i) for i in range(len(labels)))])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sfumato.contract.measure import Measure
     from sfumato.contract.snooper import Snooper
-    from sfumato.maps.search_result import SearchResult
+    from sfumato.maps.rumap import RUMap
 
 _ROWS = 12
 """Points of the frontier that are shown."""
@@ -192,18 +192,18 @@ def search_(options: SearchOptions) -> None:
     _show(screen, found)
     screen.answer({
         "file": options.file, **found.to_dict(), "report": options.out, "page": options.page, "chart": options.chart,
-        "recipe": options.save_recipe if found.choice.feasible else None,
+        "recipe": options.save_recipe if found.choose().feasible else None,
     })  # fmt: skip
-    if not found.choice.feasible:
+    if not found.choose().feasible:
         raise typer.Exit(INFEASIBLE)
 
 
-def _write(found: SearchResult, options: SearchOptions, tell: Any) -> None:
+def _write(found: RUMap, options: SearchOptions, tell: Any) -> None:
     """Write what was asked for."""
     from sfumato.files import write_text
 
-    if options.save_recipe is not None and found.choice.recipe is not None:
-        found.choice.recipe.write(options.save_recipe)
+    if options.save_recipe is not None and found.choose().method is not None:
+        found.choose().method.write(options.save_recipe)
     if options.chart is not None:
         tell("Drawing", 0, 0)
         save_chart(found.chart(), options.chart)
@@ -217,17 +217,17 @@ def _write(found: SearchResult, options: SearchOptions, tell: Any) -> None:
         board_report(found, title=f"A release of {options.file.name}").write(options.out, json=True)
 
 
-def _show(screen: Screen, found: SearchResult) -> None:
-    choice = found.choice
-    tried = f"{len(found.families):,} recipe{'s' if len(found.families) > 1 else ''}"
-    screen.say(f"{tried}, {len(found.points):,} points on all {len(found.data):,} records.")
+def _show(screen: Screen, found: RUMap) -> None:
+    choice = found.choose()
+    tried = f"{len(found.subject.families):,} recipe{'s' if len(found.subject.families) > 1 else ''}"
+    screen.say(f"{tried}, {len(found.points):,} points on all {len(found.subject.data):,} records.")
     for name, reason in found.refused.items():
         screen.note(f"{name}: {reason}")
     front = _nearest(found)
     if len(front):
         screen.say()
         rows = [
-            (("> " if row["chosen"] else "") + row["family"], row["recipe"], row["risk"], row["limit"], row["utility"],
+            (("> " if row["chosen"] else "") + row["family"], row["settings"], row["risk"], row["limit"], row["utility"],
              f"{100 * row['probability']:.0f} %")
             for _, row in front.iterrows()
         ]  # fmt: skip
@@ -242,14 +242,14 @@ def _show(screen: Screen, found: SearchResult) -> None:
         screen.say(f"  {score.measure}: {score.words}")
 
 
-def _nearest(found: SearchResult) -> pd.DataFrame:
+def _nearest(found: RUMap) -> pd.DataFrame:
     """Return the points of the frontier whose risk is nearest to the threshold, the chosen one among them, safest first."""
     import numpy as np
 
     front = found.frontier()
     if not len(front):
         return front
-    allowed = max(next(iter(found.judge.thresholds.values())), 1e-12)
+    allowed = max(next(iter(found.subject.judge.thresholds.values())), 1e-12)
     away = np.abs(np.log(front["limit"].clip(lower=1e-12) / allowed)) + 10 * (front["probability"] < 0.5)
     kept: pd.DataFrame = front.loc[away.where(~front["chosen"], -1.0).sort_values().index[:_ROWS]]
     return kept.sort_values("risk", ignore_index=True)

@@ -16,8 +16,9 @@ from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
+    from sfumato.maps.choice import Choice
+    from sfumato.maps.rumap import RUMap
     from sfumato.tables.measures import TableMeasure
-    from sfumato.tables.protection_map import TableChoice, TableMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ def table_map(source: Source, options: TableMapOptions) -> None:
             progress=lambda done, all_: tell("Protecting at every point", done, all_),
         )  # fmt: skip
         own = [m.measures[i] for i in m.of_side(m.measures[0].side)]
-        limits = thresholds(options.max_risk, None, list(own), zero=True)  # type: ignore[arg-type]
+        limits = thresholds(options.max_risk, None, list(own), zero=True)
         choice = m.choose(limits) if limits else None
         _draw(m, choice, limits, source, options, tell)
     _show(screen, m, choice)
@@ -148,8 +149,8 @@ def _measure(text: str, side: str) -> TableMeasure:
 
 
 def _draw(
-    m: TableMap,
-    choice: TableChoice | None,
+    m: RUMap,
+    choice: Choice | None,
     limits: dict[str, float],
     source: Source,
     options: TableMapOptions,
@@ -174,12 +175,14 @@ def _draw(
         Report(f"R-U map of a table from {files[0].name}", [m.report(first, choice)]).write(out)
 
 
-def _show(screen: Screen, m: TableMap, choice: TableChoice | None) -> None:
-    screen.say(f"A table of {len(m.table):,} cells, {len(m.points):,} points; random ones {m.replications:,} times.")
+def _show(screen: Screen, m: RUMap, choice: Choice | None) -> None:
+    screen.say(
+        f"A table of {len(m.subject.table):,} cells, {len(m.points):,} points; random ones {m.replications:,} times."
+    )
     screen.say()
     labels = [f"{'R' if measure.side.value == 'risk' else 'U'}: {measure.label()}" for measure in m.measures]
     rows = [[p.family, p.at, *(m.estimate(i, k)[0] for i in range(len(labels)))] for k, p in enumerate(m.points)]
-    rows.append(["unprotected", "", *m.unprotected])
+    rows.append(["unprotected", "", *(m.unmasked(i) for i in range(len(labels)))])
     screen.table(["method", "at", *labels], rows, range(2, 2 + len(labels)))
     screen.say("R: lower is safer. U: higher is more useful. 95 % intervals: --json or --out.")
     if choice is None:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from sfumato.maps.choice import Choice as Choice
     from sfumato.maps.recipe_search import search as search
     from sfumato.maps.replication import NormalPopulation as NormalPopulation
+    from sfumato.maps.rumap import MapPoint as MapPoint
+    from sfumato.maps.rumap import MapSubject as MapSubject
     from sfumato.maps.rumap import Overlay as Overlay
     from sfumato.maps.rumap import RUMap as RUMap
     from sfumato.maps.rumap import ru_map as ru_map
-    from sfumato.maps.search_result import SearchChoice as SearchChoice
-    from sfumato.maps.search_result import SearchResult as SearchResult
     from sfumato.maps.search_space import Family as Family
     from sfumato.maps.search_space import Range as Range

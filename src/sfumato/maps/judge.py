@@ -25,9 +25,6 @@ from sfumato.maps.trials import ReleaseSpread, Trial, limit_noise, release_limit
 from sfumato.schema.schema import Schema
 from sfumato.typing import Flags, Numbers
 
-# --- scenarios
-# Several snoopers at once: the same risk measure, against each of them.
-
 
 class Against(Measure, abstract=True):
     """A risk measure against one of several snoopers, by name."""
@@ -128,10 +125,6 @@ def against(measures: list[Measure], scenarios: Mapping[str, Snooper]) -> list[M
     return out
 
 
-# --- frontier
-# Which points nobody beats, and how sure that is.
-
-
 _TOGETHER = 10
 """From so many releases on, what is common to all recipes (the same resampled records) can be told from chance."""
 
@@ -180,10 +173,6 @@ def reweighted(
         else:
             columns.append(value + wider * (drawn - value) if np.isfinite(value) else np.full(draws, value))
     return np.column_stack(columns)
-
-
-# --- chances
-# How sure it is that a point is on the frontier: risk and utility of every point as they might have come out instead.
 
 
 _DRAWS = 1_000
@@ -245,10 +234,6 @@ def chance_of(risk: Numbers, utility: Numbers) -> Numbers:
         share = flags[1:].mean(axis=0)
         chance[known] = np.where(flags[0] | (share > _UNLIKELY), share, np.nan)
     return chance
-
-
-# --- judge
-# Judging what was seen: is it safe enough, and how useful is it.
 
 
 _TINY = 1e-6

@@ -15,9 +15,6 @@ from sfumato.maps.search_space import Family, Point, Range, Values
 from sfumato.maps.trials import Trial, Trials
 from sfumato.typing import Numbers
 
-# --- sampling
-# The first look at a family with more than two parameters: optuna's multi-objective sampler.
-
 
 def optuna_sampler(judge: Judge, count: int, seed: int) -> Callable[[Family, Callable[[Point], Trial]], None]:
     """Return a sampler that looks at `count` points of a family: less risk and more utility, both at once."""
@@ -56,7 +53,6 @@ def load_optuna(family: Family) -> Any:
     return optuna
 
 
-# --- refine
 # Closing in on the best safe point of a family: a local model, a trust region, one new point at a time.
 #
 # Around the best point so far, risk (on the logarithm) and utility are taken to be linear in the coordinates of the unit cube;
@@ -139,10 +135,6 @@ def _linear(x: Numbers, y: Numbers, weight: Numbers, centre: Numbers, radius: fl
     ridge = np.diag([0.0, *[1e-3 * weight.sum()] * x.shape[1]])
     normal = design.T @ (design * weight[:, None]) + ridge
     return np.asarray(at @ np.linalg.lstsq(normal, design.T @ (weight * y), rcond=None)[0])
-
-
-# --- race
-# Successive halving: every family on a part of the file, the better half on more, the best on all of it.
 
 
 _CLOSE = 0.005

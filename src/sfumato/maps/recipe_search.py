@@ -18,8 +18,8 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, NotApplicable, ParameterError, join_names
 from sfumato.maps.judge import Judge, PointVerdict, against, anchors_of, scenarios_of, thresholds_of
 from sfumato.maps.race import EFFORTS, Effort, Race, calibration, load_optuna, optuna_sampler, parts_of
-from sfumato.maps.rumap import applicable, measures_of, titles
-from sfumato.maps.search_result import Confirmed, Finals, SearchResult
+from sfumato.maps.rumap import RUMap, applicable, measures_of, titles
+from sfumato.maps.search_map import Confirmed, Finals, SearchSubject
 from sfumato.maps.search_space import Family, families_of
 from sfumato.maps.trials import Archive, Trial, Trials
 
@@ -45,7 +45,7 @@ def search(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     workers: int = 1,
-) -> SearchResult:
+) -> RUMap:
     """Find the recipe and the parameters with the most utility among those whose risk stays at or below `max_risk`.
 
     A point is safe when 95 % of the releases made there stay below the threshold: judged on a prediction limit for one further
@@ -141,7 +141,7 @@ class _RecipeSearch:
         self.confirm = max(confirm, least)
         trials.told = self._told
 
-    def run(self) -> SearchResult:
+    def run(self) -> RUMap:
         """Race the families, then confirm the best."""
         left = list(self.families)
         for number, records in enumerate(self.parts):
@@ -207,12 +207,12 @@ class _RecipeSearch:
         self._begin(f"Masking the best again with {self.confirm} fresh seeds", 2 * len(best))
         return Finals(self.race, self.parts[-1], self.confirm)
 
-    def _result(self, finals: Finals, winner: Confirmed | None) -> SearchResult:
-        return SearchResult(
-            self.families, self.trials.measures, self.names, self.scenarios, self.race.judge, self.trials.data,
-            tuple(self._looks()), tuple(finals.confirmed), winner, self._refused(), self.trials.draws,
-            self.trials.archive.taken_up, tuple(self.whole),
+    def _result(self, finals: Finals, winner: Confirmed | None) -> RUMap:
+        subject = SearchSubject(
+            self.families, self.trials, self.names, self.scenarios, self.race.judge, tuple(self._looks()),
+            tuple(finals.confirmed), winner, tuple(self.whole),
         )  # fmt: skip
+        return subject.map(self._refused())
 
     def _looks(self) -> list[Trial]:
         return [look for own in self.race.looks.values() for look in own.values()]

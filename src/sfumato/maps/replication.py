@@ -28,9 +28,6 @@ from sfumato.schema.attribute import Attribute, Level
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- population
-# A normal population, for maps in which every replication draws its records afresh.
-
 
 @dataclass(frozen=True, eq=False)
 class NormalPopulation:
@@ -116,10 +113,6 @@ class NormalPopulation:
         x = np.concatenate([arms, -arms])
         columns = {name: Column.from_numbers(mean + x[:, j]) for j, (name, mean) in enumerate(self.means.items())}
         return Microdata(LocalEngine(Rows(np.arange(2 * size, dtype=np.int64), columns)), self.schema)
-
-
-# --- evaluate
-# Replication: mask again and again at every parameter value, with common random numbers, and observe the measures.
 
 
 Settings = Mapping[str, Any]

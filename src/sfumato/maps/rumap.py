@@ -1,26 +1,39 @@
-"""The R-U confidentiality map: disclosure risk R and data utility U over the parameters of a method."""
+"""The R-U confidentiality map: disclosure risk R and data utility U of all that was tried, and the best safe choice."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from sfumato.contract.draws import Draws
 from sfumato.contract.mask import Mask, Recipe
 from sfumato.contract.measure import Measure
 from sfumato.contract.release import Holdout, Release
-from sfumato.contract.score import Score, Section, Side
+from sfumato.contract.score import Score, Section, Side, number
 from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, RecipeError, unknown_name
-from sfumato.maps.choice import Choice
-from sfumato.maps.points import undominated
+from sfumato.maps.choice import (
+    Choice,
+    ChoiceTask,
+    Estimate,
+    Refinement,
+    choose,
+    choose_between,
+    choose_point,
+    limits_of,
+    named,
+    share_kept,
+)
 from sfumato.maps.replication import UNMASKED, Evaluator, NormalPopulation, Progress, Settings
 from sfumato.risk.attribute_risk import AttributeRisk
 from sfumato.typing import Numbers
@@ -30,57 +43,138 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-# --- overlay
-# Several maps on the same axes: methods compared, or one method under several circumstances.
-
 
 @dataclass(frozen=True, eq=False)
-class Overlay:
-    """Maps over the same parameter, by name; one risk each, in the same unit.
+class MapPoint:
+    """Something that was tried: a recipe, a protection or a policy, at some values of its parameters."""
 
-    Examples
-    --------
-    >>> from sfumato.papers import figure2
-    >>> list(figure2().maps)
-    ['R² = 0.3', 'R² = 0.5']
-    """
-
-    maps: Mapping[str, RUMap]
-
-    def __post_init__(self) -> None:
-        if not self.maps:
-            raise ParameterError("an overlay needs at least one map.")
-        if len({m.parameters for m in self.maps.values()}) > 1:
-            raise ParameterError("an overlay shows maps over the same parameter; these are swept over different ones.")
-
-    def __getitem__(self, name: str) -> RUMap:
-        return self.maps[name]
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The maps as one tidy frame; the column `map` says which."""
-        import pandas as pd
-
-        return pd.concat([m.frame.assign(map=name) for name, m in self.maps.items()], ignore_index=True)
-
-    def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:
-        """Draw the maps on the same axes: colour tells the utility, the dash the map; `chosen` is ringed on every curve."""
-        from sfumato.charts.map_chart import overlay_chart
-
-        parameters = next(iter(self.maps.values())).parameters
-        return overlay_chart({name: m.frame for name, m in self.maps.items()}, parameters, max_risk, chosen)
+    family: str
+    settings: Mapping[str, Any]
+    """The parameters that were swept; empty for what was tried as it is."""
+    method: Any
+    """The recipe, protection or policy with these settings."""
+    seen: Any = None
+    """What was observed, in the form that the map's subject reads; None where there are formulas alone."""
+    at: str = ""
+    """The settings in words."""
+    label: str = ""
+    """What was tried, in words."""
+    formulas: tuple[float, ...] = ()
+    """Each measure by formula; NaN where there is none."""
 
 
-# --- rumap
-# The R-U confidentiality map: disclosure risk R and data utility U over the parameters of a method.
+class MapSubject(ABC):
+    """What a map is about: how its points are measured and tried again, and how it is told to people and machines."""
 
+    noun: ClassVar[str]
+    """What is tried: a "protection"."""
+    outcome: ClassVar[str]
+    """What comes of it: a "table"."""
+    confirm: ClassVar[int] = 1
+    """How often the winner is tried again, if nothing else is asked for."""
+    fewest: int = 0
+    """How often it must be tried again at least."""
+    predicts: ClassVar[bool] = False
+    """Whether a limit is one that 95 % of the outcomes stay below, not the upper end of the mean's interval."""
+    positive_limits: ClassVar[bool] = False
+    """Whether a limit of 0 is refused."""
+    every_limit: ClassVar[bool] = True
+    """Whether each risk needs a limit."""
+    shares: ClassVar[bool] = False
+    """Whether of several utilities the smallest share of the unmasked file's counts; else the first."""
+    layout: ClassVar[str] = "families"
+    """How the chart is laid out."""
+    measures: tuple[Any, ...]
+    replications: int
 
-DEFAULT_GRID = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))
+    @abstractmethod
+    def estimate(self, measure: int, point: MapPoint) -> Estimate:
+        """Return a measure's value and its 95 % interval from what was seen at a point."""
+
+    @abstractmethod
+    def score(self, measure: int, point: MapPoint) -> Score:
+        """Return a measure's value at a point with its meaning."""
+
+    def limit(self, measure: int, point: MapPoint) -> float:
+        """Return what is held against a threshold: the upper end of the interval, or the value where there is none."""
+        value, interval = self.estimate(measure, point)
+        return value if interval is None else interval[1]
+
+    def titles(self) -> tuple[str, ...]:
+        """Return a name for each measure that no other has."""
+        return titles(self.measures)
+
+    def settings_of(self, point: MapPoint) -> dict[str, Any]:
+        """Return what tells a point from all others."""
+        return {self.noun: point.family, **point.settings}
+
+    def limits(self, m: RUMap, max_risk: Any) -> dict[int, float]:
+        """Return what is allowed of each risk, by its position."""
+        return limits_of(m, max_risk)
+
+    def columns(self, measure: int, point: MapPoint) -> dict[str, Any]:
+        """Return further columns of the frame."""
+        return {}
+
+    def fresh(self) -> MapSubject:
+        """Return the subject with unused random numbers, for one choice."""
+        return self
+
+    def again(self, point: MapPoint, times: int) -> tuple[MapPoint, str]:
+        """Return a point as seen with fresh random numbers, and how, in words; the same point where nothing is random."""
+        return point, ""
+
+    def choose(self, task: ChoiceTask, safe: Sequence[int], refine: bool, confirm: int) -> Choice | None:
+        """Return the most useful of the safe points whose risk holds when it is tried again; None if none does."""
+        return choose_point(task, safe, confirm)
+
+    def why_not(self, task: ChoiceTask) -> str:
+        """Say that nothing is safe enough, and what comes nearest."""
+        m, nearest = task.map, task.nearest
+        shown = ", ".join(
+            f"{m.measures[i].label()} {m.estimate(i, nearest)[0]:.4g}, where {limit:.4g} is allowed"
+            for i, limit in task.limits.items()
+        )
+        point = m.points[nearest]
+        return f"no {self.noun} that was tried is safe enough. The nearest is {point.family} ({point.at}): {shown}."
+
+    def frontier(self, m: RUMap, risk: str | None, utility: str | None) -> list[dict[str, Any]]:
+        """Return the rows of `RUMap.frontier`."""
+        r, u = m.position(Side.RISK, risk), m.position(Side.UTILITY, utility)
+        pairs = [(m.estimate(r, p)[0], m.estimate(u, p)[0]) for p in range(len(m.points))]
+        common = [name for name in m.parameters if all(name in q.settings for q in m.points)]
+        return [
+            {"point": p, "family": q.family, "settings": q.at, **{n: q.settings[n] for n in common},
+             "risk": pairs[p][0], "utility": pairs[p][1]}
+            for p in undominated(pairs) for q in (m.points[p],)
+        ]  # fmt: skip
+
+    def drawing(
+        self, m: RUMap, max_risk: Any, choice: Choice | None, risk: str | None, utility: str | None
+    ) -> dict[str, Any]:
+        """Return what a chart of families needs besides the frame."""
+        r, u = (m.measures[m.position(s, n)].label() for s, n in ((Side.RISK, risk), (Side.UTILITY, utility)))
+        limits = max_risk if isinstance(max_risk, Mapping) else {r: max_risk}
+        if max_risk is None and choice is not None and choice.feasible:
+            limits = choice.max_risk
+        return {"risk": r, "utility": u, "threshold": limits.get(r), "chosen": m.chosen_point(choice)}
+
+    def chosen_words(self, choice: Choice) -> str:
+        """Return what was chosen, as a sentence names it."""
+        return str(choice)
+
+    @abstractmethod
+    def section(self, m: RUMap, max_risk: Any, choice: Choice | None) -> Section:
+        """Return the map as a section of a report."""
+
+    @abstractmethod
+    def facts(self, m: RUMap) -> dict[str, Any]:
+        """Return the map for machines."""
 
 
 @dataclass(frozen=True, eq=False)
 class RUMap:
-    """Risk and utility at every point of a parameter grid, with intervals; made by `ru_map`.
+    """Risk and utility of all that was tried, with intervals; made by `ru_map`, `search`, `table_map` or `policy_map`.
 
     Examples
     --------
@@ -93,83 +187,36 @@ class RUMap:
     0.1413
     """
 
-    evaluator: Evaluator
+    subject: Any
+    """What the map is about, a `MapSubject`: recipes on data, protections on a table, or policies on a bench."""
+    points: tuple[MapPoint, ...]
     parameters: tuple[str, ...]
-    points: tuple[Settings, ...]
-    replications: int
-    observations: tuple[Numbers, ...]
-    """Per measure, shape (points + 1, replications, k); the last point is the unmasked file."""
-    analytic: tuple[Numbers, ...]
-    """Per measure, shape (points + 1,); NaN where there is no formula."""
+    """The parameters that were swept."""
+    baseline: MapPoint | None = None
+    """The file as it is, or the table without protection."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Measures that do not apply, with the reason."""
+    """Measures that do not apply, and what could not be tried, with the reason."""
+    choice: Choice | None = None
+    """The choice of a search; None for a map that was only traced."""
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[Any, ...]:
         """Every measure of the map."""
-        return self.evaluator.measures
-
-    def of_side(self, side: Side) -> tuple[int, ...]:
-        """Return the positions of the risk or utility measures."""
-        return tuple(i for i, m in enumerate(self.measures) if m.side is side)
-
-    def estimate(self, measure: int, point: int) -> tuple[float, tuple[float, float] | None]:
-        """Return a measure's value and interval at a point: by replication where there is any, else by formula."""
-        if self.replications:
-            return self.measures[measure].estimate(self.observations[measure][point])
-        value = float(self.analytic[measure][point])
-        return value, (value, value)
-
-    def unmasked(self, measure: int) -> float:
-        """Return a measure's value for the unmasked file."""
-        return self.estimate(measure, len(self.points))[0]
+        return tuple(self.subject.measures)
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """The map as a tidy frame: one row per point, measure and source (empirical or analytic)."""
-        import pandas as pd
-
-        rows = []
-        for p, settings in enumerate((*self.points, UNMASKED)):
-            named = {name: settings.get(name, np.nan) for name in self.parameters}
-            for i, measure in enumerate(self.measures):
-                about = {
-                    "point": p, **named, "masked": settings is not UNMASKED, "side": measure.side.value,
-                    "measure": measure.label(), "variant": measure.variant,
-                }  # fmt: skip
-                if self.replications:
-                    value, interval = self.estimate(i, p)
-                    low, high = interval or (np.nan, np.nan)
-                    rows.append({**about, "source": "empirical", "value": value, "low": low, "high": high})
-                if not np.isnan(formula := float(self.analytic[i][p])):
-                    rows.append({**about, "source": "analytic", "value": formula, "low": formula, "high": formula})
-        return pd.DataFrame(rows)
-
-    def choose(self, max_risk: float | Mapping[str, float], utility: str | None = None, **options: Any) -> Choice:
-        """Maximise utility subject to risk ≤ max_risk, judged on the upper limit of the risk.
-
-        See `sfumato.maps.choice.choose`.
-        """
-        from sfumato.maps.choice import choose
-
-        return choose(self, max_risk, utility, **options)
-
-    def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
-        """Return the points that no other point beats in both risk and utility, safest first."""
-        import pandas as pd
-
-        r, u = self.position(Side.RISK, risk), self.position(Side.UTILITY, utility)
-        pairs = [(self.estimate(r, p)[0], self.estimate(u, p)[0]) for p in range(len(self.points))]
-        rows = [
-            {**{n: self.points[p].get(n, np.nan) for n in self.parameters}, "risk": pairs[p][0], "utility": pairs[p][1]}
-            for p in undominated(pairs)
-        ]
-        return pd.DataFrame(rows).sort_values("risk", ignore_index=True)
+    def replications(self) -> int:
+        """How often each point was tried; 0 for formulas alone."""
+        return int(self.subject.replications)
 
     @property
     def titles(self) -> tuple[str, ...]:
         """A name for each measure that no other has: its label, with the variant where a label stands twice."""
-        return titles(self.measures)
+        return tuple(self.subject.titles())
+
+    def of_side(self, side: Side) -> tuple[int, ...]:
+        """Return the positions of the risk or utility measures."""
+        return tuple(i for i, m in enumerate(self.measures) if m.side is side)
 
     def position(self, side: Side, label: str | None) -> int:
         """Return which measure a title or label names; the first of its side if none is named."""
@@ -181,35 +228,280 @@ class RUMap:
             raise ParameterError(unknown_name(f"{side} measure", label, [self.titles[i] for i in own], "the map"))
         return known[label]
 
-    def chart(
-        self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None
-    ) -> alt.TopLevelMixin:
-        """Draw log R against U with the unmasked utility and the threshold; beside it R and U against the parameter."""
-        from sfumato.charts.map_chart import map_chart
+    # -- numbers
 
-        settings = choice.settings if choice is not None and choice.feasible else None
-        return map_chart(self.frame, self.parameters, max_risk, settings)
+    @property
+    def _everything(self) -> tuple[MapPoint, ...]:
+        return self.points if self.baseline is None else (*self.points, self.baseline)
+
+    def estimate(self, measure: int, point: int) -> Estimate:
+        """Return a measure's value and 95 % interval at a point: as observed where anything was, else by formula.
+
+        The point after the last is the baseline.
+        """
+        at = self._everything[point]
+        if at.seen is not None:
+            found: Estimate = self.subject.estimate(measure, at)
+            return found
+        return at.formulas[measure], (at.formulas[measure],) * 2
+
+    def limit(self, measure: int, point: int) -> float:
+        """Return what is held against a threshold: the upper end of the risk's interval; for a search a prediction limit."""
+        at = self._everything[point]
+        return at.formulas[measure] if at.seen is None else float(self.subject.limit(measure, at))
+
+    def unmasked(self, measure: int) -> float:
+        """Return a measure's value for the baseline; NaN where there is none."""
+        return math.nan if self.baseline is None else self.estimate(measure, len(self.points))[0]
+
+    @property
+    def observations(self) -> tuple[Numbers, ...]:
+        """Per measure, shape (points + 1, replications, k), for a map of a recipe; the last point is the unmasked file."""
+        return tuple(np.stack([p.seen[i] for p in self._everything]) for i in range(len(self.measures)))
+
+    @property
+    def analytic(self) -> tuple[Numbers, ...]:
+        """Per measure its values by formula, shape (points + 1,), for a map of a recipe; NaN where there is none."""
+        return tuple(np.array([p.formulas[i] for p in self._everything]) for i in range(len(self.measures)))
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the frame."""
+        rows = []
+        for p, point in enumerate(self._everything):
+            swept = {name: point.settings.get(name, np.nan) for name in self.parameters}
+            about = {"point": p, "family": point.family, "settings": point.at, **swept, "masked": p < len(self.points)}
+            for i, measure in enumerate(self.measures):
+                row = {**about, "side": measure.side.value, "measure": measure.label(), "variant": measure.variant}
+                risk = measure.side is Side.RISK
+                if point.seen is not None:
+                    value, interval = self.estimate(i, p)
+                    low, high = interval or (np.nan, np.nan)
+                    ends = {"low": low, "high": high, "limit": self.limit(i, p) if risk else np.nan}
+                    rows.append(
+                        {**row, "source": "empirical", "value": value, **ends, **self.subject.columns(i, point)}
+                    )
+                if point.formulas and not math.isnan(formula := point.formulas[i]):
+                    ends = {"low": formula, "high": formula, "limit": formula if risk else np.nan}
+                    rows.append({**row, "source": "analytic", "value": formula, **ends})
+        return rows
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The map as a tidy frame: one row per point, measure and source.
+
+        The columns are the point's number, `family`, `settings` in words and one column for each swept parameter; `masked`
+        (False for the baseline); `side`, `measure` and `variant`; `source` (empirical or analytic); `value` with its 95 %
+        interval from `low` to `high`; and `limit`, what is held against a threshold. The frame of a search has more: see
+        `search`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def frontier(self, risk: str | None = None, utility: str | None = None) -> pd.DataFrame:
+        """Return the points that no other point beats in both risk and utility, safest first.
+
+        The frontier of a search has intervals, and the probability that no other point beats a point: points that are beaten
+        by the estimates, but may not be in truth (probability above 0.05), are in it.
+        """
+        import pandas as pd
+
+        rows = self.subject.frontier(self, risk, utility)
+        return pd.DataFrame(rows).sort_values("risk", ignore_index=True) if rows else pd.DataFrame()
+
+    # -- for people and machines
+
+    def choose(
+        self,
+        max_risk: float | Mapping[str, float] | None = None,
+        utility: str | None = None,
+        *,
+        refine: bool = True,
+        confirm: int | None = None,
+    ) -> Choice:
+        """Return what has the largest utility among all whose risk stays at or below `max_risk`.
+
+        Parameters
+        ----------
+        max_risk
+            One limit for every risk measure, or one for each by its label; a search has chosen under its own already. A risk is
+            judged on the upper end of its 95 % interval; in the map of a search, on the value below which 95 % of the
+            releases stay.
+        utility
+            Which of several utilities to maximise. If not given: in a map of recipes the smallest share of the unmasked
+            file's utility, else the first.
+        refine
+            Whether to go on between the points of a map over one parameter of a recipe.
+        confirm
+            How often the winner is tried again with fresh random numbers. If its risk does not hold there, a safer one is
+            taken.
+        """
+        if max_risk is None and self.choice is not None:
+            return self.choice
+        return choose(self, max_risk, utility, refine, self.subject.confirm if confirm is None else int(confirm))
+
+    def chosen_point(self, choice: Choice | None) -> int | None:
+        """Return the number of the point that was chosen; None if none was, or if it lies between the points."""
+        if choice is None or not choice.feasible:
+            return None
+        wanted = choice.family, dict(choice.settings)
+        own = ((q.family, dict(self.subject.settings_of(q))) for q in self.points)
+        return next((p for p, settings in enumerate(own) if settings == wanted), None)
+
+    def chart(
+        self,
+        max_risk: float | Mapping[str, float] | None = None,
+        choice: Choice | None = None,
+        risk: str | None = None,
+        utility: str | None = None,
+    ) -> alt.TopLevelMixin:
+        """Draw risk against utility with the frontier or the curves, the threshold, the unmasked utility and the choice.
+
+        A map over one parameter of a recipe also has R and U against the parameter, one over two has heat maps. `risk` and
+        `utility` name the measures to draw where there are several; a search draws its own choice.
+        """
+        from sfumato.charts.map_chart import map_chart, methods_chart
+
+        choice = self.choice if choice is None else choice
+        if self.subject.layout == "families":
+            return methods_chart(self.frame, **self.subject.drawing(self, max_risk, choice, risk, utility))
+        frame = self.frame
+        for side, name in ((Side.RISK, risk), (Side.UTILITY, utility)):
+            if name is not None:
+                own = self.measures[self.position(side, name)].label()
+                frame = frame[(frame["side"] != side.value) | (frame["measure"] == own)]
+        return map_chart(frame, self.parameters, max_risk, choice.settings if choice and choice.feasible else None)
 
     def report(self, max_risk: float | Mapping[str, float] | None = None, choice: Choice | None = None) -> Section:
         """Return the map as a section of a report."""
-        from sfumato.maps.section import map_section
+        section: Section = self.subject.section(self, max_risk, choice)
+        return section
 
-        return map_section(self, max_risk, choice)
+    def page(self, title: str = "Risk and utility of the recipes tried") -> str:
+        """Return the map of a search as an interactive page: a slider for the threshold, a switch for the snooper, a table.
+
+        It is one HTML file that needs no network, and holds measures and parameters only.
+        """
+        from sfumato.charts.search_page import interactive_page
+
+        return interactive_page(self.frame, self.frontier(), title, utility=self.subject.maximised)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map for machines."""
-        from sfumato.contract.score import number
+        """Return the map for machines; no seed and no record's value is in it."""
+        facts: dict[str, Any] = self.subject.facts(self)
+        return facts
 
-        rows = self.frame.to_dict(orient="records")
-        clean = [{str(k): number(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+    def records(self, columns: Mapping[str, str], baseline: str = "") -> list[dict[str, Any]]:
+        """Return the rows of all points for machines, from new to old names of columns.
+
+        With `baseline`, a column of that name holds what each measure is for the baseline.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([row for row in self.rows if row["masked"]])
+        if baseline:
+            whole = [self.unmasked(i) for i in range(len(self.measures))]
+            frame[baseline] = [whole[k % len(whole)] for k in range(len(frame))]
+        if frame.empty:
+            return []
+        return plain_rows(frame[list(columns.values())].set_axis(list(columns), axis=1))
+
+    def __str__(self) -> str:
+        return repr(self) if self.choice is None else str(self.choice)
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame for JSON: numbers that it cannot hold become words or null."""
+    rows = frame.to_dict(orient="records")
+    return [{str(k): _plain(v) for k, v in row.items()} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return number(value) if isinstance(value, float) else value
+
+
+def undominated(pairs: Sequence[tuple[float, float]]) -> list[int]:
+    """Return which pairs of risk and utility no other pair beats; those with NaN are left out.
+
+    >>> undominated([(1.0, 1.0), (0.5, 1.0), (0.1, 0.2), (0.2, 0.1)])
+    [1, 2]
+    """
+    return [
+        p
+        for p, (a, b) in enumerate(pairs)
+        if not np.isnan(a + b) and not any((c <= a and d >= b) and (c < a or d > b) for c, d in pairs)
+    ]
+
+
+# -- the map of a recipe on data
+
+DEFAULT_GRID = tuple(float(v) for v in np.geomspace(0.01, 1.0, 25))
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeSubject(MapSubject):
+    """A recipe on data, masked again and again at every point, or by formula."""
+
+    evaluator: Evaluator
+    replications: int
+    noun: ClassVar[str] = "recipe"
+    outcome: ClassVar[str] = "release"
+    confirm: ClassVar[int] = 200
+    positive_limits: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
+    layout: ClassVar[str] = "sweep"
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]
+        """Every measure of the map."""
+        return self.evaluator.measures
+
+    @override
+    def settings_of(self, point: MapPoint) -> dict[str, Any]:
+        return dict(point.settings)
+
+    @override
+    def estimate(self, measure: int, point: MapPoint) -> Estimate:
+        return self.measures[measure].estimate(point.seen[measure])
+
+    @override
+    def limit(self, measure: int, point: MapPoint) -> float:
+        interval = self.estimate(measure, point)[1]
+        return math.inf if interval is None else interval[1]  # what has no interval is not known to be safe
+
+    @override
+    def score(self, measure: int, point: MapPoint) -> Score:
+        return self.measures[measure].to_score(point.seen[measure], self.evaluator.source.schema)
+
+    @property
+    def fewest(self) -> int:  # type: ignore[override]
+        """With formulas alone, nothing is confirmed."""
+        return 2 if self.replications else 0
+
+    @override
+    def choose(self, task: ChoiceTask, safe: Sequence[int], refine: bool, confirm: int) -> Choice:
+        return choose_between(task, safe[0], refine, confirm)
+
+    @override
+    def why_not(self, task: ChoiceTask) -> str:
+        return Refinement(task).why_not()
+
+    @override
+    def section(self, m: RUMap, max_risk: Any, choice: Choice | None) -> Section:
+        from sfumato.maps.section import sweep_section
+
+        return sweep_section(m, max_risk, choice)
+
+    @override
+    def facts(self, m: RUMap) -> dict[str, Any]:
+        shown = [*m.parameters, "masked", "side", "measure", "variant", "source", "value", "low", "high"]
         return {
-            "parameters": list(self.parameters), "replications": self.replications,
-            "snooper": self.evaluator.snooper.describe(), "not_applicable": dict(self.refused), "points": clean,
+            "parameters": list(m.parameters), "replications": m.replications,
+            "snooper": self.evaluator.snooper.describe(), "not_applicable": dict(m.refused),
+            "points": plain_rows(m.frame[["point", *shown]]),
         }  # fmt: skip
-
-    def score(self, measure: int, observations: Numbers) -> Score:
-        """Return the score of replicated observations of one measure."""
-        return self.measures[measure].to_score(observations, self.evaluator.source.schema)
 
 
 def ru_map(
@@ -267,10 +559,8 @@ def ru_map(
     evaluator = replace(
         Evaluator.make(data, recipe, measures, snooper or Snooper(), source), workers=max(1, workers), holdout=holdout
     )
-    points: tuple[Settings, ...] = tuple(
-        dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
-    )
-    everything = (*points, UNMASKED)
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    everything: tuple[Settings, ...] = (*settings, UNMASKED)
     formulas = evaluator.analytic(everything)
     without = [i for i, f in enumerate(formulas) if np.isnan(f[:-1]).all()]
     if without and not replications:
@@ -279,7 +569,18 @@ def ru_map(
     for i in without:
         formulas[i][-1] = np.nan  # a formula for the unmasked file alone is no curve
     observed = evaluator.observe(everything, replications, progress=progress) if replications else []
-    return RUMap(evaluator, tuple(grid), points, replications, tuple(observed), tuple(formulas), refused)
+    family = " then ".join(step.name for step in recipe.steps[1:]) or recipe.steps[0].name
+
+    def point(p: int) -> MapPoint:
+        seen = tuple(o[p] for o in observed) if replications else None
+        by_formula = tuple(float(f[p]) for f in formulas)
+        if p == len(settings):
+            return MapPoint(family, {}, recipe.with_none(), seen, "unmasked", "", by_formula)
+        return MapPoint(family, settings[p], recipe.with_(settings[p]), seen, named(settings[p]), "", by_formula)
+
+    subject = RecipeSubject(evaluator, replications)
+    points = tuple(map(point, range(len(settings))))
+    return RUMap(subject, points, tuple(grid), point(len(settings)), refused)
 
 
 def titles(measures: Sequence[Measure]) -> tuple[str, ...]:
@@ -360,40 +661,54 @@ def _utility(given: Any) -> Measure:
     return measure
 
 
-# --- kept
-# How much of an estimate's precision a choice keeps.
-
-
 def precision_kept(m: RUMap, choice: Choice) -> dict[str, float]:
     """Return each utility at the chosen parameters as a share of the unmasked file's, by label; of estimates only.
 
     By formula where there is one. Else from the map's points, which share their random numbers with the unmasked file, so
     that the share is much less noisy than the two numbers; between points of one parameter it is interpolated.
     """
-    formulas = m.evaluator.analytic([choice.settings])
+    formulas = m.subject.evaluator.analytic([choice.settings])
     kept = {}
     for i in m.of_side(Side.UTILITY):
         if not isinstance(m.measures[i], EstimatorUtility):
             continue  # a share of the variance is no precision
         share = float(formulas[i][0]) / float(m.analytic[i][-1])
-        kept[m.measures[i].label()] = _from_points(m, i, choice) if math.isnan(share) else share
+        kept[m.measures[i].label()] = share_kept(m, i, choice) if math.isnan(share) else share
     return kept
 
 
-def _from_points(m: RUMap, measure: int, choice: Choice) -> float:
-    whole = m.unmasked(measure)
-    if not (m.replications and 0 < whole < math.inf):
-        return math.nan
-    for p, settings in enumerate(m.points):
-        if dict(settings) == dict(choice.settings):
-            return m.estimate(measure, p)[0] / whole
-    if len(m.parameters) > 1:
-        return math.nan
-    name = m.parameters[0]
-    order = sorted(range(len(m.points)), key=lambda p: float(m.points[p][name]))
-    grid = np.array([float(m.points[p][name]) for p in order])
-    values = [m.estimate(measure, p)[0] for p in order]
-    at = float(choice.settings[name])
-    if grid[0] > 0 and at > 0:
-        return float(np.interp(math.log(at), np.log(grid), values)) / whole
-    return float(np.interp(at, grid, values)) / whole
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Maps over the same parameter, by name; one risk each, in the same unit.
+
+    Examples
+    --------
+    >>> from sfumato.papers import figure2
+    >>> list(figure2().maps)
+    ['R² = 0.3', 'R² = 0.5']
+    """
+
+    maps: Mapping[str, RUMap]
+
+    def __post_init__(self) -> None:
+        if not self.maps:
+            raise ParameterError("an overlay needs at least one map.")
+        if len({m.parameters for m in self.maps.values()}) > 1:
+            raise ParameterError("an overlay shows maps over the same parameter; these are swept over different ones.")
+
+    def __getitem__(self, name: str) -> RUMap:
+        return self.maps[name]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The maps as one tidy frame; the column `map` says which."""
+        import pandas as pd
+
+        return pd.concat([m.frame.assign(map=name) for name, m in self.maps.items()], ignore_index=True)
+
+    def chart(self, max_risk: float | None = None, chosen: Mapping[str, Any] | None = None) -> alt.TopLevelMixin:
+        """Draw the maps on the same axes: colour tells the utility, the dash the map; `chosen` is ringed on every curve."""
+        from sfumato.charts.map_chart import overlay_chart
+
+        parameters = next(iter(self.maps.values())).parameters
+        return overlay_chart({name: m.frame for name, m in self.maps.items()}, parameters, max_risk, chosen)

@@ -1,9 +1,9 @@
-"""An R-U map as a section of a report: what was swept, against whom, the choice in natural units, the points, the figure."""
+"""R-U maps as sections of a report: what was tried, against whom, the choice in natural units, the points, the figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +12,17 @@ from sfumato.charts.captions import counted, first_line, parameter_words, short,
 from sfumato.charts.map_data import Limits, MapData, along
 from sfumato.contract.score import Figure, Score, Section, Side, TextTable
 from sfumato.data.microdata import Microdata
+from sfumato.maps.choice import share_kept
 
 if TYPE_CHECKING:
-    from sfumato.maps.choice import Choice
+    from sfumato.maps.choice import Choice, Estimate
     from sfumato.maps.rumap import RUMap
-
-Estimate = tuple[float, tuple[float, float] | None]
 
 _ROWS = 10
 """Points shown in the table, besides the chosen one and the unmasked file."""
 
 
-def map_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = None) -> Section:
+def sweep_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = None) -> Section:
     """Return a map as a section of a report, for a given threshold and what was chosen under it.
 
     It holds measures and parameters, never a record's value. Nothing is computed anew: run `map.choose` first.
@@ -35,11 +34,15 @@ def map_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = Non
     data = MapData.read(map.frame, map.parameters)
     limits = data.limits(max_risk)
     settings = choice.settings if choice is not None and choice.feasible else None
-    decision = _decided(map, data, choice) if choice is not None else _counted(data, limits)
+    decision = _decided(map, choice) if choice is not None else _counted(data, limits)
     paragraphs = (
         [*_thresholds(map, limits), *decision],
-        [_swept(map), *_replicated(map), _snooper(map)],
-        [*_measured(map), *_refused(map)],
+        [
+            _swept(map),
+            *_replicated(map),
+            f"The snooper {spoken(map.subject.evaluator.snooper.describe().split('; '))}.",
+        ],
+        [*_measured(map), *(f"Not measured: {label}. {reason}" for label, reason in map.refused.items())],
     )
     chart = map_chart(map.frame, map.parameters, max_risk, settings)
     figure = Figure(chart.to_dict(), _caption(map, limits, settings))
@@ -52,14 +55,14 @@ def map_section(map: RUMap, max_risk: Limits = None, choice: Choice | None = Non
 
 
 def _swept(map: RUMap) -> str:
-    source = map.evaluator.source
+    source = map.subject.evaluator.source
     if isinstance(source, Microdata):
         what = f"a file of {counted(len(source), 'record')}"
     else:
         what = f"samples of {counted(source.n, 'record')} from a normal population"
     swept = []
     for name in map.parameters:
-        values = sorted({float(p[name]) for p in map.points})
+        values = sorted({float(p.settings[name]) for p in map.points})
         ends = f"{counted(len(values), 'value')} from {short(values[0])} to {short(values[-1])}"
         swept.append(f"{parameter_words(name)} at {ends if len(values) > 1 else f'{short(values[0])} alone'}")
     total = f": {counted(len(map.points), 'combination')}" if len(map.parameters) > 1 else ""
@@ -71,7 +74,7 @@ def _replicated(map: RUMap) -> list[str]:
         return ["All values come from formulas for normal data; nothing was simulated."]
     times = f"Each point was masked {map.replications:,} times with fresh random numbers"
     said = [f"{times}; intervals are 95 % intervals over these replications."]
-    if any(m.design == "population" for m in map.measures) and isinstance(map.evaluator.source, Microdata):
+    if any(m.design == "population" for m in map.measures) and isinstance(map.subject.evaluator.source, Microdata):
         said.append(
             "For estimates of the population the records too were drawn afresh, so that utility includes sampling error."
         )
@@ -88,12 +91,8 @@ def _measured(map: RUMap) -> list[str]:
     return [f"{first_line(sort)} ({spoken(named)})." for (_, sort), named in sorts.items()]
 
 
-def _snooper(map: RUMap) -> str:
-    return f"The snooper {spoken(map.evaluator.snooper.describe().split('; '))}."
-
-
 def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
-    schema = map.evaluator.source.schema
+    schema = map.subject.evaluator.source.schema
     said = []
     for i in map.of_side(Side.RISK):
         measure = map.measures[i]
@@ -103,23 +102,23 @@ def _thresholds(map: RUMap, limits: Mapping[str, float]) -> list[str]:
     return said
 
 
-def _decided(map: RUMap, data: MapData, choice: Choice) -> list[str]:
+def _decided(map: RUMap, choice: Choice) -> list[str]:
     if not choice.feasible:
         return [f"There is no answer under this threshold: {choice.reason}"]
     named = spoken(f"{symbol(k)} = {short(float(v))}" for k, v in choice.settings.items())
     risks = spoken(f"{s.words}{_within(s)}" for s in choice.risks)
     said = [f"The answer is {named}: {choice.reason}.", f"At {named} {risks}."]
     for position, score in zip(map.of_side(Side.UTILITY), choice.utilities, strict=True):
-        said.append(f"For the {map.titles[position]}, {score.words}{_share(map, data, position, choice)}.")
+        said.append(f"For the {map.titles[position]}, {score.words}{_share(map, position, choice)}.")
     return said
 
 
-def _share(map: RUMap, data: MapData, position: int, choice: Choice) -> str:
+def _share(map: RUMap, position: int, choice: Choice) -> str:
     """Say how much of the unmasked utility is kept: by formula where there is one, and in the replications."""
-    kept = _kept(map, data, position, choice)
+    kept = share_kept(map, position, choice)
     if not math.isfinite(kept):
         return ""
-    formula = float(map.evaluator.analytic([choice.settings])[position][0]) / float(map.analytic[position][-1])
+    formula = float(map.subject.evaluator.analytic([choice.settings])[position][0]) / float(map.analytic[position][-1])
     both = map.replications and math.isfinite(formula)
     shares = (
         f"by formula {100 * formula:.0f} %, in these replications {100 * kept:.0f} %" if both else f"{100 * kept:.0f} %"
@@ -133,18 +132,6 @@ def _within(score: Score) -> str:
     return f" (R = {short(score.value)}, interval {short(score.interval[0])} to {short(score.interval[1])})"
 
 
-def _kept(map: RUMap, data: MapData, position: int, choice: Choice) -> float:
-    """Return the share of the unmasked utility at the chosen point, both with the map's own random numbers."""
-    utility = data.utilities[map.of_side(Side.UTILITY).index(position)]
-    if not (math.isfinite(utility.unmasked) and utility.unmasked > 0):
-        return math.nan
-    if len(map.parameters) > 1:
-        nearest = data.nearest(choice.settings)
-        return math.nan if nearest is None else float(utility.judged[nearest, 0]) / utility.unmasked
-    grid, chosen = data.points[:, 0], float(choice.settings[map.parameters[0]])
-    return along(chosen, grid, utility.judged[:, 0], bool((grid > 0).all()), False) / utility.unmasked
-
-
 def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
     if not limits:
         return []
@@ -152,10 +139,6 @@ def _counted(data: MapData, limits: Mapping[str, float]) -> list[str]:
     return [
         f"{good:,} of the {counted(len(data.points), 'point')} keep the upper limit of the risk within the threshold."
     ]
-
-
-def _refused(map: RUMap) -> list[str]:
-    return [f"Not measured: {label}. {reason}" for label, reason in map.refused.items()]
 
 
 # -- the table
@@ -208,8 +191,7 @@ def _between(map: RUMap, data: MapData, choice: Choice | None) -> dict[int, Esti
     }
 
 
-def _bracket(interval: tuple[float, float]) -> str:
-    space = "\N{NO-BREAK SPACE}"
+def _bracket(interval: tuple[float, float], space: str = "\N{NO-BREAK SPACE}") -> str:
     return f" ({tabled(interval[0])}{space}to{space}{tabled(interval[1])})"
 
 
@@ -218,7 +200,7 @@ def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[
 
     With several parameters, the points are those of the frontier.
     """
-    points = list(enumerate(map.points))
+    points = points_of = [(p, q.settings) for p, q in enumerate(map.points)]
     if len(map.parameters) > 1:
         best = {tuple(row[n] for n in map.parameters) for row in map.frontier().to_dict("records")}
         points = [(p, s) for p, s in points if tuple(s[n] for n in map.parameters) in best]
@@ -226,11 +208,7 @@ def _spread(map: RUMap, chosen: Mapping[str, Any] | None) -> list[tuple[Mapping[
     picked = sorted({round(k) for k in np.linspace(0, len(points) - 1, min(_ROWS, len(points)))})
     out: list[tuple[Mapping[str, Any], int | None]] = [(points[k][1], points[k][0]) for k in picked]
     if chosen is not None:
-        same = [
-            p
-            for p, s in enumerate(map.points)
-            if all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)
-        ]
+        same = [p for p, s in points_of if all(math.isclose(s[n], chosen[n], rel_tol=1e-9) for n in map.parameters)]
         out = [(s, p) for s, p in out if p not in same]
         out.append((chosen, same[0] if same else None))
     return sorted(out, key=lambda item: tuple(float(item[0][n]) for n in map.parameters))
@@ -266,3 +244,65 @@ def _caption(map: RUMap, limits: Mapping[str, float], settings: Mapping[str, Any
         said.append(f"Dashed level line: the largest tolerable risk, {level}." if limits else "")
         said.append(f"Ringed: the chosen {chosen}." if chosen else "")
     return " ".join(s for s in said if s)
+
+
+# -- the map of protections or policies
+
+_MOST_POINTS = 20
+"""Most points that a table shows."""
+
+
+def points_section(
+    map: RUMap,
+    max_risk: Any,
+    choice: Choice | None,
+    title: str,
+    sentences: Sequence[str],
+    *,
+    scored: Callable[[Score], str],
+    shown: Sequence[int] | None = None,
+    families: bool = True,
+    more: str = "",
+) -> Section:
+    """Return a map of protections or policies as a section; nothing is computed anew.
+
+    `scored` says the value of a measure at the chosen point, `shown` are the measures that the table has room for, `families`
+    says whether the table names them, and `more` is added to the caption.
+    """
+    noun, outcome, answer = map.subject.noun, map.subject.outcome, []
+    if choice is not None:
+        limits = spoken(f"{label} at most {short(limit)}" for label, limit in choice.max_risk.items())
+        answer.append(f"What was asked: the most useful {outcome} with {limits}.")
+        if choice.feasible:
+            values = spoken(f"{s.measure} {scored(s)}" for s in (*choice.risks, *choice.utilities))
+            answer.append(f"The answer is {map.subject.chosen_words(choice)}: {choice.reason}. There, {values}.")
+        else:
+            answer.append(f"There is no answer: {choice.reason}")
+    refused = [f"Not in the map: {what}. {reason}" for what, reason in map.refused.items()]
+    risk, utility = (map.measures[map.of_side(side)[0]].label() for side in (Side.RISK, Side.UTILITY))
+    limit = max_risk.get(risk) if isinstance(max_risk, Mapping) else max_risk
+    level = "" if limit is None else f" Dashed level line: the largest tolerable risk, {short(limit)}."
+    figure = Figure(
+        map.chart(max_risk, choice).to_dict(), f"R-U confidentiality map: {risk} against {utility}, {more}.{level}"
+    )
+    order = [*map.of_side(Side.RISK), *map.of_side(Side.UTILITY)] if shown is None else list(shown)
+    table = _points_table(map, noun if families else None, order)
+    return Section(title, (*answer, *sentences, *refused), (figure, table))
+
+
+def _points_table(map: RUMap, noun: str | None, measures: Sequence[int]) -> TextTable:
+    """Return every point with its measures, or those on the frontier where there are many."""
+    front, count = {int(p) for p in map.frontier()["point"]}, len(map.points)
+    shown = range(count) if count <= _MOST_POINTS else sorted(front)[:_MOST_POINTS]
+    rows = []
+    for p in shown:
+        cells = []
+        for i in measures:
+            value, interval = map.estimate(i, p)
+            spread = "" if not interval or interval[0] == interval[1] else _bracket(interval, " ")
+            cells.append(tabled(value) + spread)
+        first = (map.points[p].family.replace("_", " "),) if noun is not None else ()
+        rows.append((*first, map.points[p].at, *cells, "yes" if p in front else "no"))
+    heads = (*(() if noun is None else (noun,)), "at", *(map.measures[i].label() for i in measures), "on the frontier")
+    less = "" if len(shown) == count else f" Those on the frontier, of {count:,}."
+    return TextTable(heads, tuple(rows), f"Risk and utility of every setting; 95 % intervals in brackets.{less}")

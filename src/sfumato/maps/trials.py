@@ -26,9 +26,6 @@ from sfumato.maps.search_space import Family, Point
 from sfumato.typing import Numbers
 from sfumato.version import VERSION
 
-# --- limits
-# What a custodian may count on: the risk of the one file that will be released, not only of the average one.
-
 LEVEL = 0.95
 """Share of releases that stay below the limit."""
 
@@ -107,7 +104,6 @@ def limit_noise(values: Numbers, level: float = LEVEL) -> float:
     return relative * math.sqrt(1 / m + _student(m - 1, level) ** 2 / (2 * (m - 1)))
 
 
-# --- archive
 # What a search has seen so far, in a file: so that it can be stopped and taken up again.
 #
 # It holds measures of releases, which are the custodian's business, but no record's value and no seed. What is looked up is keyed
@@ -199,10 +195,6 @@ def _read(entry: dict[str, Any]) -> Seen:
 
 def _array(rows: Sequence[Sequence[float | str | None]]) -> Numbers:
     return np.array([[np.nan if v is None else float(v) for v in row] for row in rows], np.float64)
-
-
-# --- trials
-# Looking at points of a search: mask, measure, remember.
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,51 +5,35 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from sfumato.charts.captions import counted, short, spoken, tabled
-from sfumato.contract.score import Figure, Score, Section, Side
+from sfumato.charts.captions import counted, spoken, tabled
+from sfumato.contract.score import Score, Section, Side
 from sfumato.errors import NotApplicable, ParameterError
-from sfumato.maps.choice import Choice, named
-from sfumato.maps.points import Estimate, MapTrial, PointMap, best, limits_of, nothing, points_table
+from sfumato.maps.choice import Choice, Estimate, named
+from sfumato.maps.rumap import MapPoint, MapSubject, RUMap
+from sfumato.maps.section import points_section
 from sfumato.mas.attacks.base import Outcome, PolicyAttack
 from sfumato.mas.attacks.bench import Bench, rules_off
 from sfumato.mas.attacks.differencing import Differencing, OutlierDifferencing, SkewedDifferencing
 from sfumato.mas.attacks.reference_workload import Honest, HonestUsers
 from sfumato.mas.policy import Policy, check_settings
 
-if TYPE_CHECKING:
-    import altair as alt
-
-# --- map points
-# The points of a map of policies: what attacks achieved at each, and what honest users got.
-
 STRONGEST = "strongest attack"
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyPoint(MapTrial):
-    """One policy with its settings, what came of the attacks on it, and how it served honest users."""
+class PolicyTrial:
+    """What came of the attacks on a policy, and how it served honest users."""
 
-    policy: Policy
     outcomes: tuple[Outcome, ...]
     """One for each recipe."""
     served: tuple[Honest, ...]
     """One for each replication."""
-
-    @property
-    def at(self) -> str:
-        """The settings in words."""
-        return named(self.settings) or "as it is"
-
-    @override
-    @property
-    def label(self) -> str:
-        return f"{self.family} ({self.at})" if self.settings else self.family
 
 
 @dataclass(frozen=True)
@@ -67,16 +51,11 @@ class PolicyMeasure:
         """Return its name on the map."""
         return self.title
 
-    def estimate(self, point: PolicyPoint) -> Estimate:
+    def estimate(self, trial: PolicyTrial) -> Estimate:
         """Return the value at a point, and its 95 % interval where there is one."""
         if isinstance(self.of, str):
-            return gain([one for one in point.outcomes if self.of in ("", one.recipe)])
-        return mean([self.of(one) for one in point.served])
-
-    def score(self, point: PolicyPoint) -> Score:
-        """Return the value at a point with its meaning."""
-        value, interval = self.estimate(point)
-        return Score(self.title, self.side, value, self.meaning, interval)
+            return gain([one for one in trial.outcomes if self.of in ("", one.recipe)])
+        return mean([self.of(one) for one in trial.served])
 
 
 def gain(outcomes: Sequence[Outcome]) -> Estimate:
@@ -180,155 +159,99 @@ def swept_policies(
     yield from made
 
 
-# --- map section
-# A map of policies as a section of a report.
-
-
-_SHOWN = ("tables kept", "regressions kept", "questions answered")
-"""Utilities that the table of a report has room for."""
-
-
-def policy_map_section(map: PolicyMap, max_risk: float | None = None, choice: Choice | None = None) -> Section:
-    """Return a map as a section, for a given threshold and what was chosen under it; nothing is computed anew."""
-    said = [] if choice is None else _choice(choice)
-    policies = spoken(dict.fromkeys(point.family for point in map.points))
-    recipes = spoken(recipe.title for recipe in map.attackers.recipes)
-    rules = ", with the universe rules off" if map.attackers.rules_off else ""
-    swept = f", over {spoken(map.parameters)}" if map.parameters else ""
-    several = len({point.family for point in map.points}) > 1
-    trials = map.attackers.bench.trials
-    shown = [map.position(Side.RISK, None), *(map.position(Side.UTILITY, name) for name in _SHOWN)]
-    said += [
-        f"Attacks on {policies} at {counted(len(map.points), 'setting')}{swept}: {recipes}{rules}, {trials:,} times each.",
-        "Every setting saw the same planted values and secrets.",
-        *(f"{map.measures[i].title.capitalize()}: {map.measures[i].meaning}." for i in shown),
-        "Refused questions count as nothing kept. A cell that is not shown counts as an error of 100 %.",
-    ]
-    risk, use = (map.measures[map.of_side(side)[0]].label() for side in (Side.RISK, Side.UTILITY))
-    limit = "" if max_risk is None else f" Dashed level line: the largest tolerable risk, {short(max_risk)}."
-    caption = f"R-U confidentiality map: {risk} against {use}, 95 % intervals as bars.{limit}"
-    figure = Figure(map.chart(max_risk, choice).to_dict(), caption)
-    return Section(
-        "Risk and utility of settings", tuple(said), (figure, points_table(map, "policy" if several else None, shown))
-    )
-
-
-def _choice(choice: Choice) -> list[str]:
-    limits = spoken(f"{label} at most {short(limit)}" for label, limit in choice.max_risk.items())
-    said = [f"What was asked: the most useful policy with {limits}."]
-    if not choice.feasible:
-        return [*said, f"There is no answer: {choice.reason}"]
-    settings = {k: v for k, v in choice.settings.items() if k != "policy"}
-    words = spoken(f"{s.measure} {tabled(s.value)}" for s in (*choice.risks, *choice.utilities))
-    at = f" with {named(settings)}" if settings else ""
-    return [*said, f"The answer is {choice.settings['policy']}{at}: {choice.reason}. There, {words}."]
-
-
-# --- policy map
-# The R-U map of a policy: what attacks gain against what honest users keep, over q, Γ, the drop share and the noise.
-
-
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class PolicyChoice(Choice):
-    """A chosen policy with its risk and utility, or the reason why there is none."""
-
-    policy: Policy | None = None
-
-
 @dataclass(frozen=True, eq=False)
-class Attackers:
-    """Those who attack every point of a map: some recipes on a bench."""
+class PolicySubject(MapSubject):
+    """Policies, attacked by some recipes on a bench and asked by honest users."""
 
     bench: Bench = field(repr=False)
     recipes: tuple[PolicyAttack, ...]
+    measures: tuple[PolicyMeasure, ...]
+    replications: int
     rules_off: bool = False
-    """Whether they get round the universe rules."""
+    """Whether attacks get round the universe rules."""
+    noun: ClassVar[str] = "policy"
+    outcome: ClassVar[str] = "policy"
+    every_limit: ClassVar[bool] = False
+    shown: ClassVar[tuple[str, ...]] = ("tables kept", "regressions kept", "questions answered")
+    """Utilities that the table of a report has room for."""
 
-    def attack(self, policy: Policy, stamp: str, bench: Bench | None = None) -> tuple[Outcome, ...]:
+    def attack(self, policy: Policy, stamp: str) -> tuple[Outcome, ...]:
         """Run every recipe that the data have something for; `stamp` tells the accounts of one point from another's."""
-        found, attacked = [], rules_off(policy) if self.rules_off else policy
+        outcomes, attacked = [], rules_off(policy) if self.rules_off else policy
         for recipe in self.recipes:
             try:
-                found.append((bench or self.bench).run(recipe, attacked.with_(title=f"{stamp} {recipe.name}")))
+                outcomes.append(self.bench.run(recipe, attacked.with_(title=f"{stamp} {recipe.name}")))
             except NotApplicable:
                 continue
-        return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyMap(PointMap):
-    """Risk and utility of a policy at several settings, or of several policies; made by `policy_map`."""
-
-    points: tuple[PolicyPoint, ...]
-    measures: tuple[PolicyMeasure, ...]
-    parameters: tuple[str, ...]
-    """The settings that were swept."""
-    attackers: Attackers
+        return tuple(outcomes)
 
     @override
-    def estimate(self, measure: int, point: int) -> Estimate:
-        return self.measures[measure].estimate(self.points[point])
+    def estimate(self, measure: int, point: MapPoint) -> Estimate:
+        return self.measures[measure].estimate(point.seen)
 
-    def choose(
-        self, max_risk: float | Mapping[str, float], utility: str | None = None, *, confirm: bool = True
-    ) -> PolicyChoice:
-        """Return the policy with the largest utility among those whose risk stays at or below `max_risk`.
+    @override
+    def score(self, measure: int, point: MapPoint) -> Score:
+        asked = self.measures[measure]
+        value, interval = asked.estimate(point.seen)
+        return Score(asked.title, asked.side, value, asked.meaning, interval)
 
-        A number is the limit of the strongest attack, and so of every one; a mapping limits single recipes by name. A risk is
-        judged on the upper end of its 95 % interval. The winner is attacked again in worlds with other coins and secrets; if its
-        risk does not hold there, the next best is taken.
-        """
-        limits = limits_of(self, max_risk, every=False)
-        allowed = {self.measures[i].label(): limit for i, limit in limits.items()}
-        bench = self.attackers.bench.fresh() if confirm else None
+    @override
+    def columns(self, measure: int, point: MapPoint) -> dict[str, Any]:
+        return {"label": point.label}
 
-        def again(p: int) -> tuple[PolicyPoint, list[Estimate]]:
-            point = self.points[p]
-            if bench is not None:
-                outcomes = self.attackers.attack(point.policy, _stamp(point.family, point.settings), bench)
-                point = PolicyPoint(point.family, point.settings, point.policy, outcomes, point.served)
-            return point, [measure.estimate(point) for measure in self.measures]
+    @override
+    def fresh(self) -> PolicySubject:
+        return replace(self, bench=self.bench.fresh())
 
-        found = best(self, limits, self.position(Side.UTILITY, utility), again)
-        if found is None:
-            return PolicyChoice(False, {}, nothing(self, limits, "policy"), max_risk=allowed)
-        point = found[1]
-        how = ", confirmed with fresh secrets" if confirm else ""
-        risks, uses = (tuple(self.measures[i].score(point) for i in self.of_side(side)) for side in Side)
-        return PolicyChoice(
-            True, {"policy": point.family, **point.settings}, f"the most useful policy within the risk threshold{how}",
-            risks, uses, allowed, point.policy,
+    @override
+    def again(self, point: MapPoint, times: int) -> tuple[MapPoint, str]:
+        outcomes = self.attack(point.method, _stamp(point.family, point.settings))
+        return replace(point, seen=replace(point.seen, outcomes=outcomes)), ", confirmed with fresh secrets"
+
+    @override
+    def drawing(
+        self, m: RUMap, max_risk: Any, choice: Choice | None, risk: str | None, utility: str | None
+    ) -> dict[str, Any]:
+        return {**super().drawing(m, max_risk, choice, risk, utility), "outer": m.parameters, "noun": "policy"}
+
+    @override
+    def section(self, m: RUMap, max_risk: Any, choice: Choice | None) -> Section:
+        families = list(dict.fromkeys(point.family for point in m.points))
+        attacks = spoken(recipe.title for recipe in self.recipes) + (
+            ", with the universe rules off" if self.rules_off else ""
+        )
+        swept = f", over {spoken(m.parameters)}" if m.parameters else ""
+        shown = [m.position(Side.RISK, None), *(m.position(Side.UTILITY, name) for name in self.shown)]
+        sentences = [
+            (
+                f"Attacks on {spoken(families)} at {counted(len(m.points), 'setting')}{swept}: {attacks}, {self.bench.trials:,} "
+                "times each."
+            ),
+            "Every setting saw the same planted values and secrets.",
+            *(f"{self.measures[i].title.capitalize()}: {self.measures[i].meaning}." for i in shown),
+            "Refused questions count as nothing kept. A cell that is not shown counts as an error of 100 %.",
+        ]
+        return points_section(
+            m, max_risk, choice, "Risk and utility of settings", sentences, scored=lambda s: tabled(s.value), shown=shown,
+            families=len(families) > 1, more="95 % intervals as bars",
         )  # fmt: skip
 
-    def chart(
-        self,
-        max_risk: float | None = None,
-        choice: Choice | None = None,
-        risk: str | None = None,
-        utility: str | None = None,
-    ) -> alt.TopLevelMixin:
-        """Draw risk against utility: a curve along the last swept setting for each value of the others."""
-        from sfumato.charts.point_map import policy_map_chart
+    @override
+    def chosen_words(self, choice: Choice) -> str:
+        settings = {k: v for k, v in choice.settings.items() if k != self.noun}
+        return choice.family + (f" with {named(settings)}" if settings else "")
 
-        r, u = (self.measures[self.position(s, n)].label() for s, n in ((Side.RISK, risk), (Side.UTILITY, utility)))
-        if choice is not None and choice.feasible and max_risk is None:
-            max_risk = choice.max_risk.get(r)
-        return policy_map_chart(self.frame, self.parameters, r, u, max_risk, self.marked(choice, "policy"))
-
-    def report(self, max_risk: float | None = None, choice: Choice | None = None) -> Section:
-        """Return the map as a section of a report."""
-
-        return policy_map_section(self, max_risk, choice)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map for machines."""
-        recipes = [recipe.name for recipe in self.attackers.recipes]
+    @override
+    def facts(self, m: RUMap) -> dict[str, Any]:
+        same = (*m.parameters, "side", "measure", "variant", "value", "low", "high")
+        columns = {"point": "point", "family": "family", "label": "label", "at": "settings", **{n: n for n in same}}
         return {
-            "parameters": list(self.parameters), "recipes": recipes, "universe_rules": not self.attackers.rules_off,
-            "targets": self.attackers.bench.trials, "replications": len(self.points[0].served), "points": self.records(),
+            "parameters": list(m.parameters), "recipes": [recipe.name for recipe in self.recipes],
+            "universe_rules": not self.rules_off, "targets": self.bench.trials, "replications": m.replications,
+            "points": m.records(columns),
         }  # fmt: skip
 
 
@@ -342,7 +265,7 @@ def policy_map(
     rules_off: bool = False,
     replications: int = 1,
     progress: Progress | None = None,
-) -> PolicyMap:
+) -> RUMap:
     """Attack a policy at several settings, and ask honest questions at the same.
 
     Every point sees the same worlds, targets and secrets, so that neighbouring points differ by their settings alone.
@@ -373,22 +296,24 @@ def policy_map(
     chosen = (Differencing(), SkewedDifferencing(), OutlierDifferencing()) if recipes is None else tuple(recipes)
     if len({recipe.name for recipe in chosen}) < len(chosen) or not chosen:
         raise ParameterError("give at least one recipe, and none twice.")
-    attackers = Attackers(bench, chosen, rules_off)
+    subject = PolicySubject(bench, chosen, (), replications, rules_off)
     every = list(swept_policies(named_policies(policies), over or {}))
     points = []
     for done, (family, policy, settings) in enumerate(every):
         stamp = _stamp(family, settings)
-        outcomes = attackers.attack(policy, stamp)
+        outcomes = subject.attack(policy, stamp)
         if not outcomes:
             raise NotApplicable(
                 "the data have no target for any of the recipes; choose other recipes, or finer cutpoints."
             )
         served = tuple(users.served(policy.with_(title=stamp), r) for r in range(replications))
-        points.append(PolicyPoint(family, settings, policy, outcomes, served))
+        at = named(settings)
+        label = f"{family} ({at})" if at else family
+        points.append(MapPoint(family, settings, policy, PolicyTrial(outcomes, served), at or "as it is", label))
         if progress is not None:
             progress(done + 1, len(every))
-    titles = {one.recipe: one.title for point in points for one in point.outcomes}
-    return PolicyMap(tuple(points), measures_of(titles), tuple(over or {}), attackers)
+    titles = {one.recipe: one.title for point in points for one in point.seen.outcomes}
+    return RUMap(replace(subject, measures=measures_of(titles)), tuple(points), tuple(over or {}))
 
 
 def _stamp(family: str, settings: Mapping[str, Any]) -> str:

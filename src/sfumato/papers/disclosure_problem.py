@@ -421,7 +421,7 @@ class Problem:
             replications=self.replications, draws=self.draws,
         )  # fmt: skip
         choice = found.choose(max_risk=self.r)
-        who = found.evaluator.snooper.describe()
+        who = found.subject.evaluator.snooper.describe()
         if not choice.feasible:
             return NoSolution((), self.r, "", choice.reason)
         pair = [

@@ -12,7 +12,7 @@ from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import ParameterError
 from sfumato.maps.judge import scenarios_of
-from sfumato.maps.search_result import SearchResult
+from sfumato.maps.rumap import RUMap
 from sfumato.reports.board_sections import (
     asked_section,
     checks_section,
@@ -60,7 +60,7 @@ class BoardReport(Report):
 
 
 def board_report(
-    found: SearchResult | SearchFindings | Mapping[str, Any] | None = None,
+    found: RUMap | SearchFindings | Mapping[str, Any] | None = None,
     release: Release | None = None,
     *,
     title: str,
@@ -82,9 +82,9 @@ def board_report(
     Parameters
     ----------
     found
-        A search, or its data (`SearchResult.to_dict()`).
+        A search, or its data (`RUMap.to_dict()`).
     release
-        The release itself, such as ``found.choice.recipe.apply(data, draws)``, or `Release.of` for a file masked elsewhere.
+        The release itself, such as ``found.choice.method.apply(data, draws)``, or `Release.of` for a file masked elsewhere.
     title
         The title of both versions of the report.
     asked
@@ -120,7 +120,7 @@ def board_report(
     view = found if found is None or isinstance(found, SearchFindings) else SearchFindings.of(found)
     search = None if view is None else view.search
     if snooper is None and search is not None:
-        scenarios = dict(search.scenarios)
+        scenarios = dict(search.subject.scenarios)
     else:
         scenarios = scenarios_of(snooper) if release is not None or snooper is not None else {}
     asked_for = _checks(checks, search) if release is not None else ()
@@ -130,7 +130,7 @@ def board_report(
     checked = () if release is None else run_checks(release, asked_for, scenarios, names, progress)
     if progress is not None:
         progress("Drawing", 0, 0)
-    data = release.original if release is not None else None if search is None else search.data
+    data = release.original if release is not None else None if search is None else search.subject.data
     if publishable:
         sections = _publishable(view, release, asked, checked, scenarios, names)
         facts = public_facts(view, checked, names, withheld(release))
@@ -148,7 +148,7 @@ def board_report(
     return BoardReport(title, sections, subtitle, (), version, facts, checked)
 
 
-def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check, ...]:
+def _checks(checks: Sequence[Check], search: RUMap | None) -> tuple[Check, ...]:
     """Return the given checks, or those that a search implies."""
     for check in checks:
         if not isinstance(check, Check):
@@ -157,7 +157,7 @@ def _checks(checks: Sequence[Check], search: SearchResult | None) -> tuple[Check
             )
     if checks or search is None:
         return tuple(checks)
-    limits = search.judge.thresholds
+    limits = search.subject.judge.thresholds
     return tuple(Check(m, limits.get(i) if m.side is Side.RISK else None) for i, m in enumerate(search.measures))
 
 
@@ -173,7 +173,7 @@ def _confidential(
     schema = None if data is None else data.schema
     sections = [asked_section(asked, found, checked, schema)]
     sections += [data_section(data)] if data is not None else []
-    same = found is None or (found.search is not None and dict(found.search.scenarios) == dict(scenarios))
+    same = found is None or (found.search is not None and dict(found.search.subject.scenarios) == dict(scenarios))
     sections.append(snoopers_section(scenarios, {} if found is None or same else found.facts["snoopers"], schema))
     if found is not None:
         sections += [tried_section(found), frontier_section(found), choice_section(found)]

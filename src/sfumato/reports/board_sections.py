@@ -17,9 +17,6 @@ from sfumato.reports.sections import SearchFindings
 from sfumato.schema.attribute import Role
 from sfumato.schema.schema import Schema
 
-# --- board sections
-# Sections about one release, for the board: the request, the snoopers, pass or fail, the worst subgroups.
-
 _WORST = 3
 """Subgroups shown for each measure."""
 _NAMED = 6
@@ -59,15 +56,12 @@ def verdict(checked: Sequence[Checked]) -> str:
     past = [c.title for c in passed if any(not c.within(g.value) for found in c.by.values() for g in found.shown)]
     but = [f"In some subgroups it is past the limit of {few(past)}."] if past else []
     if len(passed) == len(held):
-        return " ".join([f"The release passes {_all(len(held))}.", *but])
+        every = "the one check that has a limit" if len(held) == 1 else f"all {len(held)} checks that have a limit"
+        return " ".join([f"The release passes {every}.", *but])
     said = [f"The release passes {len(passed)} of {counted(len(held), 'check')}."]
     said += [f"It fails on {few(failed)}."] if failed else []
     said += [f"Could not be measured: {few(absent)}."] if absent else []
     return " ".join([*said, *but])
-
-
-def _all(count: int) -> str:
-    return "the one check that has a limit" if count == 1 else f"all {count} checks that have a limit"
 
 
 def asked_section(
@@ -116,7 +110,7 @@ def snoopers_section(scenarios: Mapping[str, Snooper], words: Mapping[str, str],
         if len(told) > 1
         else "Risk was measured against one snooper, taken to know what stands below. One who knows more learns more."
     ]
-    rows = tuple((name, _sentence(said)) for name, said in told.items())
+    rows = tuple((name, f"He {said.replace('; ', '; he ')}.") for name, said in told.items())
     return Section(
         "Snoopers", tuple(sentences), (TextTable(("snooper", "what he knows and does"), rows, "The scenarios."),)
     )
@@ -126,11 +120,6 @@ def _knowledge(snooper: Snooper, schema: Schema | None) -> str:
     keys = schema.names(role="key") if schema is not None and not snooper.keys else ()
     looks = f"; looks for records by {', '.join(keys)} (the keys of the schema)" if keys else ""
     return snooper.describe() + looks
-
-
-def _sentence(said: str) -> str:
-    parts = said.split("; ")
-    return f"He {'; he '.join(parts)}."
 
 
 def checks_section(release: Release, checked: Sequence[Checked]) -> Section:
@@ -173,6 +162,7 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
         return []
     import pandas as pd
 
+    from sfumato.charts.map_data import unmasked_rows
     from sfumato.charts.measures import measures_chart
 
     caption = (
@@ -184,7 +174,7 @@ def _dots(release: Release, measured: Sequence[Checked]) -> list[Figure]:
     parts = [rows[i : i + _DRAWN] for i in range(0, len(rows), _DRAWN)]
     which = [""] if len(parts) == 1 else [f" Part {i} of {len(parts)}." for i in range(1, len(parts) + 1)]
     return [
-        Figure(measures_chart(pd.DataFrame(part), 0).to_dict(), caption + said)
+        Figure(measures_chart(unmasked_rows(pd.DataFrame(part)), 0).to_dict(), caption + said)
         for part, said in zip(parts, which, strict=True)
     ]
 
@@ -201,7 +191,7 @@ def _row(release: Release, c: Checked) -> dict[str, Any] | None:
         if not (math.isfinite(unmasked) and unmasked > 0 and math.isfinite(score.value)):
             return None
     return {
-        "point": 0, "family": "this release", "recipe": "risks that have a limit, and utilities", "replications": 1,
+        "point": 0, "family": "this release", "settings": "risks that have a limit, and utilities", "replications": 1,
         "side": score.side.value, "measure": c.title, "scenario": "the snooper" if c.risk else "", "value": score.value,
         "low": low, "high": high, "limit": c.judged if c.risk and score.interval is not None else math.nan,
         "threshold": c.check.limit if c.risk else math.nan, "unmasked": unmasked, "meets": c.passes is not False,
@@ -281,10 +271,6 @@ def _hidden(checked: Sequence[Checked], column: str) -> list[str]:
     return said
 
 
-# --- not examined
-# The section that lists what was not examined: derived from the measures that were run.
-
-
 CANNOT_SEE = (
     (
         "No measure sees what lies outside the file: other files about the same people that could be linked to it, earlier and "
@@ -308,7 +294,7 @@ def not_examined_section(
     """Return what was not examined: sorts of risk, measures that refused, columns, snoopers, subgroups, other seeds."""
     schema = release.original.schema if release is not None else None
     if schema is None and found is not None and found.search is not None:
-        schema = found.search.data.schema
+        schema = found.search.subject.data.schema
     measures = [c.measure for c in checked if c.score is not None]
     if found is not None and found.search is not None:
         measures += found.search.measures
@@ -376,8 +362,8 @@ def _utilities(measures: Sequence[Measure]) -> list[str]:
 
 def _seeds(found: SearchFindings | None, release: Release | None) -> list[str]:
     said = []
-    if found is not None and len(found.frame):
-        often = int(found.frame.reindex(columns=["replications", "confirmed"]).max().max())
+    if found is not None and len(found.points):
+        often = int(found.points.reindex(columns=["replications", "confirmed"]).max().max())
         said.append(
             f"The search looked at the settings in its ranges, each masked at most {counted(often, 'time')}; other recipes and "
             "other ranges were not tried."

@@ -15,9 +15,6 @@ from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 from sfumato.maps.judge import Against
 from sfumato.maps.rumap import titles
 
-# --- examined
-# Which sorts of risk were examined, and which were not: derived from the measures that were run.
-
 
 @dataclass(frozen=True)
 class Sort:
@@ -88,10 +85,6 @@ def sorts_of(measures: Iterable[Measure]) -> tuple[tuple[Sort, ...], tuple[Sort,
     names = {part.name for m in measures if m.side is Side.RISK for part in parts_of(m)}
     looked = tuple(s for s in SORTS if names & {*s.measures})
     return looked, tuple(s for s in SORTS if s not in looked)
-
-
-# --- checks
-# Measures of one release, each compared with its limit: for the whole file, and for each subgroup.
 
 
 FEWEST = 10

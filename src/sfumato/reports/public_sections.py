@@ -59,9 +59,9 @@ def public_asked(asked: str, found: SearchFindings | None, checked: Sequence[Che
     sentences = paragraphs(asked)
     held = [c for c in checked if c.check.limit is not None]
     if held:
-        every = all(c.passes for c in held)
+        every, sides = all(c.passes for c in held), {"risk" if c.risk else "utility" for c in held}
         sentences.append(
-            f"The release was held against limits that the data holder set for {spoken(_sides(held))}. "
+            f"The release was held against limits that the data holder set for {spoken(sorted(sides))}. "
             + ("It keeps to all of them." if every else "It does not keep to all of them.")
         )
     if found is not None:
@@ -70,10 +70,6 @@ def public_asked(asked: str, found: SearchFindings | None, checked: Sequence[Che
             f"{'the one below' if found.feasible else 'none'}."
         )
     return Section("What was asked, and the answer", tuple(sentences))
-
-
-def _sides(checked: Sequence[Checked]) -> list[str]:
-    return [side for side, risk in (("risk", True), ("utility", False)) if any(c.risk is risk for c in checked)]
 
 
 def public_data(data: Microdata) -> Section:
@@ -183,7 +179,9 @@ def public_checks(checked: Sequence[Checked], secret: str) -> Section:
     if useful:
         heads: tuple[str, ...] = ("utility", "what it is", "value", "asked for")
         body: list[tuple[str, ...]] = [
-            (c.title, f"{first_line(type(c.measure))}.", _value(c), c.check.words) for c in useful
+            (c.title, f"{first_line(type(c.measure))}.", _shown(c.score.value), c.check.words)
+            for c in useful
+            if c.score is not None
         ]
         if secret:  # a limit that is passed, or failed, would bound the value
             heads, body = (*heads[:2], "result"), [(*row[:2], c.result) for row, c in zip(body, useful, strict=True)]
@@ -191,10 +189,6 @@ def public_checks(checked: Sequence[Checked], secret: str) -> Section:
     sentences = ["How large each risk is, and what the limits are, is for the review board alone."]
     sentences += [secret] if secret and useful else []
     return Section("Pass or fail", tuple(sentences), tuple(content))
-
-
-def _value(c: Checked) -> str:
-    return "–" if c.score is None else _shown(c.score.value)
 
 
 def _by_sort(checked: Sequence[Checked]) -> list[tuple[str, str, str]]:

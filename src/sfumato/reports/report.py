@@ -18,9 +18,6 @@ from sfumato.errors import DataError, MissingExtra, missing_extra
 from sfumato.files import write_bytes, write_text
 from sfumato.version import VERSION
 
-# --- pdf
-# A page as PDF, by WeasyPrint (an extra); nothing is fetched.
-
 
 def load_weasyprint() -> ModuleType:
     """Return WeasyPrint, or refuse with a sentence on how to install it."""
@@ -51,10 +48,6 @@ def to_pdf(html: str) -> bytes:
         raise DataError("the report points outside the page; a report must stand on its own.") from None
     finally:
         remarks.setLevel(before)
-
-
-# --- report
-# A report: formatted sections, as one self-contained HTML page, as PDF, and as data.
 
 
 _NUMBER = re.compile(r"^(about |< ?|[−-])?[\d,.]+(e[+-]?\d+)?(\s?%)?( \(.*\))?$|^[–∞]$")

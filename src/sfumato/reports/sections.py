@@ -6,7 +6,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +22,13 @@ from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError
 from sfumato.files import parse_json
 from sfumato.maps.choice import named
-from sfumato.maps.search_result import SearchResult
+from sfumato.maps.rumap import RUMap
 from sfumato.schema.attribute import Attribute, Role
 from sfumato.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# --- sections
-# Sections about the data and about how a release was made. Neither shows a record's value, nor the smallest or largest.
 
 _EXACT = 20
 """Up to so many distinct values are counted exactly; more are rounded to two digits."""
@@ -168,10 +166,6 @@ def _secrets(recipe: Recipe) -> list[str]:
     return said + ([f"Not to be told to analysts: {spoken(hidden)}."] if hidden else [])
 
 
-# --- found
-# A search as a report reads it: from the search itself, or from the output of `sfumato search --json`.
-
-
 _NEEDED = {
     "families": list, "snoopers": dict, "thresholds": dict, "refused": dict, "choice": dict, "frontier": list, "points": list,
     "records": int,
@@ -196,16 +190,16 @@ _NUMBERS = (
 
 @dataclass(frozen=True, eq=False)
 class SearchFindings:
-    """The results of a search, as data: `facts` is `SearchResult.to_dict()`."""
+    """The results of a search, as data: `facts` is `RUMap.to_dict()`."""
 
     facts: Mapping[str, Any]
-    search: SearchResult | None = field(default=None, repr=False)
+    search: RUMap | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, given: SearchResult | Mapping[str, Any]) -> SearchFindings:
+    def of(cls, given: RUMap | Mapping[str, Any]) -> SearchFindings:
         """Take a search, or its data."""
-        if isinstance(given, SearchResult):
-            return cls(given.to_dict(), given)
+        if isinstance(given, RUMap):
+            return replace(cls.of(given.to_dict()), search=given)
         wrong = [
             k for k, sort in _NEEDED.items() if not isinstance(given, Mapping) or not isinstance(given.get(k), sort)
         ]
@@ -218,7 +212,7 @@ class SearchFindings:
         if wrong:
             raise DataError(
                 f"this is not what a search writes: '{wrong[0]}' is missing or of another kind. Take the output of "
-                "`sfumato search --json`, or SearchResult.to_dict()."
+                "`sfumato search --json`, or RUMap.to_dict()."
             )
         return cls({k: given[k] for k in _NEEDED})
 
@@ -256,19 +250,26 @@ class SearchFindings:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Every point on the whole file, as `SearchResult.frame`."""
-        return _frame(self.facts["points"])
+        """Every point on the whole file, as `RUMap.frame`."""
+        from sfumato.charts.map_data import unmasked_rows
+
+        return unmasked_rows(_frame(self.facts["points"]))
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """The rows of the frame without those of the unmasked file."""
+        return self.frame[self.frame["masked"]] if len(self.frame) else self.frame
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
-        """The frontier, as `SearchResult.frontier()`."""
+        """The frontier, as `RUMap.frontier()`."""
         return _frame(self.facts["frontier"])
 
     @cached_property
     def recipe(self) -> Recipe | None:
         """The recipe of the chosen family; None if it has parameters that were withheld, so that it cannot be read."""
         if self.search is not None:
-            return self.search.choice.recipe
+            return None if self.search.choice is None else self.search.choice.method
         text = next((f["recipe"] for f in self.facts["families"] if f["name"] == self.choice["family"]), "")
         try:
             return Recipe.from_toml(text)
@@ -300,14 +301,10 @@ def secret_steps(recipe: Recipe) -> set[str]:
 def _frame(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).rename(columns={"recipe": "settings"})
     for name in (n for n in _NUMBERS if n in frame):
         frame[name] = [math.nan if v is None else float(v) for v in frame[name]]
     return frame
-
-
-# --- search sections
-# Sections about a search, for the board: the methods tried, the frontier, and the chosen recipe.
 
 
 _ROWS = 12
@@ -319,7 +316,7 @@ def tried_section(found: SearchFindings) -> Section:
     searched = {str(f["name"]): str(f["searched"]) for f in found.facts["families"]}
     rows = []
     for name, over in searched.items():
-        own = found.frame[found.frame["family"] == name] if len(found.frame) else found.frame
+        own = found.points[found.points["family"] == name] if len(found.points) else found.points
         if name in found.facts["refused"] or not len(own):
             why = found.facts["refused"].get(name, "less useful on a part of the file; not looked at on all of it")
             rows.append((name, over, "–", "–", why))
@@ -329,7 +326,7 @@ def tried_section(found: SearchFindings) -> Section:
         chosen = "chosen" if bool(points["chosen"].any()) else "" if meets else "no setting is safe enough"
         rows.append((name, over, str(len(points)), str(meets), chosen or "–"))
     heads = ("recipe", "searched", "settings on all records", "safe enough", "remark")
-    total = found.frame["point"].nunique() if len(found.frame) else 0
+    total = found.points["point"].nunique() if len(found.points) else 0
     sentences = (
         (
             f"The search tried {counted(len(searched), 'recipe')} on a file of {counted(int(found.facts['records']), 'record')}, "
@@ -344,7 +341,7 @@ def tried_section(found: SearchFindings) -> Section:
 
 
 def _limits(found: SearchFindings) -> str:
-    risks = found.frame[found.frame["side"] == "risk"] if len(found.frame) else found.frame
+    risks = found.points[found.points["side"] == "risk"] if len(found.points) else found.points
     named = dict(zip(risks["measure"], risks["threshold"], strict=True)) if len(risks) else found.facts["thresholds"]
     return f"The largest risk allowed was {spoken(f'{v:g} for {k}' for k, v in named.items())}."
 
@@ -359,10 +356,10 @@ def frontier_section(found: SearchFindings) -> Section:
     ]
     if not len(found.frontier):
         return Section("The frontier", ("No setting could be measured on all the records, so there is no frontier.",))
-    from sfumato.charts.search_chart import methods_chart
+    from sfumato.charts.map_chart import methods_chart
 
     risk, frontier = _plane(found)
-    several = found.frame.loc[found.frame["side"] == "risk", "scenario"].nunique() > 1
+    several = found.points.loc[found.points["side"] == "risk", "scenario"].nunique() > 1
     worst = " (against the snooper who learns most)" if several else ""
     figure = Figure(
         methods_chart(found.frame, frontier, risk).to_dict(),
@@ -377,7 +374,7 @@ def frontier_section(found: SearchFindings) -> Section:
 
 def _plane(found: SearchFindings) -> tuple[str, pd.DataFrame]:
     """Return the risk closest to its limit at the chosen setting, and its frontier; for a search read as data, the first risk."""
-    risks = [row for row in found.frame.to_dict("records") if row["side"] == "risk"]
+    risks = [row for row in found.points.to_dict("records") if row["side"] == "risk"]
     chosen = [row for row in risks if row["chosen"] and row["threshold"] > 0]
     if found.search is None or not chosen:
         return str(risks[0]["measure"]), found.frontier
@@ -391,7 +388,7 @@ def _frontier(frontier: pd.DataFrame, risk: str) -> TextTable:
     shown = [rows[i] for i in sorted(kept)]
     body = tuple(
         (
-            f"{row['family']}, {row['recipe']}" + (" (chosen)" if row["chosen"] else ""),
+            f"{row['family']}, {row['settings']}" + (" (chosen)" if row["chosen"] else ""),
             _estimate(row["risk"], row["risk_low"], row["risk_high"]), tabled(row["limit"]),
             _estimate(row["utility"], row["utility_low"], row["utility_high"]),
             f"{100 * row['probability']:.0f}\N{NO-BREAK SPACE}%", "yes" if row["meets"] else "no",

@@ -7,22 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.contract.score import Section
+from sfumato.maps.rumap import RUMap
 from sfumato.mas.attacks.base import Outcome
 from sfumato.mas.attacks.reference_workload import Honest
 from sfumato.mas.policy import Policy
 from sfumato.mas.policy_sections import attacks_section, cost_section, open_section, policy_section, standing_section
-from sfumato.mas.policy_trials import PolicyMap
 from sfumato.mas.usage import UsageReport
 from sfumato.reports.board_sections import paragraphs
 from sfumato.reports.report import Report, Version
 from sfumato.tables.measures import TableMeasure
-from sfumato.tables.protection_map import TableMap
 from sfumato.tables.published import PublishedTable
 from sfumato.tables.section import rules_in, table_section
 from sfumato.tables.table_audit import audit
-
-# --- table report
-# The report on a protected table, for a disclosure review board or for the public.
 
 
 def table_report(
@@ -30,7 +26,7 @@ def table_report(
     *,
     title: str,
     asked: str = "",
-    map: TableMap | None = None,
+    map: RUMap | None = None,
     measures: Sequence[TableMeasure] | None = None,
     publishable: bool = False,
 ) -> Report:
@@ -70,10 +66,6 @@ def table_sections(
     return [table_section(published, measures=measures, audit=found), found.section()]
 
 
-# --- policy report
-# The report on a policy of the analysis system, for a disclosure review board.
-
-
 def policy_report(
     policy: Policy,
     *,
@@ -82,7 +74,7 @@ def policy_report(
     attacks: Mapping[str, Sequence[Outcome]] | None = None,
     served: Honest | None = None,
     standing: UsageReport | None = None,
-    map: Section | PolicyMap | None = None,
+    map: Section | RUMap | None = None,
 ) -> Report:
     """Return a report about a policy: its requirements and effects, the attacks it withstands, its cost, and its limits.
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from sfumato.tables.measures import RelativeCertainty as RelativeCertainty
     from sfumato.tables.measures import TableAccuracy as TableAccuracy
     from sfumato.tables.measures import TableMeasure as TableMeasure
-    from sfumato.tables.protection_map import TableChoice as TableChoice
-    from sfumato.tables.protection_map import TableMap as TableMap
     from sfumato.tables.protection_map import table_map as table_map
     from sfumato.tables.published import Protection as Protection
     from sfumato.tables.published import PublishedTable as PublishedTable

@@ -1,12 +1,12 @@
-"""The R-U map of protected tables: which protections are tried, the points, the choice, and the section of a report."""
+"""The R-U map of protected tables: which protections are tried, how they are measured, and what the map says."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -14,20 +14,17 @@ from typing_extensions import override
 from sfumato.charts.captions import counted, first_line, short, spoken, tabled
 from sfumato.contract.draws import Draws
 from sfumato.contract.parameters import Parameter
-from sfumato.contract.score import Figure, Section, Side
+from sfumato.contract.score import Score, Section, Side
 from sfumato.errors import NotApplicable, ParameterError, SfumatoError, unknown_name
-from sfumato.maps.choice import Choice, named
-from sfumato.maps.points import Estimate, MapTrial, PointMap, best, limits_of, nothing, points_table
+from sfumato.maps.choice import Choice, Estimate, named
+from sfumato.maps.rumap import MapPoint, MapSubject, RUMap
+from sfumato.maps.section import points_section
 from sfumato.tables.measures import TableMeasure
 from sfumato.tables.published import Protection, PublishedTable
 from sfumato.tables.table import Table
 from sfumato.typing import Numbers
 
-if TYPE_CHECKING:
-    import altair as alt
-
-# --- swept
-# The protections of a map, and the values of their parameters.
+Progress = Callable[[int, int], None]
 
 _SWEPT = 5
 """Number of values of a parameter that are tried where none are given."""
@@ -91,41 +88,83 @@ def _spread(parameter: Parameter) -> list[Any]:
     return [float(f"{v:.3g}") for v in values]
 
 
-# --- map points
-# The points of a map, and their measures, replicated where a protection is random.
-
-
 _ALIKE = 4
 """A random method that makes the same table this many times in a row is assumed not to use its draws here."""
 
 
 @dataclass(frozen=True, eq=False)
-class TablePoint(MapTrial):
-    """One protection with its parameters, and the observations of the measures."""
+class TableSubject(MapSubject):
+    """Protections of one table, each applied again and again where it is random."""
 
-    protection: Protection
-    observations: tuple[Numbers, ...]
-    """Per measure, shape (replications, k); NaN where it does not apply. One replication where nothing is random."""
+    table: Table
+    measures: tuple[TableMeasure, ...]
+    replications: int
+    draws: Draws = field(repr=False)
+    noun: ClassVar[str] = "protection"
+    outcome: ClassVar[str] = "table"
+    confirm: ClassVar[int] = 20
 
     @override
-    @property
-    def label(self) -> str:
-        return self.protection.label()
+    def estimate(self, measure: int, point: MapPoint) -> Estimate:
+        """Return a value with its interval; where nothing is random, the interval is the value."""
+        observations = point.seen[measure]
+        if len(observations) == 1 or np.allclose(observations, observations[0], rtol=1e-9, atol=0):
+            value = float(self.measures[measure].value(observations[0]))
+            return value, None if np.isnan(value) else (value, value)
+        return self.measures[measure].estimate(observations)
 
+    @override
+    def score(self, measure: int, point: MapPoint) -> Score:
+        return self.measures[measure].to_score(point.seen[measure])
 
-def estimate(measure: TableMeasure, observations: Numbers) -> Estimate:
-    """Return a value with its interval; where nothing is random, the interval is the value."""
-    if len(observations) == 1 or np.allclose(observations, observations[0], rtol=1e-9, atol=0):
-        value = float(measure.value(observations[0]))
-        return value, None if np.isnan(value) else (value, value)
-    return measure.estimate(observations)
+    @override
+    def columns(self, measure: int, point: MapPoint) -> dict[str, Any]:
+        return {"label": point.label, "replications": len(point.seen[measure])}
+
+    @override
+    def again(self, point: MapPoint, times: int) -> tuple[MapPoint, str]:
+        if all(len(o) == 1 for o in point.seen):
+            return point, ""
+        fresh = observe(self.table, point.method, self.measures, self.draws.child("confirm"), times)[0]
+        return replace(point, seen=fresh), f", confirmed with {times:,} fresh tables"
+
+    @override
+    def section(self, m: RUMap, max_risk: Any, choice: Choice | None) -> Section:
+        families = dict.fromkeys(p.family.replace("_", " ") for p in m.points)
+        sentences = [
+            (
+                f"The same table was protected by {spoken(families)}, at {counted(len(m.points), 'setting')}; where something is "
+                f"random, {m.replications:,} times, with 95 % intervals over these."
+            ),
+            *(f"{words}." for words in {type(measure): first_line(measure) for measure in self.measures}.values()),
+        ]
+        return points_section(
+            m, max_risk, choice, "Risk and utility of protections", sentences,
+            scored=lambda s: f"{tabled(s.value)} ({s.words})", more="one curve for each protection",
+        )  # fmt: skip
+
+    @override
+    def chosen_words(self, choice: Choice) -> str:
+        at = spoken(
+            f"{k.rpartition('.')[2].replace('_', ' ')} = {v if isinstance(v, str) else short(float(v))}"
+            for k, v in choice.settings.items()
+            if k != self.noun
+        )
+        return choice.family.replace("_", " ") + (f" with {at}" if at else "")
+
+    @override
+    def facts(self, m: RUMap) -> dict[str, Any]:
+        same = (*m.parameters, "side", "measure", "variant", "value", "low", "high", "replications", "unprotected")
+        columns = {"point": "point", "family": "family", "label": "label", "at": "settings", **{n: n for n in same}}
+        points = m.records(columns, "unprotected")
+        return {"replications": m.replications, "refused": dict(m.refused), "points": points}
 
 
 def observe(
     table: Table, protection: Protection, measures: Sequence[TableMeasure], draws: Draws, replications: int
 ) -> tuple[tuple[Numbers, ...], dict[str, str]]:
     """Return each measure's observations, shape (replications, k), one where nothing is random; and why some do not apply."""
-    found: list[list[Numbers]] = [[] for _ in measures]
+    observations: list[list[Numbers]] = [[] for _ in measures]
     reasons: dict[str, str] = {}
     first: Numbers | None = None
     differ = False
@@ -133,26 +172,26 @@ def observe(
         outcome = protection.protect(table, draws.replicate(number_))
         first = outcome.values if first is None else first
         differ = differ or not np.array_equal(outcome.values, first, equal_nan=True)
-        for measure, seen in zip(measures, found, strict=True):
+        for measure, seen in zip(measures, observations, strict=True):
             try:
                 seen.append(measure.observe(outcome))
             except NotApplicable as reason:
                 reasons[measure.label()] = str(reason)
                 seen.append(np.full(measure.size, np.nan))
         if not differ and number_ + 1 == _ALIKE:
-            return tuple(np.stack(seen[:1]) for seen in found), reasons
-    return tuple(np.stack(seen) for seen in found), reasons
+            return tuple(np.stack(seen[:1]) for seen in observations), reasons
+    return tuple(np.stack(seen) for seen in observations), reasons
 
 
-def unprotected(table: Table, measures: Sequence[TableMeasure]) -> tuple[float, ...]:
-    """Return each measure of the unprotected table; NaN where it does not apply."""
-    shown, found = PublishedTable.shown(table), []
+def _unprotected(table: Table, measures: Sequence[TableMeasure]) -> MapPoint:
+    """Return the table without protection; each measure's value is as of one by formula, NaN where it does not apply."""
+    shown, values = PublishedTable.shown(table), []
     for measure in measures:
         try:
-            found.append(float(measure.assess(shown).value))
+            values.append(float(measure.assess(shown).value))
         except NotApplicable:
-            found.append(np.nan)
-    return tuple(found)
+            values.append(np.nan)
+    return MapPoint("unprotected", {}, None, at="unprotected", formulas=tuple(values))
 
 
 def measures_of(table: Table, risk: Any, utility: Any) -> tuple[TableMeasure, ...]:
@@ -174,153 +213,6 @@ def measures_of(table: Table, risk: Any, utility: Any) -> tuple[TableMeasure, ..
     return tuple(found)
 
 
-# --- map choice
-# Choosing from a map: the most useful protection that is safe enough, confirmed with fresh tables.
-
-
-@dataclass(frozen=True)
-class TableChoice(Choice):
-    """A chosen protection with its risk and utility, or the reason why there is none."""
-
-    protection: Protection | None = None
-
-
-def chosen(m: TableMap, max_risk: float | Mapping[str, float], utility: str | None, confirm: int) -> TableChoice:
-    """Return the protection with the largest utility among those within the limits; see `TableMap.choose`."""
-    limits = limits_of(m, max_risk)
-    allowed = {m.measures[i].label(): limit for i, limit in limits.items()}
-
-    def again(p: int) -> tuple[tuple[Numbers, ...], list[Estimate]]:
-        seen = m.points[p].observations
-        if _random(seen):
-            seen = observe(m.table, m.points[p].protection, m.measures, m.draws.child("confirm"), confirm)[0]
-        return seen, [estimate(measure, o) for measure, o in zip(m.measures, seen, strict=True)]
-
-    found = best(m, limits, m.position(Side.UTILITY, utility), again)
-    if found is None:
-        return TableChoice(False, {}, nothing(m, limits, "protection"), max_risk=allowed)
-    point, seen = m.points[found[0]], found[1]
-    how = f", confirmed with {confirm:,} fresh tables" if _random(point.observations) else ""
-    scores = [measure.to_score(o) for measure, o in zip(m.measures, seen, strict=True)]
-    risks, utilities = (tuple(scores[i] for i in m.of_side(side)) for side in (Side.RISK, Side.UTILITY))
-    return TableChoice(
-        True, {"protection": point.family, **point.settings}, f"the most useful table within the risk threshold{how}",
-        risks, utilities, allowed, point.protection,
-    )  # fmt: skip
-
-
-def _random(observations: tuple[Numbers, ...]) -> bool:
-    return any(len(o) > 1 for o in observations)
-
-
-# --- map section
-# A map of protected tables as a section of a report.
-
-
-def table_map_section(map: TableMap, max_risk: float | None = None, choice: Choice | None = None) -> Section:
-    """Return a map as a section, for a given threshold and choice; nothing is computed anew."""
-    families = list(dict.fromkeys(p.family.replace("_", " ") for p in map.points))
-    said = []
-    if choice is not None:
-        limits = spoken(f"{label} at most {short(limit)}" for label, limit in choice.max_risk.items())
-        said.append(f"What was asked: the most useful table with {limits}.")
-        if choice.feasible:
-            words = spoken(f"{s.measure} {tabled(s.value)} ({s.words})" for s in (*choice.risks, *choice.utilities))
-            said.append(f"The answer is {_chosen(choice)}: {choice.reason}. There, {words}.")
-        else:
-            said.append(f"There is no answer: {choice.reason}")
-    said.append(
-        f"The same table was protected by {spoken(families)}, at {counted(len(map.points), 'setting')}; where something is "
-        f"random, {map.replications:,} times, with 95 % intervals over these."
-    )
-    sorts = {type(m): first_line(m) for m in map.measures}
-    said += [f"{words}." for words in sorts.values()]
-    said += [f"Not in the map: {what}. {reason}" for what, reason in map.refused.items()]
-    figure = Figure(map.chart(max_risk, choice).to_dict(), _caption(map, max_risk))
-    return Section("Risk and utility of protections", tuple(said), (figure, points_table(map, "protection")))
-
-
-def _chosen(choice: Choice) -> str:
-    settings = dict(choice.settings)
-    name = str(settings.pop("protection", "")).replace("_", " ")
-    at = spoken(
-        f"{k.rpartition('.')[2].replace('_', ' ')} = {v if isinstance(v, str) else short(float(v))}"
-        for k, v in settings.items()
-    )
-    return f"{name} with {at}" if at else name
-
-
-def _caption(map: TableMap, max_risk: float | None) -> str:
-    risk, utility = (map.measures[map.of_side(side)[0]].label() for side in (Side.RISK, Side.UTILITY))
-    limit = "" if max_risk is None else f" Dashed level line: the largest tolerable risk, {short(max_risk)}."
-    return f"R-U confidentiality map: {risk} against {utility}, one curve for each protection.{limit}"
-
-
-# --- table map
-# The R-U map of protected tables: risk and utility of several methods on the same table, on the same axes.
-
-
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, eq=False)
-class TableMap(PointMap):
-    """Risk and utility of protections of one table; made by `table_map`."""
-
-    table: Table
-    points: tuple[TablePoint, ...]
-    measures: tuple[TableMeasure, ...]
-    replications: int
-    draws: Draws = field(repr=False)
-    unprotected: tuple[float, ...] = ()
-    """Each measure of the unprotected table; NaN where it does not apply."""
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """Protections that could not keep their guarantee, and measures that do not apply, with the reason."""
-
-    @override
-    def estimate(self, measure: int, point: int) -> Estimate:
-        return estimate(self.measures[measure], self.points[point].observations[measure])
-
-    def _facts(self, measure: int, point: int) -> dict[str, Any]:
-        seen = self.points[point].observations[measure]
-        return {"replications": len(seen), "unprotected": self.unprotected[measure]}
-
-    def choose(
-        self, max_risk: float | Mapping[str, float], utility: str | None = None, *, confirm: int = 20
-    ) -> TableChoice:
-        """Return the protection with the largest utility among those whose risks stay at or below `max_risk`.
-
-        A risk is judged by the upper end of its 95 % interval. Where something is random, the winner is protected `confirm`
-        times again with fresh random numbers; if its risk is too large there, the next best is taken.
-        """
-        return chosen(self, max_risk, utility, confirm)
-
-    def chart(
-        self,
-        max_risk: float | None = None,
-        choice: Choice | None = None,
-        risk: str | None = None,
-        utility: str | None = None,
-    ) -> alt.TopLevelMixin:
-        """Draw risk against utility: a curve for each protection, the frontier, the threshold and the choice."""
-        from sfumato.charts.point_map import table_map_chart
-
-        r, u = self.position(Side.RISK, risk), self.position(Side.UTILITY, utility)
-        if choice is not None and choice.feasible:
-            max_risk = max_risk if max_risk is not None else choice.max_risk.get(self.measures[r].label())
-        names = (self.measures[r].label(), self.measures[u].label())
-        return table_map_chart(self.frame, *names, max_risk, self.marked(choice, "protection"))
-
-    def report(self, max_risk: float | None = None, choice: Choice | None = None) -> Section:
-        """Return the map as a section of a report."""
-
-        return table_map_section(self, max_risk, choice)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as a dictionary."""
-        return {"replications": self.replications, "refused": dict(self.refused), "points": self.records()}
-
-
 def table_map(
     table: Table,
     protections: Protection | Sequence[Protection] | Mapping[str, Protection],
@@ -331,7 +223,7 @@ def table_map(
     replications: int = 20,
     draws: Draws | int | None = None,
     progress: Progress | None = None,
-) -> TableMap:
+) -> RUMap:
     """Protect a table in several ways, and measure them all alike.
 
     Parameters
@@ -378,7 +270,7 @@ def table_map(
             refused[f"{family} ({named(settings) or 'as it is'})"] = str(error)
         else:
             refused |= {f"{label} of {family}": reason for label, reason in reasons.items()}
-            points.append(TablePoint(family, settings, protection, seen))
+            points.append(MapPoint(family, settings, protection, seen, _at(settings), protection.label()))
         if progress is not None:
             progress(done + 1, len(everything))
     if not points:
@@ -387,8 +279,18 @@ def table_map(
         )
     for side in Side:
         own = [i for i, m in enumerate(measures) if m.side is side]
-        if all(np.isnan(p.observations[i]).all() for p in points for i in own):
+        if all(np.isnan(p.seen[i]).all() for p in points for i in own):
             raise NotApplicable(
                 " ".join([f"no {side} measure applies; a map needs one.", *dict.fromkeys(refused.values())])
             )
-    return TableMap(table, tuple(points), measures, replications, source, unprotected(table, measures), refused)
+    parameters = tuple(dict.fromkeys(name for p in points for name in p.settings))
+    subject = TableSubject(table, measures, replications, source)
+    return RUMap(subject, tuple(points), parameters, _unprotected(table, measures), refused)
+
+
+def _at(settings: Mapping[str, Any]) -> str:
+    """Return the swept parameters in words: ``sd = 2, base = 5``."""
+    words = (
+        f"{k.rpartition('.')[2]} = {short(float(v)) if isinstance(v, int | float) else v}" for k, v in settings.items()
+    )
+    return ", ".join(words) or "as it is"
