@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.listing import show
-from sfumato.cli.options import Json, expand_options, method_option, output_option
+from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, method_field, option, output_field
 from sfumato.cli.parse import names, settings
 from sfumato.cli.vault import Folder, open_vault
 
@@ -32,40 +32,23 @@ class AskOptions:
     """The options of `sfumato ask`."""
 
     vault: Folder
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a frozen data set.")]
-    universe: Annotated[
-        str,
-        typer.Option(
-            help="Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given."
-        ),
-    ] = ""
-    crosstab: Annotated[
-        str | None, method_option(metavar="VARIABLES", help="A table of counts by variables, with commas between.")
-    ] = None
-    ols: Annotated[
-        str | None, method_option(metavar="FORMULA", help="A linear regression: 'log(income) ~ age + C(race)'.")
-    ] = None
-    logit: Annotated[str | None, method_option(metavar="FORMULA", help="A logistic regression.")] = None
-    analysis: Annotated[
-        str | None,
-        method_option(
-            help="Any other analysis, by name: quantiles, correlation, ... `--list` shows all.",
-            autocompletion=analysis_names,
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the analysis: of=income, weighted=true. May be repeated.",
-        ),
-    ] = None
-    list_: Annotated[bool, method_option("--list", help="Show every analysis with its parameters, and stop.")] = False
-    chart: Annotated[Path | None, output_option(help="Draw the answer (.svg or .png); residuals have a chart.")] = None
-    user: Annotated[
-        str | None, typer.Option(help="Who asks, for the accounts and the log; your name on this machine if not given.")
-    ] = None
+    dataset: str = argument("DATASET", "The name of a frozen data set.", required=True)
+    universe: str = option(
+        "Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given.",
+        default="",
+    )
+    crosstab: str | None = method_field("A table of counts by variables, with commas between.", metavar="VARIABLES")
+    ols: str | None = method_field("A linear regression: 'log(income) ~ age + C(race)'.", metavar="FORMULA")
+    logit: str | None = method_field("A logistic regression.", metavar="FORMULA")
+    analysis: str | None = method_field(
+        "Any other analysis, by name: quantiles, correlation, ... `--list` shows all.", autocompletion=analysis_names
+    )
+    set_: list[str] | None = method_field(
+        "A parameter of the analysis: of=income, weighted=true.", metavar="NAME=VALUE"
+    )
+    list_: bool = flag("Show every analysis with its parameters, and stop.", panel=METHOD)
+    chart: Path | None = output_field("Draw the answer (.svg or .png); residuals have a chart.")
+    user: str | None = option("Who asks, for the accounts and the log; your name on this machine if not given.")
     as_json: Json = False
 
 

@@ -12,7 +12,15 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen, percent
 from sfumato.cli.files import check_chart, check_report, save_chart
-from sfumato.cli.options import Only, OutputOptions, SourceOptions, expand_options, output_option
+from sfumato.cli.options import (
+    Only,
+    OutputOptions,
+    SourceOptions,
+    argument,
+    expand_options,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import pair, values_of
 from sfumato.contract.score import number
 from sfumato.errors import ParameterError, unknown_name
@@ -74,52 +82,31 @@ def show_map(screen: Screen, m: PolicyMap, choice: PolicyChoice | None) -> None:
 class AttackOptions:
     """The options of `sfumato attack`."""
 
-    policy: Annotated[
-        str, typer.Argument(help="census2009, hardened, strict, or a policy of your own in TOML.", show_default=True)
-    ] = "hardened"
-    file: Annotated[
-        Path | None, typer.Option("--data", help="Data to attack. A generated survey of 20,000 persons if not given.")
-    ] = None
+    policy: str = argument(
+        "POLICY", "census2009, hardened, strict, or a policy of your own in TOML.", default="hardened"
+    )
+    file: Path | None = option("Data to attack. A generated survey of 20,000 persons if not given.", "--data")
     source: Annotated[SourceOptions, Only("schema", "read")]
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(help="A recipe by name; all if not given, with --map some cheap ones. May be repeated."),
-    ] = None
-    targets: Annotated[int, typer.Option(help="Targets of each recipe.", min=10, max=100_000)] = 400
-    rules_off: Annotated[
-        bool | None,
-        typer.Option(
-            "--rules-off/--rules-on",
-            help="Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
-            show_default=False,
-        ),
-    ] = None
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="SETTING=VALUES",
-            help="Trace risk against utility over a setting of the policy: drop.share=0.05,0.1,0.2 or counts.sd=1:10:4. Give it "
-            "twice to sweep two.",
-            show_default=False,
-        ),
-    ] = None
-    max_risk: Annotated[
-        float | None,
-        typer.Option(metavar="R", help="With --map, choose the most useful settings with a risk of at most R.", min=0),
-    ] = None
-    vault: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VAULT/NAME",
-            help="A data set of a vault: the report says what was asked of it so far.",
-            show_default=False,
-        ),
-    ] = None
-    out: Annotated[
-        Path | None, output_option(help="Write a report (.html or .pdf, and .json beside it): confidential.")
-    ] = None
-    chart: Annotated[Path | None, output_option(help="With --map, draw the map (.svg or .png).")] = None
+    recipe: list[str] | None = option("A recipe by name; all if not given, with --map some cheap ones.")
+    targets: int = option("Targets of each recipe.", default=400, min=10, max=100_000)
+    rules_off: bool | None = option(
+        "Attack again with the universe rules off, or not; with --map attack with the rules off, or on.",
+        "--rules-off/--rules-on",
+    )
+    over: list[str] | None = option(
+        "Trace risk against utility over a setting of the policy: drop.share=0.05,0.1,0.2 or counts.sd=1:10:4. Give it "
+        "twice to sweep two.",
+        "--map",
+        metavar="SETTING=VALUES",
+    )
+    max_risk: float | None = option(
+        "With --map, choose the most useful settings with a risk of at most R.", metavar="R", min=0
+    )
+    vault: str | None = option(
+        "A data set of a vault: the report says what was asked of it so far.", metavar="VAULT/NAME"
+    )
+    out: Path | None = output_field("Write a report (.html or .pdf, and .json beside it): confidential.")
+    chart: Path | None = output_field("With --map, draw the map (.svg or .png).")
     output: OutputOptions
 
     def check(self) -> None:

@@ -7,13 +7,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import load_cells, load_table, refuse_absent, refuse_existing
-from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, per_size_option, reading_option
+from sfumato.cli.options import (
+    OutputOptions,
+    Read,
+    argument,
+    expand_options,
+    flag,
+    option,
+    output_field,
+    per_size_option,
+    reading_field,
+)
 from sfumato.cli.parse import named_hierarchies, names, number, total_labels, with_hierarchies
 from sfumato.cli.table_source import HierarchyFiles, TableSchema, records
 from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
@@ -27,112 +37,69 @@ if TYPE_CHECKING:
     from sfumato.tables.table import Table
 
 ORIGINAL = "If you hold the records"
-original_option = partial(typer.Option, rich_help_panel=ORIGINAL)
+original_field = partial(option, rich_help_panel=ORIGINAL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """The options of `sfumato audit`."""
 
-    file: Annotated[
-        Path, typer.Argument(metavar="PUBLISHED", help="The published table: a row for each cell.", show_default=False)
-    ]
-    dimensions: Annotated[
-        str | None,
-        reading_option(
-            metavar="COLUMNS",
-            help="The columns of labels, with commas between. All but value, status, variance and quality if not given.",
-        ),
-    ] = None
-    value: Annotated[str, reading_option(metavar="COLUMN", help="The column of figures.")] = "value"
-    status: Annotated[
-        str | None,
-        reading_option(
-            metavar="COLUMN", help="A column of flags that say which figures are not shown. 'status' if there is one."
-        ),
-    ] = None
+    file: Path = argument("PUBLISHED", "The published table: a row for each cell.", required=True)
+    dimensions: str | None = reading_field(
+        "The columns of labels, with commas between. All but value, status, variance and quality if not given.",
+        metavar="COLUMNS",
+    )
+    value: str = reading_field("The column of figures.", default="value", metavar="COLUMN")
+    status: str | None = reading_field(
+        "A column of flags that say which figures are not shown. 'status' if there is one.", metavar="COLUMN"
+    )
     hierarchy: HierarchyFiles = None
-    total: Annotated[
-        list[str] | None,
-        reading_option(
-            metavar="LABEL|COLUMN=LABEL",
-            help="The label of a total, where it is not one of the usual names. May be repeated.",
-        ),
-    ] = None
-    mark: Annotated[
-        list[str] | None,
-        reading_option(
-            help="A mark that stands for a figure that is not shown, besides the usual x, c, : and .. May be repeated."
-        ),
-    ] = None
-    absent: Annotated[
-        Literal["empty", "suppressed"], reading_option(help="What it means that a combination of labels has no row.")
-    ] = "empty"
+    total: list[str] | None = reading_field(
+        "The label of a total, where it is not one of the usual names.", metavar="LABEL|COLUMN=LABEL"
+    )
+    mark: list[str] | None = reading_field(
+        "A mark that stands for a figure that is not shown, besides the usual x, c, : and .."
+    )
+    absent: Literal["empty", "suppressed"] = reading_field(
+        "What it means that a combination of labels has no row.", default="empty"
+    )
     read: Read = None
-    within: Annotated[
-        float,
-        typer.Option(help="How far a shown figure may be from the true one: the base, if figures were rounded.", min=0),
-    ] = 0.0
-    whole: Annotated[bool, typer.Option("--whole", help="Only whole numbers are possible: counts.")] = False
-    negative: Annotated[bool, typer.Option("--negative", help="Figures may be below 0.")] = False
-    tolerance: Annotated[
-        float, typer.Option(help="How long an interval must be, as a share of the value, if no rule says so.", min=0)
-    ] = 0.1
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LABELS=VALUE|FILE",
-            help="What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
-            ".csv with the labels and a column value, or low and high. May be repeated.",
-        ),
-    ] = None
-    original: Annotated[
-        Path | None,
-        original_option(
-            metavar="RECORDS",
-            help="The confidential records that the table was made from: for rules and contributors.",
-            show_default=False,
-        ),
-    ] = None
-    read_original: Annotated[
-        list[str] | None,
-        original_option(
-            metavar="NAME=VALUE", help="How to read the records, as --read says how to read the table. May be repeated."
-        ),
-    ] = None
-    variable: Annotated[
-        str | None, original_option(help="Which column of the records was summed; without it they are counted.")
-    ] = None
-    contributor: Annotated[
-        str | None, original_option(metavar="COLUMN", help="Who contributed a record; the schema's if not given.")
-    ] = None
-    rule: Annotated[
-        list[str] | None,
-        original_option(
-            help="Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'. May be repeated."
-        ),
-    ] = None
-    insiders: Annotated[
-        Literal["none", "equations", "bounds"],
-        original_option(
-            help="Contributors who know their own: not looked at, what follows exactly, or also nearly (slow)."
-        ),
-    ] = "equations"
-    prior_cv: Annotated[
-        float | None,
-        original_option(help="To within which share of its size contributors know each other's figure beforehand."),
-    ] = None
-    base_cv: Annotated[
-        float | None, original_option(help="To within which share they may know it afterwards, at best.")
-    ] = None
-    size: Annotated[
-        str | None, original_option(metavar="COLUMN", help="A public measure of the contributors' size.")
-    ] = None
-    per_size: Annotated[str | None, per_size_option(ORIGINAL)] = None
+    within: float = option(
+        "How far a shown figure may be from the true one: the base, if figures were rounded.", default=0.0, min=0
+    )
+    whole: bool = flag("Only whole numbers are possible: counts.")
+    negative: bool = flag("Figures may be below 0.")
+    tolerance: float = option(
+        "How long an interval must be, as a share of the value, if no rule says so.", default=0.1, min=0
+    )
+    known: list[str] | None = option(
+        "What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
+        ".csv with the labels and a column value, or low and high.",
+        metavar="LABELS=VALUE|FILE",
+    )
+    original: Path | None = original_field(
+        "The confidential records that the table was made from: for rules and contributors.", metavar="RECORDS"
+    )
+    read_original: list[str] | None = original_field(
+        "How to read the records, as --read says how to read the table.", metavar="NAME=VALUE"
+    )
+    variable: str | None = original_field("Which column of the records was summed; without it they are counted.")
+    contributor: str | None = original_field("Who contributed a record; the schema's if not given.", metavar="COLUMN")
+    rule: list[str] | None = original_field(
+        "Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'."
+    )
+    insiders: Literal["none", "equations", "bounds"] = original_field(
+        "Contributors who know their own: not looked at, what follows exactly, or also nearly (slow).",
+        default="equations",
+    )
+    prior_cv: float | None = original_field(
+        "To within which share of its size contributors know each other's figure beforehand."
+    )
+    base_cv: float | None = original_field("To within which share they may know it afterwards, at best.")
+    size: str | None = original_field("A public measure of the contributors' size.", metavar="COLUMN")
+    per_size: str | None = per_size_option(ORIGINAL)
     schema: TableSchema = None
-    out: Annotated[
-        Path | None, output_option(help="Write every cell with its interval and verdict (.csv): confidential.")
-    ] = None
+    out: Path | None = output_field("Write every cell with its interval and verdict (.csv): confidential.")
     output: OutputOptions
 
 

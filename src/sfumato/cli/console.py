@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from sfumato.contract.score import digits, number
 from sfumato.errors import SfumatoError, visible
@@ -199,7 +199,33 @@ class Misuse(SfumatoError):  # noqa: N818 - the command was written wrongly
     """Something is missing from the command, or stands where it cannot; the exit code is 2."""
 
 
-class Commands(TyperGroup):
+class PlainHelp:
+    """A command, or a group of commands, whose help says in words what an option takes."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options and arguments: FILE, TEXT and NUMBER in place of types, and nothing for a flag."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+            elif parameter.metavar is None:
+                kind = re.sub(r"^<(?:list\[)?(.*?)( range)?\]?>$", r"\1", parameter.display_type(ctx))
+                parameter.metavar = _TAKES.get(kind, kind)
+        return parameters
+
+
+_TAKES = {"bool": "", "str": "TEXT", "path": "FILE", "Path": "FILE", "int": "NUMBER", "float": "NUMBER"}
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """One command."""
+
+
+class PlainGroup(PlainHelp, TyperGroup):
+    """A group of commands."""
+
+
+class Commands(PlainGroup):
     """The group of all commands: whatever goes wrong inside one is told here, without a record's value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

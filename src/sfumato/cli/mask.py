@@ -7,19 +7,19 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.listing import show_masks
 from sfumato.cli.options import (
+    METHOD,
     OutputOptions,
     RecipeOptions,
     SourceOptions,
+    argument,
     expand_options,
-    method_option,
-    output_option,
+    flag,
+    output_field,
 )
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
 
@@ -34,26 +34,16 @@ _FORMS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather", "dta", "sav", "
 class MaskOptions:
     """The options of `sfumato mask`."""
 
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)] = (
-        None
-    )
+    file: Path | None = argument("FILE", "The confidential file.")
     recipe: RecipeOptions
-    list_: Annotated[
-        bool, method_option("--list", help="Show every mask, or with --mask NAME that one's parameters, and stop.")
-    ] = False
+    list_: bool = flag("Show every mask, or with --mask NAME that one's parameters, and stop.", panel=METHOD)
     source: SourceOptions
-    out: Annotated[Path | None, output_option(help="Folder for what may be published.")] = None
-    seed_file: Annotated[
-        Path | None,
-        output_option(help="Where to keep the secret seed, outside the folder. Whoever has it can subtract the noise."),
-    ] = None
-    seed_from: Annotated[
-        Path | None, output_option(help="Use the seed in this file, to make an earlier release again.")
-    ] = None
-    form: Annotated[
-        list[str] | None,
-        output_option(help="csv, parquet, sav, dta, xlsx, ...; may be repeated. csv and parquet if not given."),
-    ] = None
+    out: Path | None = output_field("Folder for what may be published.")
+    seed_file: Path | None = output_field(
+        "Where to keep the secret seed, outside the folder. Whoever has it can subtract the noise."
+    )
+    seed_from: Path | None = output_field("Use the seed in this file, to make an earlier release again.")
+    form: list[str] | None = output_field("csv, parquet, sav, dta, xlsx or another form; csv and parquet if not given.")
     output: OutputOptions
 
 

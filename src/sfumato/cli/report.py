@@ -5,13 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse
 from sfumato.cli.files import check_report
-from sfumato.cli.options import OutputOptions, ReleaseOptions, SnooperOptions, Weighted, expand_options, output_option
+from sfumato.cli.options import (
+    OutputOptions,
+    ReleaseOptions,
+    SnooperOptions,
+    Weighted,
+    argument,
+    expand_options,
+    flag,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import risk_measure, toml_file, utility_of
 from sfumato.errors import ParameterError, RecipeError, join_names
 
@@ -25,68 +35,33 @@ if TYPE_CHECKING:
 class ReportOptions:
     """The options of `sfumato report`."""
 
-    original: Annotated[
-        Path, typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False)
-    ]
-    masked: Annotated[
-        Path, typer.Argument(metavar="MASKED", help="The file that would be released.", show_default=False)
-    ]
-    out: Annotated[
-        Path,
-        output_option(
-            help="Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.",
-            show_default=False,
-        ),
-    ]
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose: rows, if both files list the same records in the same order, "
-            "or a column of both files that is unique. Measures that compare record by record need it.",
-        ),
-    ] = None
-    risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'. "
-            "May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    max_risk: Annotated[
-        list[str] | None,
-        typer.Option(metavar="R", help="The largest risk allowed: of all risks, or NAME=R of one. May be repeated."),
-    ] = None
-    utility: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
-            "'salary ~ age'. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    min_utility: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="U", help="The smallest utility allowed: of all utilities, or NAME=U of one. May be repeated."
-        ),
-    ] = None
-    by: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Also look at the subgroups by this column. May be repeated."),
-    ] = None
-    title: Annotated[str | None, typer.Option(help="The title of the report.", show_default=False)] = None
-    asked: Annotated[str, typer.Option(help="What the board is asked, in your own words.")] = ""
-    publishable: Annotated[
-        bool, typer.Option("--publishable", help="Make the version for the public instead of the board's.")
-    ] = False
-    recipe: Annotated[
-        Path | None, typer.Option(help="The recipe (TOML) that the file was masked with.", show_default=False)
-    ] = None
-    search: Annotated[
-        Path | None, typer.Option(help="What `sfumato search --json` printed, kept in a file.", show_default=False)
-    ] = None
+    original: Path = argument("ORIGINAL", "The confidential file, before masking.", required=True)
+    masked: Path = argument("MASKED", "The file that would be released.", required=True)
+    out: Path = output_field(
+        "Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.", required=True
+    )
+    align: str | None = option(
+        "Which masked record is whose: rows, if both files list the same records in the same order, "
+        "or a column of both files that is unique. Measures that compare record by record need it.",
+        metavar="rows|COLUMN",
+    )
+    risk: list[str] | None = option(
+        "What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'."
+    )
+    max_risk: list[str] | None = option("The largest risk allowed: of all risks, or NAME=R of one.", metavar="R")
+    utility: list[str] | None = option(
+        "What must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
+        "'salary ~ age'."
+    )
+    min_utility: list[str] | None = option(
+        "The smallest utility allowed: of all utilities, or NAME=U of one.", metavar="U"
+    )
+    by: list[str] | None = option("Also look at the subgroups by this column.", metavar="COLUMN")
+    title: str | None = option("The title of the report.")
+    asked: str = option("What the board is asked, in your own words.", default="")
+    publishable: bool = flag("Make the version for the public instead of the board's.")
+    recipe: Path | None = option("The recipe (TOML) that the file was masked with.")
+    search: Path | None = option("What `sfumato search --json` printed, kept in a file.")
     weighted: Weighted = False
     snooper: SnooperOptions
     source: ReleaseOptions

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.cli.console import Misuse, Screen, on_command_line, percent, shown
 from sfumato.cli.files import check_chart, load, save_chart
@@ -19,9 +17,11 @@ from sfumato.cli.options import (
     OutputOptions,
     ReleaseOptions,
     SnooperOptions,
+    argument,
     expand_options,
     measure_names,
-    output_option,
+    option,
+    output_field,
 )
 from sfumato.cli.parse import settings
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
@@ -235,66 +235,35 @@ def _short(words: str, keys: Sequence[str]) -> str:
 class RiskOptions:
     """The options of `sfumato risk`."""
 
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="The file that would be released; the original, if a second is given.",
-            show_default=False,
-        ),
-    ] = None
-    masked: Annotated[
-        Path | None, typer.Argument(metavar="[MASKED]", help="What was made of it.", show_default=False)
-    ] = None
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose: rows, if both files list the same records in the same order, "
-            "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
-        ),
-    ] = None
-    k: Annotated[
-        int | None, typer.Option(help="Records that fewer than this many match are counted; 3 if not given.", min=2)
-    ] = None
-    missing: Annotated[
-        Literal["wildcard", "value", "ignored"] | None,
-        typer.Option(
-            help="What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
-            "is left out."
-        ),
-    ] = None
-    fraction: Annotated[
-        float | None,
-        typer.Option(help="Share of the population that is in the file; from the survey weights if not given.", max=1),
-    ] = None
-    measure: Annotated[
-        str | None,
-        typer.Option(help="One measure instead of the page; --list shows all.", autocompletion=measure_names),
-    ] = None
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named). "
-            "May be repeated."
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the measure, such as k=5. May be repeated."),
-    ] = None
+    file: Path | None = argument("FILE", "The file that would be released; the original, if a second is given.")
+    masked: Path | None = argument("MASKED", "What was made of it.")
+    align: str | None = option(
+        "Which masked record is whose: rows, if both files list the same records in the same order, "
+        "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
+        metavar="rows|COLUMN",
+    )
+    k: int | None = option("Records that fewer than this many match are counted; 3 if not given.", min=2)
+    missing: Literal["wildcard", "value", "ignored"] | None = option(
+        "What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
+        "is left out."
+    )
+    fraction: float | None = option(
+        "Share of the population that is in the file; from the survey weights if not given.", max=1
+    )
+    measure: str | None = option("One measure instead of the page; --list shows all.", autocompletion=measure_names)
+    column: list[str] | None = option(
+        "What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named)."
+    )
+    set_: list[str] | None = option("A parameter of the measure, such as k=5.", metavar="NAME=VALUE")
     list_: ListMeasures = False
     snooper: SnooperOptions
     source: ReleaseOptions
     engine: Engine = "memory"
-    by: Annotated[
-        str | None, output_option(metavar="COLUMN", help="Also tell the risk of each subgroup by this column.")
-    ] = None
-    chart: Annotated[Path | None, output_option(help="Draw the risk profile (.svg or .png).")] = None
-    riskiest: Annotated[
-        int,
-        output_option(help="List so many of the riskiest records by row number: for the custodian's eyes only.", min=0),
-    ] = 0
+    by: str | None = output_field("Also tell the risk of each subgroup by this column.", metavar="COLUMN")
+    chart: Path | None = output_field("Draw the risk profile (.svg or .png).")
+    riskiest: int = output_field(
+        "List so many of the riskiest records by row number: for the custodian's eyes only.", default=0, min=0
+    )
     output: OutputOptions
 
     def chosen(self) -> tuple[type[Measure] | None, dict[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
-from sfumato.cli.options import OutputOptions, expand_options, method_option, output_option
+from sfumato.cli.options import METHOD, OUTPUT, OutputOptions, expand_options, flag, method_field, output_field
 from sfumato.cli.parse import protection_of, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
 from sfumato.errors import DataError
@@ -27,67 +27,36 @@ if TYPE_CHECKING:
 class ProtectionOptions:
     """The options of `sfumato table` besides what the table is."""
 
-    method: Annotated[
-        str | None,
-        method_option(
-            "--method",
-            help="How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
-            autocompletion=protection_names,
-            show_default=False,
-        ),
-    ] = None
+    method: str | None = method_field(
+        "How to protect it: suppression, rta, controlled_rounding, cell_key, ... `--list` shows all.",
+        autocompletion=protection_names,
+    )
     rule: Rule = None
     a_priori: APrioriFile = None
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt. May be repeated.",
-        ),
-    ] = None
-    list_: Annotated[
-        bool,
-        method_option(
-            "--list",
-            help="Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
-        ),
-    ] = False
-    out: Annotated[Path | None, output_option(help="Where what may be published goes (.csv, .xlsx, .json, ...).")] = (
-        None
+    set_: list[str] | None = method_field(
+        "A parameter of the method: base=5, prior_cv=0.5, table=ptable.txt.", metavar="NAME=VALUE"
     )
-    form: Annotated[
-        str | None, output_option(help="csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
-    ] = None
-    seed_file: Annotated[
-        Path | None,
-        output_option(help="Where to keep the secret seed of a random method. Whoever has it can undo the protection."),
-    ] = None
-    seed_from: Annotated[
-        Path | None,
-        output_option(
-            help="Use the seed in this file: for the same table again, and for other tables of the same data."
-        ),
-    ] = None
-    record_file: Annotated[
-        Path | None,
-        output_option(help="Where to keep the record of a random adjustment for later tables: it holds true values."),
-    ] = None
-    record_from: Annotated[
-        Path | None,
-        output_option(
-            help="The record of a table of these data that is published already: this one will agree with it."
-        ),
-    ] = None
-    report: Annotated[
-        Path | None, output_option(help="Write a report for the review board (.html or .pdf): confidential.")
-    ] = None
-    publishable: Annotated[
-        bool, output_option("--publishable", help="Make the report and the chart for the public.")
-    ] = False
-    chart: Annotated[
-        Path | None, output_option(help="Draw what happened to each cell (.svg or .png): confidential.")
-    ] = None
+    list_: bool = flag(
+        "Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
+        panel=METHOD,
+    )
+    out: Path | None = output_field("Where what may be published goes (.csv, .xlsx, .json, ...).")
+    form: str | None = output_field("csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
+    seed_file: Path | None = output_field(
+        "Where to keep the secret seed of a random method. Whoever has it can undo the protection."
+    )
+    seed_from: Path | None = output_field(
+        "Use the seed in this file: for the same table again, and for other tables of the same data."
+    )
+    record_file: Path | None = output_field(
+        "Where to keep the record of a random adjustment for later tables: it holds true values."
+    )
+    record_from: Path | None = output_field(
+        "The record of a table of these data that is published already: this one will agree with it."
+    )
+    report: Path | None = output_field("Write a report for the review board (.html or .pdf): confidential.")
+    publishable: bool = flag("Make the report and the chart for the public.", panel=OUTPUT)
+    chart: Path | None = output_field("Draw what happened to each cell (.svg or .png): confidential.")
     output: OutputOptions
 
     def describe_a_table(self) -> bool:
@@ -337,9 +306,9 @@ def _check_files(inputs: list[Path], out: Path, options: ProtectionOptions) -> N
     report, chart, replace = options.report, options.chart, options.output.replace
     refuse_existing(out, replace, "the table")
     taken = {p.resolve() for p in inputs}
-    for option, path in (("--out", out), ("--report", report), ("--chart", chart)):
+    for name, path in (("--out", out), ("--report", report), ("--chart", chart)):
         if path is not None and path.resolve() in taken:
-            raise DataError(f"{option} names the original; choose another file for what may be published.")
+            raise DataError(f"{name} names the original; choose another file for what may be published.")
     form_of(out, options.form)
     check_report(report, replace)
     check_chart(chart, replace)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.cli.console import Misuse, Screen, percent, shown
 from sfumato.cli.files import check_chart, save_chart
 from sfumato.cli.listing import show_measures, utility_measures
-from sfumato.cli.options import ListMeasures, OutputOptions, ReleaseOptions, Weighted, expand_options, output_option
+from sfumato.cli.options import (
+    ListMeasures,
+    OutputOptions,
+    ReleaseOptions,
+    Weighted,
+    argument,
+    expand_options,
+    option,
+    output_field,
+)
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
 from sfumato.errors import ParameterError, SfumatoError
 
@@ -153,49 +160,34 @@ def utility_names(incomplete: str) -> list[str]:
 class UtilityOptions:
     """The options of `sfumato utility`."""
 
-    original: Annotated[
-        Path | None,
-        typer.Argument(metavar="ORIGINAL", help="The confidential file, before masking.", show_default=False),
-    ] = None
-    masked: Annotated[Path | None, typer.Argument(metavar="MASKED", help="The masked file.", show_default=False)] = None
-    estimators: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--estimator",
-            help="What an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
-            "'salary ~ age', with the coefficient after a semicolon if there are several: "
-            "'salary ~ age + C(region); age'. May be repeated.",
-            show_default=False,
-        ),
-    ] = None
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            help="A measure of the whole file by name, with its parameters after semicolons: granularity, or "
-            "'hellinger; over=age,sex'. --list shows all. May be repeated.",
-            autocompletion=utility_names,
-            show_default=False,
-        ),
-    ] = None
+    original: Path | None = argument("ORIGINAL", "The confidential file, before masking.")
+    masked: Path | None = argument("MASKED", "The masked file.")
+    estimators: list[str] | None = option(
+        "What an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
+        "'salary ~ age', with the coefficient after a semicolon if there are several: "
+        "'salary ~ age + C(region); age'.",
+        "--estimator",
+    )
+    measures: list[str] | None = option(
+        "A measure of the whole file by name, with its parameters after semicolons: granularity, or "
+        "'hellinger; over=age,sex'. --list shows all.",
+        "--measure",
+        autocompletion=utility_names,
+    )
     list_: ListMeasures = False
-    target: Annotated[
-        Literal["file", "population"], typer.Option(help="What the estimate is held against: the original file's own.")
-    ] = "file"
+    target: Literal["file", "population"] = option(
+        "What the estimate is held against: the original file's own.", default="file"
+    )
     weighted: Weighted = False
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rows|COLUMN",
-            help="Which masked record is whose. Measures that compare record by record need it; the others do not.",
-        ),
-    ] = None
+    align: str | None = option(
+        "Which masked record is whose. Measures that compare record by record need it; the others do not.",
+        metavar="rows|COLUMN",
+    )
     source: ReleaseOptions
-    by: Annotated[
-        str | None,
-        output_option(metavar="COLUMN", help="Also tell each measure and estimate for every subgroup by this column."),
-    ] = None
-    chart: Annotated[Path | None, output_option(help="Draw the page of before and after (.svg or .png).")] = None
+    by: str | None = output_field(
+        "Also tell each measure and estimate for every subgroup by this column.", metavar="COLUMN"
+    )
+    chart: Path | None = output_field("Draw the page of before and after (.svg or .png).")
     output: OutputOptions
 
 

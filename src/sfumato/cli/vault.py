@@ -14,7 +14,16 @@ import typer
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import load, load_guessed, refuse_absent
-from sfumato.cli.options import Engine, Json, Read, expand_options, output_option, reading_option
+from sfumato.cli.options import (
+    Engine,
+    Json,
+    Read,
+    argument,
+    expand_options,
+    option,
+    output_option,
+    reading_field,
+)
 from sfumato.cli.parse import names
 
 if TYPE_CHECKING:
@@ -160,26 +169,18 @@ class VaultAddOptions:
 
     vault: Folder
     name: Name
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The confidential records: CSV, Parquet, Stata, ...")]
-    schema: Annotated[
-        Path | None,
-        reading_option(help="What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."),
-    ] = None
-    title: Annotated[str, typer.Option(help="A title that users see.")] = ""
-    identity: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that tells records apart in every version.")
-    ] = None
-    known: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Variables that others may know of a person, with commas between; the schema's keys if not given.",
-        ),
-    ] = None
-    recodes: Annotated[Path | None, typer.Option(help=r"Groups of levels: \[\[recode]] tables in TOML.")] = None
-    policy: Annotated[str, typer.Option(help="For a new vault: census2009, hardened, strict, or a TOML file.")] = (
-        "hardened"
+    file: Path = argument("FILE", "The confidential records: CSV, Parquet, Stata, ...", required=True)
+    schema: Path | None = reading_field(
+        "What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."
     )
+    title: str = option("A title that users see.", default="")
+    identity: str | None = option("The column that tells records apart in every version.", metavar="COLUMN")
+    known: str | None = option(
+        "Variables that others may know of a person, with commas between; the schema's keys if not given.",
+        metavar="COLUMNS",
+    )
+    recodes: Path | None = option("Groups of levels: a TOML file with a table for each recode.")
+    policy: str = option("For a new vault: census2009, hardened, strict, or a TOML file.", default="hardened")
     read: Read = None
     engine: Engine = "memory"
     as_json: Json = False
