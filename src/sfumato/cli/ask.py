@@ -13,7 +13,7 @@ from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.listing import show
 from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, method_field, option, output_field
 from sfumato.cli.parse import names, settings
-from sfumato.cli.vault import Folder, open_vault
+from sfumato.cli.vault import open_vault
 
 if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
@@ -31,8 +31,8 @@ def analysis_names(incomplete: str) -> list[str]:
 class AskOptions:
     """The options of `sfumato ask`."""
 
-    vault: Folder
-    dataset: str = argument("DATASET", "The name of a frozen data set.", required=True)
+    vault: Path | None = argument("VAULT", "The folder of the vault.")
+    dataset: str | None = argument("DATASET", "The name of a frozen data set.")
     universe: str = option(
         "Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given.",
         default="",
@@ -66,6 +66,10 @@ def ask(options: AskOptions) -> None:
     if options.list_:
         show(screen, registered("analysis"), "analyses")
         return
+    if options.vault is None or options.dataset is None:
+        raise Misuse(
+            "the vault and the data set are missing: sfumato ask VAULT DATASET. To see the analyses: sfumato ask --list"
+        )
     chosen = _analysis(options)
     if chart is not None and (chosen is None or not chosen.drawn):
         raise Misuse("--chart is for an answer that can be drawn: give --analysis residuals.")

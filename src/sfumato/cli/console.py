@@ -7,6 +7,7 @@ import math
 import os
 import re
 import select
+import shlex
 import signal
 import sqlite3
 import sys
@@ -92,6 +93,15 @@ def on_command_line(text: str) -> str:
     for pattern, option in _PATTERNS:
         text = pattern.sub(option, text)
     return text
+
+
+def quoted(*words: object) -> str:
+    """Return a command, or a part of one, that can be copied to a shell: names with spaces stand in quotes.
+
+    >>> quoted("sfumato", "schema", Path("my data.csv"))
+    "sfumato schema 'my data.csv'"
+    """
+    return shlex.join(map(str, words))
 
 
 # --- stopping
@@ -494,14 +504,22 @@ def _one_line(cell: str) -> str:
     return " ".join(cell.split()) if "\n" in cell else cell
 
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def shown(value: object) -> str:
-    """Return a cell for people: numbers with four digits, ∞ and – where there is none."""
+    """Return a cell for people: numbers with four digits, ∞ and – where there is none.
+
+    >>> shown(12_345.6), shown(0.04), shown(2.1e-13), shown(None)
+    ('12,350', '0.04', '2.1 × 10⁻¹³', '–')
+    """
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return digits(value, 4)
+        number, _, power = digits(value, 4).partition("e")
+        return f"{number} × 10{str(int(power)).translate(_RAISED)}" if power else number
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

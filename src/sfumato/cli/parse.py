@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse
-from sfumato.errors import DataError, ParameterError, SfumatoError, join_names, unknown_name
+from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
 from sfumato.toml import parse
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def risk_measure(text: str, measure: str) -> Measure:
     named = column.strip() in known
     cls = known[column.strip()] if named else known[measure]
     facts = settings(cls, (part for part in rest.split(";") if part.strip()), "--risk")
+    if not named and any(n not in cls.parameters() for n in facts) and did_you_mean(column.strip(), known):
+        raise ParameterError(unknown_name("risk measure", column.strip(), known, "the list of risk measures"))
     return cls.from_dict(facts if named else {"column": column.strip(), **facts})
 
 

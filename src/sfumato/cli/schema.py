@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.cli.console import quoted
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
 
@@ -49,10 +50,12 @@ def schema(
     screen.say()
     if out is not None:
         data.schema.write(out)
-        screen.say(f"Wrote {out}. Correct it in an editor, and give it to the other commands with --schema {out}.")
+        screen.say(
+            f"Wrote {out}. Correct it in an editor, and give it to the other commands with --schema {quoted(out)}."
+        )
     else:
         screen.say(
-            f"To correct them: sfumato schema {file} --out schema.toml, then edit schema.toml "
+            f"To correct them: sfumato schema {quoted(file)} --out schema.toml, then edit schema.toml "
             '(role = "key", "confidential", "identifier", "other", ...), then use --schema schema.toml.'
         )
     columns = [a.to_dict() for a in data.schema]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import check_chart, check_report, refuse_absent, refuse_existing, save_chart
 from sfumato.cli.listing import show_tables
 from sfumato.cli.options import METHOD, OUTPUT, OutputOptions, expand_options, flag, method_field, output_field
@@ -220,13 +220,13 @@ class Secrets:
         said = []
         if self.seed is not None:
             said.append(
-                f"The seed is in {self.seed}. Never publish it; use it (--seed-from {self.seed}) for all tables of these data, "
-                "so that nobody can average the noise away."
+                f"The seed is in {self.seed}. Never publish it; use it (--seed-from {quoted(self.seed)}) for all tables of "
+                "these data, so that nobody can average the noise away."
             )
         if self.record_file is not None:
             said.append(
                 f"The record is in {self.record_file}. It holds true values: never publish it; a later table of these data needs "
-                f"it (--record-from {self.record_file})."
+                f"it (--record-from {quoted(self.record_file)})."
             )
         elif published.record is not None:
             said.append("Other tables of these data may follow? Keep the record for them, too: --record-file.")
@@ -253,7 +253,7 @@ def _table_secrets_seed(
     if seed_file.exists() and not replace:
         raise DataError(
             f"{seed_file} is there already, and a new seed would take the place of an old one. To use that seed again, as for "
-            f"another table of the same data: --seed-from {seed_file}. To make a new one: another name, or --replace."
+            f"another table of the same data: --seed-from {quoted(seed_file)}. To make a new one: another name, or --replace."
         )
     return Draws.secret(), seed_file
 

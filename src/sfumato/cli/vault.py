@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import Misuse, Screen
+from sfumato.cli.console import Misuse, Screen, quoted
 from sfumato.cli.files import load, load_guessed, refuse_absent
 from sfumato.cli.options import (
     Engine,
@@ -234,9 +233,11 @@ def add(options: VaultAddOptions) -> None:
         screen.say(f"With the cutpoints that were chosen before: {', '.join(made.cutpoints)}.")
     if made.without_levels:
         screen.say(f"Without cutpoints, and so not for universes: {', '.join(made.without_levels)}.")
-        screen.say(f"Next: sfumato vault cutpoints {vault} {name} {shlex.quote(made.without_levels[0])}")
+        screen.say(f"Next: {quoted('sfumato', 'vault', 'cutpoints', vault, name, made.without_levels[0])}")
     confirm = " --confirm" if made.questions() else ""
-    screen.say(f"{'Then' if made.without_levels else 'Next'}: sfumato vault freeze {vault} {name}{confirm}")
+    screen.say(
+        f"{'Then' if made.without_levels else 'Next'}: {quoted('sfumato', 'vault', 'freeze', vault, name)}{confirm}"
+    )
     screen.answer({
         "name": name, "records": len(made.data), "marks": made.marks, "questions": made.questions(),
         "dependent": [pair.to_dict() for pair in made.dependent], "cutpoints": list(made.cutpoints),
@@ -284,9 +285,9 @@ def cutpoints(
         screen.say(f"Wrote {chart}.")
     screen.say()
     if chosen is None:
-        screen.say(f"Choose one: sfumato vault cutpoints {vault} {name} {shlex.quote(variable)} --strategy hybrid")
+        screen.say(f"Choose one: {quoted('sfumato', 'vault', 'cutpoints', vault, name, variable)} --strategy hybrid")
     else:
-        screen.say(f"Chosen: {chosen}. Next, when all are chosen: sfumato vault freeze {vault} {name}")
+        screen.say(f"Chosen: {chosen}. Next, when all are chosen: {quoted('sfumato', 'vault', 'freeze', vault, name)}")
     bins = len(shown.choose(shown.chosen).labels)
     if (form := opened.policy_of(name).rule("universe_form")) is not None and bins > (
         most := getattr(form, "levels", bins)
@@ -338,5 +339,5 @@ def freeze(
     for v in frozen.variables.values():
         if not v.levels:
             screen.note(f"'{v.name}' has no cutpoints: it is for analyses, not for universes.")
-    screen.say(f"Next: sfumato ask {vault} {name}")
+    screen.say(f"Next: {quoted('sfumato', 'ask', vault, name)}")
     screen.answer(frozen.describe())
