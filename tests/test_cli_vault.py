@@ -300,7 +300,7 @@ def test_the_custodian_sees_the_log_the_accounts_and_the_alerts(frozen: Path, tm
     assert people["spent"] == opened.ledger.spent("", "people", variables) > 0
     assert people["loss"] == opened.ledger.loss("people", variables) > 0
     assert people["alerts"] == []
-    assert str(opened.standing("people")).startswith("people 1, policy hardened 1.")
+    assert str(opened.usage("people")).startswith("people 1, policy hardened 1.")
     assert run("vault", "log", vault, "--dataset", "peple").exit_code == 1
 
 

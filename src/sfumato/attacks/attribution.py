@@ -204,7 +204,7 @@ class ValueTolerance:
         """Whether only equal values count."""
         return self.relative == 0 and self.absolute == 0
 
-    def around(self, value: Numbers) -> tuple[Numbers, Numbers]:
+    def interval(self, value: Numbers) -> tuple[Numbers, Numbers]:
         """Return the ends of the intervals, shape (m,) each."""
         reach = self.relative * np.abs(value) + self.absolute
         return value - reach, value + reach
@@ -233,7 +233,7 @@ class Attributed:
         """Those among them whose value is right, shape (m,)."""
         from sfumato.kernels.matching import counts_within
 
-        low, high = self.reach.around(self.targets.value)
+        low, high = self.reach.interval(self.targets.value)
         return counts_within(self.matches, self.held.held, self.targets.of, low, high)
 
     @property
@@ -267,7 +267,7 @@ class Attributed:
         if self.reach.exact:
             right = np.where(self.agreeing == support, 1 / np.maximum(ties, 1), 0.0)
         else:
-            low, high = self.reach.around(self.targets.value)
+            low, high = self.reach.interval(self.targets.value)
             right = ((self.guess >= low) & (self.guess <= high)).astype(np.float64)
         return np.where(self.matched > 0, right, np.nan)
 

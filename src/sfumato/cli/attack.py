@@ -236,7 +236,7 @@ def _standing(text: str) -> UsageReport:
     from sfumato.cli.vault import open_vault
 
     path = Path(text)
-    return open_vault(path.parent).standing(path.name)
+    return open_vault(path.parent).usage(path.name)
 
 
 def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:

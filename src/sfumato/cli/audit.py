@@ -112,7 +112,7 @@ _OURS = ("value", "status", "variance", "quality")
 class PublishedColumns(NamedTuple):
     """The published file, and which columns of it are what."""
 
-    frame: Any
+    cells: Any
     nested: dict[str, Any]
     """The columns of labels, each with its hierarchy or None."""
     status: str | None
@@ -127,7 +127,7 @@ def _read_columns(options: AuditOptions) -> PublishedColumns:
         if options.dimensions is not None or value != "value" or status is not None:
             raise Misuse(f"{file.name} says itself what its columns are: leave out --dimensions, --value and --status.")
         own_nested = {**read_back.nested, **named_hierarchies(hierarchy, read_back.nested)}
-        return PublishedColumns(read_back.frame, own_nested, "status", read_back.variance)
+        return PublishedColumns(read_back.cells, own_nested, "status", read_back.variance)
     frame = load_table(file, options.read, value, asked)
     columns = list(frame.column_names)
     if value not in columns:
@@ -161,7 +161,7 @@ def _published_table(screen: Screen, options: AuditOptions) -> PublishedTable:
     columns = _read_columns(options)
     before = None if options.original is None else _original_table(screen, options, options.original, columns)
     return PublishedTable.from_frame(
-        columns.frame, columns.nested, options.value, status=columns.status, variance=columns.variance,
+        columns.cells, columns.nested, options.value, status=columns.status, variance=columns.variance,
         total=total_labels(options.total), marks=options.mark or (), within=options.within, absent=options.absent,
         nonnegative=False if options.negative else None, original=before,
     )  # fmt: skip

@@ -61,7 +61,8 @@ for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         _add(app, _name, _command, _panel)
 _vault = typer.Typer(cls=PlainGroup, no_args_is_help=True, epilog=EXIT_CODES)
-for _name, _command in {"add": add, "cutpoints": cutpoints, "freeze": freeze, "log": log}.items():
+_STEPS: dict[str, Callable[..., None]] = {"add": add, "cutpoints": cutpoints, "freeze": freeze, "log": log}
+for _name, _command in _STEPS.items():
     _add(_vault, _name, _command)
 app.add_typer(
     _vault,

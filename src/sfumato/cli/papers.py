@@ -39,7 +39,7 @@ def papers(
     rows = [row for p in chosen for row in p.rows if status in (None, row.status)]
     for p in chosen:
         year = "" if p.year is None else f", {p.year}"
-        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.told[0].upper()}{p.told[1:]}.")
+        screen.say(f"{p.key}: {p.title} ({p.authors}{year}). {p.status_counts[0].upper()}{p.status_counts[1:]}.")
     screen.say()
     screen.table(
         ("id", "where", "what it says", "status", "function"),

@@ -80,7 +80,7 @@ def log(
         screen.say()
         rows = [(e.seq, e.moment[:19], e.user, e.content["dataset"], _asked(e), _outcome(e)) for e in shown]
         screen.table(("line", "when (UTC)", "user", "data set", "asked", "what came of it"), rows, numbers=(0,))
-    standings = [opened.standing(name) for name in names]
+    standings = [opened.usage(name) for name in names]
     for standing in standings:
         _show(screen, standing)
     screen.answer({
@@ -296,9 +296,8 @@ def cutpoints(
             f"a universe may select {most} levels of a variable, and this has {bins}. For fewer and wider ones: a larger "
             "--least, or a recode."
         )
-    frame = shown.frame
     screen.answer({
-        "variable": variable, "least": d, "chosen": chosen, "strategies": frame.to_dict("records"),
+        "variable": variable, "least": d, "chosen": chosen, "strategies": shown.frame().to_dict("records"),
         "bins": list(shown.choose(shown.chosen).labels), "chart": chart,
     })  # fmt: skip
 

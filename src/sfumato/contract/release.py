@@ -134,7 +134,7 @@ class Release:
     @property
     def published(self) -> Mapping[str, Any]:
         """The recipe's parameters by "step.parameter", for an analyst who is told them."""
-        return {} if self.recipe is None else self.recipe.told(self._shown(self.recipe))
+        return {} if self.recipe is None else self.recipe.published_parameters(self._shown(self.recipe))
 
     def _shown(self, recipe: Recipe) -> set[str]:
         """Return the names of the released columns; also their categories, where a parameter may be told if they show it."""

@@ -141,7 +141,7 @@ class DuckDBEngine(Engine):
 
         While such a pass over a relation is open, DuckDB can do nothing else on its connection.
         """
-        names = self.known(columns)
+        names = self.check_columns(columns)
         rows = min(_ROWS, max(1, _CELLS // max(1, len(names))))
         if self._file is not None:
             yield from map(to_rows, self._file.pieces(names, rows))
@@ -159,9 +159,9 @@ class DuckDBEngine(Engine):
     def collect(self, columns: Sequence[str]) -> Rows:
         """Bring these columns of all records into memory, in id order, or in the one they were given."""
         if self._file is not None:
-            stored = self._file.read(self.known(columns))
+            stored = self._file.read(self.check_columns(columns))
             return to_rows(sorted_by_id(stored) if self._by_id else stored)
-        names = self.known(columns)
+        names = self.check_columns(columns)
         with plain_words():
             if not names:
                 return Rows(np.arange(self.count(), dtype=np.int64), {})
@@ -185,10 +185,10 @@ class DuckDBEngine(Engine):
         gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups:
         """Let DuckDB count the records that agree on these columns; it groups on disk what does not fit in memory."""
-        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
+        names, widths, gaps = self.check_columns(columns), widths or {}, gaps or {}
         types = {name: self._schema.field(name).type for name in names}
         parts = [_grouped(name, types[name], widths.get(name), gaps.get(name, ())) for name in names]
-        added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.known(sums)]
+        added = [f"sum(CAST({_quoted(name)} AS DOUBLE))" for name in self.check_columns(sums)]
         listed = ", ".join([*(f"{part} AS c{i}" for i, part in enumerate(parts)), "count(*)", *added])
         source = "source" if self._file is None else parquet(self._file.path)
         by = f"GROUP BY {', '.join(f'c{i}' for i in range(len(names)))}" if names else ""

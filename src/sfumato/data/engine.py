@@ -125,7 +125,7 @@ class Engine(ABC):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        names, widths, gaps = self.known(columns), widths or {}, gaps or {}
+        names, widths, gaps = self.check_columns(columns), widths or {}, gaps or {}
         rows = self.collect([*names, *sums])
         parts: list[pa.Array | pa.ChunkedArray] = []
         for name in names:
@@ -177,7 +177,7 @@ class Engine(ABC):
     def native(self) -> Any:
         """Return a frame of the kind that came in, without the hidden ids."""
 
-    def known(self, columns: Sequence[str]) -> list[str]:
+    def check_columns(self, columns: Sequence[str]) -> list[str]:
         """Return the column names, each once, or refuse the first that is not in the data."""
         for name in columns:
             if name not in self.kinds:
@@ -219,7 +219,7 @@ class LocalEngine(Engine):
 
     def collect(self, columns: Sequence[str]) -> Rows:
         """Return these columns of all records."""
-        return Rows(self.rows.ids, {name: self.rows.columns[name] for name in self.known(columns)})
+        return Rows(self.rows.ids, {name: self.rows.columns[name] for name in self.check_columns(columns)})
 
     def map_batches(self, function: RowFunction) -> LocalEngine:
         """Apply a function to all records."""

@@ -161,7 +161,7 @@ class SparkEngine(Engine):
         """Yield the records in order, one partition at a time; at least one piece. They come to this process."""
         made = False
         with plain_spark_words():
-            parcels = self._each(packed, self.known(columns), "records binary").toLocalIterator()
+            parcels = self._each(packed, self.check_columns(columns), "records binary").toLocalIterator()
         while True:
             with plain_spark_words():
                 row = next(parcels, None)
@@ -174,7 +174,7 @@ class SparkEngine(Engine):
 
     def collect(self, columns: Sequence[str]) -> Rows:
         """Bring these columns of all records into memory, in id order, or in the one they were given."""
-        names = self.known(columns)
+        names = self.check_columns(columns)
         with plain_spark_words():
             table = self._with_ids(names).toArrow().rename_columns([RECORD_ID, *names])
         return to_rows(sorted_by_id(table) if self._by_id else table)
@@ -211,9 +211,9 @@ class SparkEngine(Engine):
         gaps: Mapping[str, Sequence[float]] | None = None,
     ) -> Groups:
         """Let Spark count the records that agree on these columns; only the combinations come to this process."""
-        names = self.known(columns)
+        names = self.check_columns(columns)
         with plain_spark_words():
-            table = self._grouped(names, self.known(sums), widths or {}, gaps or {}).toArrow()
+            table = self._grouped(names, self.check_columns(sums), widths or {}, gaps or {}).toArrow()
         return Groups.from_table(table, names, list(sums))
 
     def _grouped(
@@ -252,8 +252,8 @@ class SparkEngine(Engine):
         """Let Spark join two files on their hidden ids, and count the combinations of values before and after."""
         if not isinstance(other, SparkEngine):
             return None
-        names = self.known(columns)
-        primed = [f"{name}′" for name in other.known(columns)]
+        names = self.check_columns(columns)
+        primed = [f"{name}′" for name in other.check_columns(columns)]
         wide, coded = dict(widths or {}), dict(gaps or {})
         with plain_spark_words():
             before, after = self._with_ids(names), other._with_ids(names)
@@ -288,7 +288,7 @@ class SparkEngine(Engine):
             return partial_sum(function(rows) for rows in pieces)
 
         with plain_spark_words():
-            total = whole_sum(self._each(work, self.known(columns), PARTIAL_SUM).collect())
+            total = whole_sum(self._each(work, self.check_columns(columns), PARTIAL_SUM).collect())
         return np.asarray(function(self._empty(columns)), np.float64) if total is None else total
 
     def write(self, path: str, form: str) -> None:
@@ -318,7 +318,7 @@ class SparkEngine(Engine):
         return [self._schema.names.index(n) for n in names]
 
     def _empty(self, columns: Sequence[str]) -> Rows:
-        return numbered(pa.schema([self._schema.field(n) for n in self.known(columns)]).empty_table(), 0)
+        return numbered(pa.schema([self._schema.field(n) for n in self.check_columns(columns)]).empty_table(), 0)
 
     def _each(self, work: Callable[[Iterator[Rows]], Batches], names: list[str], schema: StructType | str) -> DataFrame:
         """Plan work on the records of each partition, with these columns only."""

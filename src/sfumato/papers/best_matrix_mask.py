@@ -385,16 +385,19 @@ class MaskTradeoff:
 
     columns: tuple[str, ...]
     targets: tuple[str, ...]
-    frame: pd.DataFrame
-    """Columns tau, mask, lost (the weighted trace of Var(X | M)) and share (of that of Var X)."""
+    losses: pd.DataFrame
     unmasked: float
     """What X itself explains: from there on nothing need be lost."""
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each τ and mask: tau, mask, lost (the weighted trace of Var(X | M)), share (of that of Var X)."""
+        return self.losses
 
     def chart(self) -> alt.LayerChart:
         """Draw the share lost against τ, a line for each mask."""
         from sfumato.charts.paper_charts import mask_tradeoff_chart
 
-        return mask_tradeoff_chart(self.frame, ", ".join(self.targets), (DROPPING,))
+        return mask_tradeoff_chart(self.losses, ", ".join(self.targets), (DROPPING,))
 
 
 def mask_tradeoff(

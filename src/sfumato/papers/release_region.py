@@ -313,9 +313,8 @@ class RegionPicture:
     names: tuple[str, str]
     tau: float
 
-    @property
     def frame(self) -> pd.DataFrame:
-        """The cases with their numbers."""
+        """Return the cases with their numbers."""
         return self.points
 
     def chart(self) -> alt.LayerChart:

@@ -177,7 +177,7 @@ def records_of(batch: Batch, leaf: Whole, identifier: str | None, key: str | Non
     return Records(leaf, batch.ids, known, keys)
 
 
-def said_yes(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
+def yes_by_contributor(batch: Batch, name: str, who: Whole, everywhere: bool) -> NDArray[np.bool_]:
     """Return for each contributor whether its records say yes in a column: all of them, or any."""
     codes, values = batch.column(name).codes
     gone = missing_of(batch.column(name), batch.schema[name])

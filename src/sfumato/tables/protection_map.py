@@ -146,7 +146,7 @@ def observe(
 
 def unprotected(table: Table, measures: Sequence[TableMeasure]) -> tuple[float, ...]:
     """Return each measure of the unprotected table; NaN where it does not apply."""
-    shown, found = PublishedTable.shown(table), []
+    shown, found = PublishedTable.unprotected(table), []
     for measure in measures:
         try:
             found.append(float(measure.assess(shown).value))

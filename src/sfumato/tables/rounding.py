@@ -78,7 +78,7 @@ def rounded(
     low, high = values - far, values + far
     if table.nonnegative:
         low = np.maximum(low, 0.0)
-    return PublishedTable.shown(table, by).with_(
+    return PublishedTable.unprotected(table, by).with_(
         values=values, status=np.full(len(table), Status.CHANGED, np.int8), low=low, high=high, decimals=digits,
         guarantees=said,
     )  # fmt: skip
@@ -304,7 +304,7 @@ class SmallCountRounding(Protection):
             f"{plural(int(chosen.sum()), 'inner count')} of {cells.leaves:,} rounded; cells change by {np.abs(moved).max():g} at "
             f"most and {np.abs(moved).mean():.2g} on average"
         )
-        return PublishedTable.shown(table, self).with_(
+        return PublishedTable.unprotected(table, self).with_(
             values=values, low=low, high=high, status=np.full(len(cells), Status.CHANGED, np.int8),
             guarantees=(
                 Guarantee(self.name, says, "all published cells looked at; each is the sum of its inner counts"),

@@ -84,7 +84,7 @@ def attack(
     return everyone, *worst_attack(everyone, targets, size, free is not None)
 
 
-def found(table: Table, shortfall: Numbers, total: Numbers, sides: str, reason: str) -> Sensitivity:
+def sensitivity_from(table: Table, shortfall: Numbers, total: Numbers, sides: str, reason: str) -> Sensitivity:
     """Return the cells with a shortfall, which is their protection level.
 
     Below the value the level is the same, but only down to zero where everybody knows that nothing is negative.
@@ -255,7 +255,7 @@ class NK(SensitivityRule):
     def assess(self, table: Table) -> Sensitivity:
         cell, target, others = attack(table, self.n - 1, self.weights, self.negative, self.waived)
         shortfall = 100 * (target + others) / self.k - cell.total
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 # --- p percent
@@ -292,7 +292,7 @@ class PPercent(SensitivityRule):
     def assess(self, table: Table) -> Sensitivity:
         cell, target, others = attack(table, self.coalition, self.weights, self.negative, self.waived)
         shortfall = self.p * target / 100 - (cell.total - target - others)
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 # --- pq
@@ -388,7 +388,7 @@ class PTN(SensitivityRule):
         threshold = np.maximum(self.p * target / 100, self.least)
         shortfall = threshold - (noise - q * target - (q - self.own / 100) * others)
         shortfall = np.where(someone, shortfall, -np.inf)
-        return found(table, shortfall, cell.total, self.levels, self.label())
+        return sensitivity_from(table, shortfall, cell.total, self.levels, self.label())
 
 
 # --- request

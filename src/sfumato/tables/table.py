@@ -13,7 +13,15 @@ from scipy import sparse
 from sfumato.data.microdata import Batch, Microdata, check_numeric, missing_of
 from sfumato.errors import DataError, ParameterError, plural
 from sfumato.tables.cells import Cells, Dimension, make_cells, terms, with_empty
-from sfumato.tables.contributions import Contributions, Largest, Records, largest_of, records_of, requests_of, said_yes
+from sfumato.tables.contributions import (
+    Contributions,
+    Largest,
+    Records,
+    largest_of,
+    records_of,
+    requests_of,
+    yes_by_contributor,
+)
 from sfumato.typing import Numbers, Whole
 
 if TYPE_CHECKING:
@@ -89,7 +97,7 @@ def from_records(
             grossed,
             _sizes(batch, size, who, values, per_size),
             known_as,
-            said_yes(batch, marks.waiver, who, everywhere=True) if marks.waiver else None,
+            yes_by_contributor(batch, marks.waiver, who, everywhere=True) if marks.waiver else None,
             requests_of(batch, marks.request, who) if marks.request else None,
         ),
         unit="" if attribute is None else attribute.unit,

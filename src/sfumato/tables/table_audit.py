@@ -106,7 +106,7 @@ def unsafe_differences(table: Table, shown: NDArray[np.bool_], rules: Sequence[S
 # What contributors learn of each other from a published table, under a prior.
 
 
-def learned(
+def pair_audit(
     published: PublishedTable, prior: Prior | None, shown: NDArray[np.bool_], notes: list[str]
 ) -> PairAudit | None:
     """Return what every contributor learns of every other, with noise or without; `notes` gets what was not examined."""
@@ -301,7 +301,7 @@ def audit(
         )
     return Audit(
         published, knows, asked, low, high, exact, near, sensitive, tolerance, names, sensitivity, tuple(found),
-        learned(published, prior, knows.shown, notes), tuple(notes), bounds,
+        pair_audit(published, prior, knows.shown, notes), tuple(notes), bounds,
         () if sensitivity is None else unsafe_differences(published.source("a rule"), knows.shown, _several(rules)),
     )  # fmt: skip
 

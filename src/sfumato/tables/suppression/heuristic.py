@@ -52,7 +52,7 @@ class Repair:
             return np.zeros(len(self.problem))
         seen = 0
         for near in (*_NEAR, len(self.problem)):
-            columns = self.around(target, near)
+            columns = self.columns_near(target, near)
             if len(columns) == seen:
                 continue
             seen = len(columns)
@@ -63,7 +63,7 @@ class Repair:
                 return found
         return None
 
-    def around(self, target: int, count: int) -> Whole:
+    def columns_near(self, target: int, count: int) -> Whole:
         """Return the quantities that are linked to a target through the fewest equations, at least `count` of them."""
         if (target, count) not in self._around:
             sums, columns = self.problem.sums, self._by_column
@@ -228,7 +228,7 @@ class Mending:
         targets = problem.targets[found.failing]
         wider = self.widen(found, clock)
         if int(wider.hidden.sum()) == before:
-            near = np.unique(np.concatenate([self._repair.around(int(t), self._wide) for t in targets]))
+            near = np.unique(np.concatenate([self._repair.columns_near(int(t), self._wide) for t in targets]))
             wider.hidden[near[~problem.fixed[near]]] = True
             if int(wider.hidden.sum()) == before and self._wide >= len(problem):
                 raise Impossible(problem, int(targets[0]))
