@@ -34,7 +34,7 @@ class AskOptions:
     vault: Path | None = argument("VAULT", "The folder of the vault.")
     dataset: str | None = argument("DATASET", "The name of a frozen data set.")
     universe: str = option(
-        "Whom it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given.",
+        "The persons that it is about: \"sex == 'F' and age in ('60 to 69', '70 to 89')\", or JSON. Everybody if not given.",
         default="",
     )
     crosstab: str | None = method_field("A table of counts by variables, with commas between.", metavar="VARIABLES")

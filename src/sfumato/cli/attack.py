@@ -123,8 +123,8 @@ class AttackOptions:
 def attack(options: AttackOptions) -> None:
     """Attack a policy of the analysis system by every known recipe, and see what it costs honest users.
 
-    Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is set against
-    that of somebody who does not ask, with Wilson's interval, and against the bar that a policy has to hold. With --map, some
+    Confidential attributes are planted in the data before they are attacked: no real value is guessed. Success is compared
+    with that of somebody who does not ask (Wilson's interval), and with the limit that a policy must keep. With --map, some
     recipes attack the policy at several settings, and the most useful ones that are safe enough can be chosen.
     """
     from sfumato.mas.attacks import bench as benches

@@ -61,7 +61,7 @@ class AuditOptions:
         "A mark that stands for a figure that is not shown, besides the usual x, c, : and .."
     )
     absent: Literal["empty", "suppressed"] = reading_field(
-        "What it means that a combination of labels has no row.", default="empty"
+        "The meaning of a combination of labels without a row.", default="empty"
     )
     read: Read = None
     within: float = option(
@@ -70,10 +70,10 @@ class AuditOptions:
     whole: bool = flag("Only whole numbers are possible: counts.")
     negative: bool = flag("Figures may be below 0.")
     tolerance: float = option(
-        "How long an interval must be, as a share of the value, if no rule says so.", default=0.1, min=0
+        "Least length of an interval, as a share of the value, if no rule says another.", default=0.1, min=0
     )
     known: list[str] | None = option(
-        "What a reader knows besides: 'North,coal=120', or 'North,coal=100:150' where he knows it to lie between; or a "
+        "A cell that a reader knows: 'North,coal=120', or 'North,coal=100:150' for a value between two numbers; or a "
         ".csv with the labels and a column value, or low and high.",
         metavar="LABELS=VALUE|FILE",
     )
@@ -89,13 +89,13 @@ class AuditOptions:
         "Which cells are unsafe, and how uncertain they must be: 'p% 10', 'nk 2 85', 'minimum 3'."
     )
     insiders: Literal["none", "equations", "bounds"] = original_field(
-        "Contributors who know their own: not looked at, what follows exactly, or also nearly (slow).",
+        "Contributors who know their own figures: not examined, exactly (equations), or nearly, too (bounds; slow).",
         default="equations",
     )
     prior_cv: float | None = original_field(
-        "To within which share of its size contributors know each other's figure beforehand."
+        "How closely contributors know each other's figures before publication, as a share of their size."
     )
-    base_cv: float | None = original_field("To within which share they may know it afterwards, at best.")
+    base_cv: float | None = original_field("How closely they may know them afterwards, as a share of their size.")
     size: str | None = original_field("A public measure of the contributors' size.", metavar="COLUMN")
     per_size: str | None = per_size_option(ORIGINAL)
     schema: TableSchema = None
@@ -227,7 +227,7 @@ def _from_file(path: Path, cells: Cells) -> list[tuple[tuple[str, ...], float | 
     sides = ("value", "value") if "value" in present else ("low", "high")
     low, high = (data.numbers(side) for side in sides)
     if np.isnan(low).any() or np.isnan(high).any():
-        raise DataError(f"{path} has cells of which it does not say what is known. Leave out their rows.")
+        raise DataError(f"{path} has cells without a known value. Leave out their rows.")
     return list(
         zip(labels_in(data, list(cells.dimensions)), zip(low.tolist(), high.tolist(), strict=True), strict=True)
     )

@@ -200,8 +200,8 @@ def _raise_again(seconds: float) -> None:
 FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
 
 EXIT_CODES = (
-    "Exit codes: 0 fine; 1 an error, told in one sentence; 2 the command was written wrongly; "
-    "3 the question has an answer, and it is that nothing is safe enough (infeasible); 130 stopped with Ctrl-C."
+    "Exit codes: 0 fine; 1 an error, explained in one sentence; 2 a mistake in the command; "
+    "3 the answer is that nothing is safe enough (infeasible); 130 stopped with Ctrl-C."
 )
 
 

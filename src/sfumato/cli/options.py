@@ -146,13 +146,13 @@ Weighted = Annotated[
     bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
 ]
 SchemaFile = Annotated[
-    Path | None, reading_option(help="What the columns mean, as `sfumato schema` writes it. Guessed if not given.")
+    Path | None, reading_option(help="The meaning of the columns, as `sfumato schema` writes it. Guessed if not given.")
 ]
 Read = Annotated[
     list[str] | None,
     reading_option(
         metavar="NAME=VALUE",
-        help="How to read the file, where it does not show: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
+        help="How to read the file, where that cannot be seen from it: separator=';' decimal=, encoding=cp1252 null_values=NA,. "
         "text=zip sheet=2. May be repeated.",
     ),
 ]
@@ -247,11 +247,11 @@ class SnooperOptions:
     """What the snooper knows."""
 
     keys: str | None = snooper_field(
-        "Columns that he knows of a person and looks for records by, with commas between. The schema's keys if not given.",
+        "Columns by which the snooper looks for a person, with commas between. The schema's keys if not given.",
         metavar="COLUMNS",
     )
     precision: list[str] | None = snooper_field(
-        "He knows a key of numbers only to within intervals of this width: age=5.", metavar="COLUMN=WIDTH"
+        "Width of the intervals to within which the snooper knows a key of numbers: age=5.", metavar="COLUMN=WIDTH"
     )
     population: Path | None = snooper_field(
         "A file of the population with the same keys: a record for each person, or a table with a column of counts."
@@ -259,15 +259,17 @@ class SnooperOptions:
     population_count: str | None = snooper_field(
         "The column that counts persons, if --population is a table.", metavar="COLUMN"
     )
-    coverage: float = snooper_field("Share of the persons that his file covers.", default=1.0, min=0, max=1)
-    errors: float = snooper_field("Probability that a value in his file is wrong.", default=0.0, min=0, max=1)
+    coverage: float = snooper_field("Share of the persons that the snooper's file covers.", default=1.0, min=0, max=1)
+    errors: float = snooper_field("Probability that a value in the snooper's file is wrong.", default=0.0, min=0, max=1)
     strategy: Literal["naive", "bayes"] | None = snooper_field(
-        "naive takes the released value as it is; bayes also uses what else he knows. "
+        "naive takes the released value as it is; bayes uses the rest of what the snooper knows, too. "
         "naive if not given, bayes with --knows or --published."
     )
-    match_probability: float = snooper_field("Probability that he links the right record.", default=1.0, min=0, max=1)
+    match_probability: float = snooper_field(
+        "Probability that the snooper links the right record.", default=1.0, min=0, max=1
+    )
     knows: str | None = snooper_field(
-        "Unmasked columns that he knows of the target, with commas between.", metavar="COLUMNS"
+        "Unmasked columns that the snooper knows of the target, with commas between.", metavar="COLUMNS"
     )
     published: bool = flag("The noise level is published.", panel=SNOOPER)
 

@@ -46,11 +46,11 @@ class ReportOptions:
         metavar="rows|COLUMN",
     )
     risk: list[str] | None = option(
-        "What must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'."
+        "A risk that must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'."
     )
     max_risk: list[str] | None = option("The largest risk allowed: of all risks, or NAME=R of one.", metavar="R")
     utility: list[str] | None = option(
-        "What must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
+        "A utility that must stay high: a measure by name, 'hellinger; over=age,sex', or an estimate: a column (its mean), "
         "'salary ~ age'."
     )
     min_utility: list[str] | None = option(
@@ -58,10 +58,10 @@ class ReportOptions:
     )
     by: list[str] | None = option("Also look at the subgroups by this column.", metavar="COLUMN")
     title: str | None = option("The title of the report.")
-    asked: str = option("What the board is asked, in your own words.", default="")
+    asked: str = option("The question to the board, in your own words.", default="")
     publishable: bool = flag("Make the version for the public instead of the board's.")
     recipe: Path | None = option("The recipe (TOML) that the file was masked with.")
-    search: Path | None = option("What `sfumato search --json` printed, kept in a file.")
+    search: Path | None = option("A file with the output of `sfumato search --json`.")
     weighted: Weighted = False
     snooper: SnooperOptions
     source: ReleaseOptions

@@ -236,15 +236,15 @@ class RiskOptions:
     """The options of `sfumato risk`."""
 
     file: Path | None = argument("FILE", "The file that would be released; the original, if a second is given.")
-    masked: Path | None = argument("MASKED", "What was made of it.")
+    masked: Path | None = argument("MASKED", "The masked file, if there is one.")
     align: str | None = option(
         "Which masked record is whose: rows, if both files list the same records in the same order, "
         "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
         metavar="rows|COLUMN",
     )
-    k: int | None = option("Records that fewer than this many match are counted; 3 if not given.", min=2)
+    k: int | None = option("Count the records that fewer than this many match; 3 if not given.", min=2)
     missing: Literal["wildcard", "value", "ignored"] | None = option(
-        "What a missing key means: it matches anything (wildcard, if not given), is a value of its own, or its record "
+        "The meaning of a missing key: it matches anything (wildcard, if not given), is a value of its own, or its record "
         "is left out."
     )
     fraction: float | None = option(
@@ -252,7 +252,7 @@ class RiskOptions:
     )
     measure: str | None = option("One measure instead of the page; --list shows all.", autocompletion=measure_names)
     column: list[str] | None = option(
-        "What the snooper wants to know, for measures that look at one column (attribute_risk if no other is named)."
+        "A column that the snooper wants to know, for measures of one column (attribute_risk if no other is named)."
     )
     set_: list[str] | None = option("A parameter of the measure, such as k=5.", metavar="NAME=VALUE")
     list_: ListMeasures = False
@@ -262,7 +262,7 @@ class RiskOptions:
     by: str | None = output_field("Also tell the risk of each subgroup by this column.", metavar="COLUMN")
     chart: Path | None = output_field("Draw the risk profile (.svg or .png).")
     riskiest: int = output_field(
-        "List so many of the riskiest records by row number: for the custodian's eyes only.", default=0, min=0
+        "List this many of the riskiest records by row number: for the custodian's eyes only.", default=0, min=0
     )
     output: OutputOptions
 

@@ -40,7 +40,7 @@ class ProtectionOptions:
         "Show every method and rule, or with --method NAME or --rule NAME that one's parameters, and stop.",
         panel=METHOD,
     )
-    out: Path | None = output_field("Where what may be published goes (.csv, .xlsx, .json, ...).")
+    out: Path | None = output_field("File for the protected table (.csv, .xlsx, .json, ...).")
     form: str | None = output_field("csv, xlsx, json-stat, sdmx-csv, ...; from the name of the file if not given.")
     seed_file: Path | None = output_field(
         "Where to keep the secret seed of a random method. Whoever has it can undo the protection."

@@ -56,7 +56,7 @@ TableSchema = Annotated[
     Path | None,
     reading_option(
         "--schema",
-        help="What the columns mean, as `sfumato schema` writes it, or an .rda file of τ-ARGUS. Guessed if not given.",
+        help="The meaning of the columns, as `sfumato schema` writes it, or an .rda file of τ-ARGUS. Guessed if not given.",
     ),
 ]
 Rule = Annotated[
@@ -70,7 +70,7 @@ APrioriFile = Annotated[
     Path | None,
     method_option(
         "--a-priori",
-        help="What is wanted of single cells, for suppression: an .hst file of τ-ARGUS, or a table with columns status, cost, "
+        help="Wishes for single cells, for suppression: an .hst file of τ-ARGUS, or a table with columns status, cost, "
         "lower, upper, lower_level, upper_level.",
     ),
 ]

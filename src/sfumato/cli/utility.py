@@ -163,7 +163,7 @@ class UtilityOptions:
     original: Path | None = argument("ORIGINAL", "The confidential file, before masking.")
     masked: Path | None = argument("MASKED", "The masked file.")
     estimators: list[str] | None = option(
-        "What an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
+        "An estimate that an analyst computes: a column (its mean), 'income - salary' (of means), or a regression "
         "'salary ~ age', with the coefficient after a semicolon if there are several: "
         "'salary ~ age + C(region); age'.",
         "--estimator",
@@ -176,7 +176,7 @@ class UtilityOptions:
     )
     list_: ListMeasures = False
     target: Literal["file", "population"] = option(
-        "What the estimate is held against: the original file's own.", default="file"
+        "What the estimate is compared with: the original file's own.", default="file"
     )
     weighted: Weighted = False
     align: str | None = option(

@@ -170,7 +170,7 @@ class VaultAddOptions:
     name: Name
     file: Path = argument("FILE", "The confidential records: CSV, Parquet, Stata, ...", required=True)
     schema: Path | None = reading_field(
-        "What the columns mean: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."
+        "The meaning of the columns: TOML as `sfumato schema` writes it, or a DDI-Codebook (.xml)."
     )
     title: str = option("A title that users see.", default="")
     identity: str | None = option("The column that tells records apart in every version.", metavar="COLUMN")
@@ -225,7 +225,7 @@ def add(options: VaultAddOptions) -> None:
     screen.table(("column", "taken as"), list(made.marks.items()))
     screen.say()
     screen.say(
-        "Drops and noise hang on what others may know: correct this where it is wrong, and add the data set again."
+        "Drops and noise depend on what others may know: correct this where it is wrong, and add the data set again."
     )
     for question in made.questions():
         screen.say(f"Asked: {question}")
@@ -314,7 +314,7 @@ def freeze(
     vault: Folder,
     name: Name,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="The questions that `vault add` asked are read, and it stays so.")
+        bool, typer.Option("--confirm", help="Freeze the data set as it is, although `vault add` asked questions.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -42,7 +42,7 @@ def policy_section(policy: Policy) -> Section:
     known = "the records that known variables select" if policy.keyed == "known" else "the set of records itself"
     said = (
         f"Questions are answered under the policy {policy.title}, version {policy.version}; every answer names both.",
-        f"Drops and noise hang on {known}: whoever asks the same again gets the same answer.",
+        f"Drops and noise depend on {known}: whoever asks the same again gets the same answer.",
         *(() if policy.rules else ("It has no rules: every question is answered.",)),
     )
     return Section(f"The policy {policy.label}", said, (*((rules,) if policy.rules else ()), done))

@@ -187,7 +187,7 @@ class Truncate(Mask):
     preserves_order: ClassVar[bool] = True
     keeps_missing: ClassVar[bool] = False
     no_matrix: ClassVar[str] = (
-        "whether a value is removed hangs on the value (truncating, matrix-masking paper, section IV)"
+        "whether a value is removed depends on the value (truncating, matrix-masking paper, section IV)"
     )
 
     columns: tuple[str, ...] | None = param(
@@ -306,7 +306,7 @@ class MultivariateTopCode(Mask):
     Columns that describe households are coded separately from those that describe persons.
     """
 
-    no_matrix: ClassVar[str] = "how far a record is pulled back hangs on the record"
+    no_matrix: ClassVar[str] = "how far a record is pulled back depends on the record"
 
     columns: tuple[str, ...] | None = param(
         default=None, doc="columns to code together; all confidential numbers if none", columns="many"

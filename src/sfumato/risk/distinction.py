@@ -49,7 +49,7 @@ class Distinction(DirectMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    max_size: int = param(default=2, doc="list sets of at most this many keys beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
     @override
@@ -91,7 +91,7 @@ class Separation(DirectMeasure):
 
     side: ClassVar[Side] = Side.RISK
 
-    max_size: int = param(default=2, doc="sets of up to so many keys are listed beside all keys", low=1, integer=True)
+    max_size: int = param(default=2, doc="list sets of at most this many keys beside all keys", low=1, integer=True)
     missing: Missing = missing_rule()
 
     @override

@@ -38,7 +38,7 @@ class Membership(DirectMeasure, Telling):
         default="true positive rate", doc="which number is the value", choices=("true positive rate", "advantage")
     )
     false_positives: float = param(
-        default=0.01, doc="share of the others whom he may take for members", low=0, above=True, high=1
+        default=0.01, doc="largest share of the others that the snooper takes for members", low=0, above=True, high=1
     )
     seed: int = param(default=1, doc="seed of the choice of targets, where there are too many", low=0, integer=True)
 

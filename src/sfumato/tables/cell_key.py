@@ -46,7 +46,7 @@ def cell_keys(table: Table, draws: Draws) -> Keys:
     records = table.records
     if records is None:
         raise DataError(
-            "cell keys hang on records, and the table was made without them. Make it from microdata (Table.of)."
+            "cell keys depend on records, and the table was made without them. Make it from microdata (Table.of)."
         )
     keys = draws.child("cell keys").uniforms(records.ids, "record key") if records.keys is None else records.keys
     whole = np.floor(keys * 2.0**_BITS).astype(np.uint64)

@@ -139,7 +139,7 @@ class RandomRounding(Protection):
     base: float = param(default=5, doc="values become multiples of this", low=0, above=True, scale="log", usual=(3, 10))
     by: str = param(
         default="cell", choices=("cell", "leaf"),
-        doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', of which the cells are sums",
+        doc="what is rounded: every 'cell' by itself, which does not add up, or every 'leaf', which cells add up",
     )  # fmt: skip
     period: str = param(default="", doc="what sets this table apart from others of the same variable, such as its year")
 

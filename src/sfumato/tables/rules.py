@@ -527,7 +527,7 @@ _OFF = re.compile(r"(NK|P|FREQ|REQ|ZERO)\s*\(\s*0(\.0*)?\s*(,[^)]*)?\)", re.IGNO
 class Together(SensitivityRule):
     """Several rules as one: a cell is unsafe if any of them says so, and has the widest of their protection levels."""
 
-    rules: tuple[SensitivityRule, ...] = param(doc="the rules, of which any one makes a cell unsafe")
+    rules: tuple[SensitivityRule, ...] = param(doc="the rules; one is enough to make a cell unsafe")
 
     @override
     def validate(self) -> None:
