@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
+from sfumato.cli.files import check_chart, save_chart
 from sfumato.cli.listing import show
 from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, method_field, option, output_field
 from sfumato.cli.parse import names, settings
 from sfumato.cli.vault import open_vault
+from sfumato.contract.parameters import find, registered
 
 if TYPE_CHECKING:
     from sfumato.mas.dataset import Dataset
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
 def analysis_names(incomplete: str) -> list[str]:
     """Complete the name of an analysis."""
-    from sfumato.contract.parameters import registered
-
     return [name for name in registered("analysis") if name.startswith(incomplete)]
 
 
@@ -58,8 +58,6 @@ def ask(options: AskOptions) -> None:
 
     Without an analysis: what may be asked, variables and their levels.
     """
-    from sfumato.cli.files import check_chart, save_chart
-    from sfumato.contract.parameters import registered
     from sfumato.mas.answer import Refusal
 
     screen, chart = Screen(options.as_json), options.chart
@@ -91,8 +89,6 @@ def ask(options: AskOptions) -> None:
 
 def _analysis(options: AskOptions) -> Analysis | None:
     """Return the one analysis that is asked for, or None."""
-    from sfumato.contract.parameters import find
-
     shortcuts = (
         ("cross_tab", "by", options.crosstab), ("ols", "formula", options.ols), ("logistic", "formula", options.logit)
     )  # fmt: skip

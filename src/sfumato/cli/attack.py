@@ -22,6 +22,7 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.cli.parse import pair, values_of
+from sfumato.cli.vault import open_vault
 from sfumato.contract.score import number
 from sfumato.errors import ParameterError, unknown_name
 from sfumato.files import private
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from sfumato.mas.policy import Policy
     from sfumato.mas.policy_trials import PolicyChoice, PolicyMap
     from sfumato.mas.usage import UsageReport
-
-# --- attack map
-# `sfumato attack --map`: what attacks gain against what honest users keep, over the settings of a policy.
 
 
 def settings_swept(given: Iterable[str], policy: Policy) -> dict[str, tuple[float, ...]]:
@@ -72,10 +70,6 @@ def show_map(screen: Screen, m: PolicyMap, choice: PolicyChoice | None) -> None:
         return
     screen.say()
     screen.say(str(choice), strong=True)
-
-
-# --- attack
-# `sfumato attack`: every recipe of the attack bench against a policy, or some at several of its settings.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,8 +227,6 @@ def _report(
 
 def _standing(text: str) -> UsageReport:
     """Return how a data set stands, from VAULT/NAME."""
-    from sfumato.cli.vault import open_vault
-
     path = Path(text)
     return open_vault(path.parent).usage(path.name)
 

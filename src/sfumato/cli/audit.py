@@ -27,6 +27,7 @@ from sfumato.cli.options import (
 from sfumato.cli.parse import named_hierarchies, names, number, total_labels, with_hierarchies
 from sfumato.cli.table_source import HierarchyFiles, TableSchema, records
 from sfumato.errors import DataError, did_you_mean, join_names, unknown_name
+from sfumato.files import write_text
 
 if TYPE_CHECKING:
     from sfumato.tables.audit_result import Audit
@@ -102,9 +103,6 @@ class AuditOptions:
     out: Path | None = output_field("Write every cell with its interval and verdict (.csv): confidential.")
     output: OutputOptions
 
-
-# --- audit reading
-# What `sfumato audit` reads: the published table, the records that it was made from, and what a reader knows besides.
 
 _OURS = ("value", "status", "variance", "quality")
 
@@ -243,10 +241,6 @@ def _unknown(cell: tuple[str, ...], cells: Cells) -> str:
     return f"--known names a cell that the table does not have: {', '.join(cell)}."
 
 
-# --- audit
-# `sfumato audit`: what a reader can work out from a published table.
-
-
 @expand_options
 def audit(options: AuditOptions) -> None:
     """Tell what a reader can work out from a published table: which cells are disclosed, and by which equations.
@@ -299,8 +293,6 @@ def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None)
 
 
 def _write(found: Audit, out: Path) -> None:
-    from sfumato.files import write_text
-
     write_text(out, found.frame().to_csv(index=False), confidential=True)
 
 

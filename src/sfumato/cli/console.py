@@ -36,9 +36,6 @@ from sfumato.errors import SfumatoError, visible
 from sfumato.files import full_disk
 from sfumato.version import VERSION
 
-# --- words
-# What the library says, in the words of the command line.
-
 _OPTIONS = (
     ("Release.of(original, masked, align=...)", "--align"),
     ("Release.of(original, released, align=...)", "--align"),
@@ -104,7 +101,6 @@ def quoted(*words: object) -> str:
     return shlex.join(map(str, words))
 
 
-# --- stopping
 # Ctrl-C and a polite kill: the command is left by an exception, so that half-written folders are removed on the way.
 #
 # An exception that a signal raises can be lost. Inside a finaliser or a weak reference's callback Python prints it and goes on
@@ -191,10 +187,6 @@ def _lost(unraisable: Any) -> None:
 def _raise_again(seconds: float) -> None:
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-# --- handling
-# Errors in one plain sentence, exit codes, and the switch --debug.
 
 
 FINE, ERROR, USAGE, INFEASIBLE, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
@@ -333,10 +325,6 @@ def sentence(error: Exception, debug: bool = False) -> str:
         return "the memory of this machine does not suffice. Try --engine duckdb where there is one, or fewer columns."
     more = "" if debug else " Run the same command with --debug to see where."
     return f"an unexpected {type(error).__name__}: a mistake in sfumato, not in your command.{more}"
-
-
-# --- screen
-# What the commands print: answers on stdout, notes and progress on stderr; never a record's value.
 
 
 Tell = Callable[[str, int, int], None]

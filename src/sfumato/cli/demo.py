@@ -27,9 +27,6 @@ from sfumato.masks.noise import KimNoise
 from sfumato.utility.estimator_utility import EstimatorUtility
 from sfumato.utility.estimators import Formula, Mean, MeanCombination
 
-# --- demo
-# The demo: a generated teacher survey from the file to the release, with the decision in between.
-
 SEED = 2004
 MAX_ERROR = 5.0
 """A snooper is to be off by at least 5 thousand dollars for a salary (R-U paper, section 5; ERRATA 0.1)."""
@@ -176,10 +173,6 @@ def _write(release: Release, m: RUMap, choice: Choice, draws: Draws, folder: Pat
             with suppress(OSError):
                 secret.parent.rmdir()
         raise
-
-
-# --- demo
-# `sfumato demo`: the whole way, on generated data.
 
 
 @expand_options

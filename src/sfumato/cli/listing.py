@@ -5,40 +5,34 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from sfumato.contract.measure import Combination, Measure
+from sfumato.contract.parameters import find, registered
+from sfumato.contract.score import Side
+from sfumato.utility.estimator_utility import EstimatorUtility
+
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.measure import Measure
     from sfumato.contract.parameters import Parameter, Parametric
 
 
 def risk_measures() -> dict[str, type[Measure]]:
     """Return every risk measure by name."""
-    from sfumato.contract.score import Side
-
     return {name: cls for name, cls in _measures().items() if cls.side is Side.RISK}
 
 
 def utility_measures() -> dict[str, type[Measure]]:
     """Return every utility measure by name, but for that of an estimator, which is asked for by the estimator itself."""
-    from sfumato.contract.score import Side
-    from sfumato.utility.estimator_utility import EstimatorUtility
-
     utilities = {name: cls for name, cls in _measures().items() if cls.side is Side.UTILITY}
     return {name: cls for name, cls in utilities.items() if not issubclass(cls, EstimatorUtility)}
 
 
 def _measures() -> dict[str, type[Measure]]:
-    from sfumato.contract.measure import Combination, Measure
-    from sfumato.contract.parameters import registered
-
     classes = {name: cls for name, cls in registered("measure").items() if issubclass(cls, Measure)}
     return {name: cls for name, cls in classes.items() if not issubclass(cls, Combination)}
 
 
 def masks() -> dict[str, type[Parametric]]:
     """Return every mask by name."""
-    from sfumato.contract.parameters import registered
-
     return registered("mask")
 
 
@@ -57,8 +51,6 @@ def show_measures(screen: Screen, name: str | None, command: str = "risk", examp
 
 def show_masks(screen: Screen, name: str | None) -> None:
     """Print every mask in a line, by kind, or one with its parameters; as JSON all that is known in both cases."""
-    from sfumato.contract.parameters import find
-
     known = masks()
     if name is not None or screen.as_json:
         show(screen, known if name is None else {name: find("mask", name)}, "masks")
@@ -78,8 +70,6 @@ def show_masks(screen: Screen, name: str | None) -> None:
 
 def show_tables(screen: Screen, method: str | None, rule: str | None) -> None:
     """Print every protection of tables and every sensitivity rule in a line, or one with its parameters."""
-    from sfumato.contract.parameters import find, registered
-
     if method is not None or rule is not None:
         family, name = ("protection", method) if method is not None else ("rule", rule)
         show(screen, {str(name): find(family, str(name))}, f"{family}s")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from sfumato.cli.console import Misuse, Screen, quoted
+from sfumato.cli.demo import PUBLISHED
 from sfumato.cli.listing import show_masks
 from sfumato.cli.options import (
     METHOD,
@@ -25,6 +26,7 @@ from sfumato.cli.options import (
 )
 from sfumato.contract.draws import Draws
 from sfumato.errors import DataError, ParameterError, SfumatoError, unknown_name
+from sfumato.files import check_replaceable
 
 if TYPE_CHECKING:
     from sfumato.contract.release import Release
@@ -116,9 +118,6 @@ def _seed(seed_file: Path | None, seed_from: Path | None, replace: bool) -> tupl
 
 def _check_out(out: Path, file: Path, secret: Path | None, replace: bool) -> None:
     """Refuse to put the seed among what is published, or to replace a folder that holds anything else."""
-    from sfumato.cli.demo import PUBLISHED
-    from sfumato.files import check_replaceable
-
     folder = out.resolve()
     if secret is not None and folder in (secret.resolve(), *secret.resolve().parents):
         raise DataError(f"the seed must be kept apart from what is published: choose a place outside {out} for it.")

@@ -13,16 +13,16 @@ import typer
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import load, load_like, load_population, load_release
+from sfumato.cli.listing import risk_measures
 from sfumato.cli.parse import names, number, pair, recipe_of
+from sfumato.contract.parameters import registered
+from sfumato.contract.release import Holdout
+from sfumato.contract.snooper import Snooper
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe
     from sfumato.contract.release import Release
-    from sfumato.contract.snooper import Snooper
     from sfumato.data.microdata import Microdata
-
-# --- groups
-# A group is a frozen dataclass; its fields are options, or groups. A command takes groups, the command line their options.
 
 
 class Only:
@@ -88,9 +88,6 @@ def _fill(members: Mapping[str, tuple[Any, Any]], values: Mapping[str, Any]) -> 
     return filled
 
 
-# --- panels
-# The parts of a help page.
-
 SNOOPER, READING, OUTPUT, METHOD = "What the snooper knows", "Reading the files", "Output", "The method"
 snooper_option, reading_option, output_option, method_option = (
     functools.partial(typer.Option, rich_help_panel=panel) for panel in (SNOOPER, READING, OUTPUT, METHOD)
@@ -128,19 +125,13 @@ def per_size_option(panel: str) -> Any:
 
 def mask_names(incomplete: str) -> list[str]:
     """Complete the name of a mask."""
-    from sfumato.contract.parameters import registered
-
     return [name for name in registered("mask") if name.startswith(incomplete)]
 
 
 def measure_names(incomplete: str) -> list[str]:
     """Complete the name of a risk measure."""
-    from sfumato.cli.listing import risk_measures
-
     return [name for name in risk_measures() if name.startswith(incomplete)]
 
-
-# --- single options
 
 Weighted = Annotated[
     bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
@@ -169,9 +160,6 @@ MapSeed = Annotated[
 ]
 MapChart = Annotated[Path | None, output_option(help="Draw the map (.svg or .png).")]
 ConfidentialFile = Annotated[Path, typer.Argument(metavar="FILE", help="The confidential file.", show_default=False)]
-
-
-# --- groups of options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +204,6 @@ class ReleaseOptions:
 
     def with_holdout(self, release: Release) -> Release:
         """Return the release with the records that were set aside, if there are any."""
-        from sfumato.contract.release import Holdout
-
         if self.holdout is None:
             return release
         return release.with_holdout(Holdout.of(load_like(release.original, self.holdout)))
@@ -275,8 +261,6 @@ class SnooperOptions:
 
     def build(self) -> Snooper:
         """Build the snooper; one who knows more than the released value is taken to use it."""
-        from sfumato.contract.snooper import Snooper
-
         covariates = names(self.knows)
         if self.strategy == "naive" and (covariates or self.published):
             raise Misuse(

@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse
+from sfumato.cli.listing import risk_measures, utility_measures
+from sfumato.contract.mask import Recipe
+from sfumato.contract.parameters import find
+from sfumato.contract.snooper import Snooper
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names, unknown_name
+from sfumato.maps.rumap import DEFAULT_GRID
 from sfumato.toml import parse
+from sfumato.utility.estimator_utility import EstimatorUtility
+from sfumato.utility.estimators import Formula, Mean, MeanCombination
 
 if TYPE_CHECKING:
     from sfumato.cli.console import Screen
-    from sfumato.contract.mask import Recipe
     from sfumato.contract.measure import Measure
     from sfumato.contract.parameters import Parameter, Parametric
     from sfumato.data.microdata import Microdata
@@ -24,9 +30,6 @@ if TYPE_CHECKING:
     from sfumato.tables.published import Protection
     from sfumato.tables.sensitivity import APriori
     from sfumato.utility.estimators import Estimator
-
-# --- given
-# Text from the command line to parameters, recipes, grids, measures and estimators.
 
 T = TypeVar("T")
 
@@ -89,9 +92,6 @@ def settings(cls: type[Parametric], given: Iterable[str], option: str = "--set")
 
 def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) -> Recipe:
     """Return the recipe: from a file, with parameters changed, or one mask with its parameters."""
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.parameters import find
-
     if (recipe is None) == (mask is None):
         both = "not both" if recipe else "for example --mask kim_noise --set lambda2=0.15"
         raise Misuse(f"give a recipe file (--recipe) or a mask (--mask), {both}.")
@@ -121,8 +121,6 @@ def parameter_path(path: str) -> str:
 
 def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
     """Return the values of each swept parameter: lo:hi:count, a list with commas, or nothing for λ² from 0.01 to 1."""
-    from sfumato.maps.rumap import DEFAULT_GRID
-
     known = recipe.parameters()
     swept: dict[str, tuple[float, ...]] = {}
     for text in over:
@@ -178,8 +176,6 @@ def _range(path: str, low: float, high: float, count: int, parameter: Parameter)
 
 def risk_measure(text: str, measure: str) -> Measure:
     """Return a risk measure from a column, from "column; low=0.99", or from a measure's name: "k_anonymity; k=5"."""
-    from sfumato.cli.listing import risk_measures
-
     known = risk_measures()
     if measure not in known:
         raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
@@ -228,8 +224,6 @@ def thresholds(
 
 def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Estimator:
     """Return an estimator: a column (its mean), "income - salary" (of means), or a formula, "y ~ x + z; x"."""
-    from sfumato.utility.estimators import Formula, Mean, MeanCombination
-
     if "~" in text:
         formula, _, term = (part.strip() for part in text.partition(";"))
         return Formula(formula, term=term or _only_term(formula), weighted=weighted)
@@ -241,8 +235,6 @@ def estimator(text: str, columns: Iterable[str], weighted: bool = False) -> Esti
 
 def utility_of(text: str, columns: Iterable[str], weighted: bool = False) -> Measure:
     """Return a utility measure: by its name, "variance_kept; over=salary,income", or that of an estimator."""
-    from sfumato.utility.estimator_utility import EstimatorUtility
-
     if text.partition(";")[0].strip() in [*columns] or (named := _named_utility(text, weighted)) is None:
         return EstimatorUtility(estimator(text, columns, weighted))
     return named
@@ -257,15 +249,11 @@ def utility_measure(text: str, weighted: bool = False) -> Measure:
 
 def no_such_utility(name: str) -> str:
     """Return the sentence for a utility measure that is not there."""
-    from sfumato.cli.listing import utility_measures
-
     return unknown_name("utility measure", name, utility_measures(), "the list of utility measures")
 
 
 def _named_utility(text: str, weighted: bool = False, option: str = "--utility") -> Measure | None:
     """Return a utility measure by its name; `weighted` holds where the measure can be weighted, and does not say otherwise."""
-    from sfumato.cli.listing import utility_measures
-
     name, _, rest = text.partition(";")
     if (cls := utility_measures().get(name.strip())) is None:
         return None
@@ -311,15 +299,8 @@ def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:
         raise type(error)(said if str(path) in said else f"{path}: {said}") from None
 
 
-# --- candidates
-# Text from the command line to what a search tries: recipes, ranges of their parameters, and the snoopers they must stand.
-
-
 def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str, Recipe]:
     """Return the recipes to search, by name: masks with their parameters after a semicolon, and recipe files."""
-    from sfumato.contract.mask import Recipe
-    from sfumato.contract.parameters import find
-
     found: dict[str, Recipe] = {}
     for text in masks or ():
         name, _, rest = text.partition(";")
@@ -371,8 +352,6 @@ def _axis(path: str, values: str, parameter: Parameter | None) -> Any:
 
 def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
     """Return snoopers by name, from "neighbour; keys=age,sex"."""
-    from sfumato.contract.snooper import Snooper
-
     found: dict[str, Any] = {}
     for text in given:
         name, _, rest = text.partition(";")
@@ -381,10 +360,6 @@ def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
         facts = settings(Snooper, (part for part in rest.split(";") if part.strip()), "--snooper")
         found[name.strip()] = Snooper.from_dict(facts)
     return found
-
-
-# --- hierarchies
-# How labels nest, and what totals are called: from options to what the library takes.
 
 
 def named_hierarchies(given: Iterable[str] | None, columns: Iterable[str] | None = None) -> dict[str, Hierarchy]:
@@ -437,15 +412,10 @@ def total_labels(given: list[str] | None) -> str | dict[str, str | None] | None:
     return {name: None if label.casefold() == "none" else label for name, label in pairs}
 
 
-# --- protections
-# From texts to protections of tables: with their parameters, rules, and what is wanted of single cells.
-
-
 def protection_of(
     name: str, given: Iterable[str], rule: list[str] | None, marked: bool, option: str = "--set"
 ) -> Protection:
     """Return a method with its parameters and rules; `marked` says whether a file may say which cells are unsafe."""
-    from sfumato.contract.parameters import find
     from sfumato.tables.rules import ByHand, rules_of
 
     cls: Any = find("protection", name)

@@ -23,6 +23,7 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.cli.parse import risk_measure, toml_file, utility_of
+from sfumato.contract.mask import Recipe
 from sfumato.errors import ParameterError, RecipeError, join_names
 
 if TYPE_CHECKING:
@@ -119,8 +120,6 @@ _GIVEN = "The recipe was given beside the file. That the file was made with it w
 
 def _with_recipe(release: Release, recipe: Path | None) -> Release:
     """Return the release with the recipe that was given beside the two files."""
-    from sfumato.contract.mask import Recipe
-
     if recipe is None:
         return release
     try:

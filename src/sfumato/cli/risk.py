@@ -24,17 +24,15 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.cli.parse import settings
+from sfumato.contract.release import Release
+from sfumato.data.columns import Kind
 from sfumato.errors import DataError, NotApplicable, ParameterError, plural, unknown_name
 
 if TYPE_CHECKING:
     from sfumato.contract.measure import Measure
-    from sfumato.contract.release import Release
     from sfumato.contract.score import Score
     from sfumato.contract.snooper import Snooper
     from sfumato.risk.profile import RiskProfile
-
-# --- risk columns
-# What a snooper learns of single columns: the table of `sfumato risk --measure attribute_risk`.
 
 
 def show_columns(
@@ -49,8 +47,6 @@ def _scores(
     release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
 ) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
     """Return (column, score, error / standard deviation), the worst first, and why columns were left out."""
-    from sfumato.data.columns import Kind
-
     named = bool(columns)
     before, after = release.original, release.masked.engine.kinds
     columns = columns or [n for n in before.schema.names(role="confidential") if before.kind(n) is Kind.NUMBER]
@@ -126,10 +122,6 @@ def _interval(score: Score) -> str:
     if score.interval is None or not math.isfinite(score.value):
         return "–"
     return f"{shown(score.interval[0])} to {shown(score.interval[1])}"
-
-
-# --- risk page
-# The page that `sfumato risk FILE` prints, and the score of one measure.
 
 
 def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | None) -> None:
@@ -227,10 +219,6 @@ def _short(words: str, keys: Sequence[str]) -> str:
     return words.replace(", ".join(keys), "the keys") if len(keys) > 2 else words
 
 
-# --- risk
-# `sfumato risk`: what a snooper could learn from a file.
-
-
 @dataclass(frozen=True, kw_only=True)
 class RiskOptions:
     """The options of `sfumato risk`."""
@@ -325,8 +313,6 @@ def risk(options: RiskOptions) -> None:
 
 
 def _release(screen: Screen, file: Path, options: RiskOptions) -> Release:
-    from sfumato.contract.release import Release
-
     if options.masked is not None and options.engine != "memory":
         raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")
     if options.masked is not None:

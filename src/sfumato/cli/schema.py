@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from sfumato.cli.console import quoted
 from sfumato.cli.files import load_guessed, refuse_absent, refuse_existing
 from sfumato.cli.options import OutputOptions, Read, expand_options, output_option, reading_option
-
-if TYPE_CHECKING:
-    from sfumato.schema.schema import Schema
+from sfumato.schema.attribute import Role
+from sfumato.schema.schema import Schema
 
 
 @expand_options
@@ -65,8 +64,6 @@ def schema(
 def _described(codebook: Path, guessed: Schema) -> Schema:
     """Return what a codebook says of the columns; what it cannot say, the role of most, is as it was guessed."""
     from sfumato.formats.codebook import read_ddi
-    from sfumato.schema.attribute import Role
-    from sfumato.schema.schema import Schema
 
     refuse_absent(codebook)
     said, _ = read_ddi(codebook, guessed.names)

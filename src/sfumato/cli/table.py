@@ -13,10 +13,10 @@ from sfumato.cli.listing import show_tables
 from sfumato.cli.options import METHOD, OUTPUT, OutputOptions, expand_options, flag, method_field, output_field
 from sfumato.cli.parse import protection_of, with_wishes
 from sfumato.cli.table_source import APrioriFile, Rule, Source, protection_names
+from sfumato.contract.draws import Draws
 from sfumato.errors import DataError
 
 if TYPE_CHECKING:
-    from sfumato.contract.draws import Draws
     from sfumato.tables.argus.batch import ArgusJob
     from sfumato.tables.published import Protection, PublishedTable
     from sfumato.tables.rta.publication import Record
@@ -74,10 +74,6 @@ class ProtectionOptions:
         return any(option is not None for option in own)
 
 
-# --- table batch
-# `sfumato table BATCH.arb`: a batch file of τ-ARGUS, run with the methods here.
-
-
 def is_batch(files: list[Path] | None) -> bool:
     """Whether a batch file is to be run."""
     return bool(files) and any(f.suffix.lower() == ".arb" for f in files or ())
@@ -124,8 +120,6 @@ def run_batch(screen: Screen, files: list[Path], source: Source, options: Protec
 
 def _seed(jobs: list[ArgusJob], options: ProtectionOptions, taken: list[Path]) -> tuple[Draws, dict[Path, str]]:
     """Return the randomness, and the seed that is to be kept before any table appears."""
-    from sfumato.contract.draws import Draws
-
     seed_file, seed_from = options.seed_file, options.seed_from
     if seed_file is not None and seed_from is not None:
         raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
@@ -143,10 +137,6 @@ def _seed(jobs: list[ArgusJob], options: ProtectionOptions, taken: list[Path]) -
         raise DataError(f"{seed_file} is a file that the batch reads or writes: keep the seed in another one.")
     refuse_existing(seed_file, options.output.replace, "the seed")
     return draws, {seed_file: draws.seed_text()}
-
-
-# --- table secrets
-# What a random protection must keep secret: its seed, and for later tables the record of what was published.
 
 
 @dataclass(frozen=True)
@@ -237,8 +227,6 @@ def _table_secrets_seed(
     chosen: Protection, seed_file: Path | None, seed_from: Path | None, replace: bool
 ) -> tuple[Draws, Path | None]:
     """Return the randomness, and where its seed is kept; a method without randomness needs none."""
-    from sfumato.contract.draws import Draws
-
     if seed_file is not None and seed_from is not None:
         raise Misuse("give --seed-file for a new seed, or --seed-from for one that is kept already, not both.")
     if not chosen.random:
@@ -256,10 +244,6 @@ def _table_secrets_seed(
             f"another table of the same data: --seed-from {quoted(seed_file)}. To make a new one: another name, or --replace."
         )
     return Draws.secret(), seed_file
-
-
-# --- table
-# `sfumato table`: make a table from records, or take one that exists; protect it, and write what may be published.
 
 
 @expand_options

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sfumato.cli.console import Misuse
-from sfumato.cli.files import load, load_cells
+from sfumato.cli.files import load, load_cells, refuse_absent
 from sfumato.cli.options import (
     Read,
     argument,
@@ -21,6 +21,7 @@ from sfumato.cli.options import (
     reading_option,
 )
 from sfumato.cli.parse import named_hierarchies, names, number, pair, total_labels, with_hierarchies
+from sfumato.contract.parameters import registered
 from sfumato.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -29,17 +30,12 @@ if TYPE_CHECKING:
     from sfumato.tables.sensitivity import APriori
     from sfumato.tables.table import Marks, Table
 
-# --- table options
-# Options that say what a table is: those of `table` and `table-map`, and some of `audit`.
-
 RECORDS, CELLS = "The table, from records", "The table, from cells that exist already"
 records_field, cells_field = (functools.partial(option, rich_help_panel=panel) for panel in (RECORDS, CELLS))
 
 
 def protection_names(incomplete: str) -> list[str]:
     """Complete the name of a protection."""
-    from sfumato.contract.parameters import registered
-
     return [name for name in registered("protection") if name.startswith(incomplete)]
 
 
@@ -127,10 +123,6 @@ class TableOptions:
     decimals: int | None = reading_field("Digits after the point that are published.")
     schema: TableSchema = None
     read: Read = None
-
-
-# --- table source
-# From options to a table before protection: of records, of cells that exist already, or of τ-ARGUS's files.
 
 
 _OF_RECORDS = (
@@ -304,7 +296,5 @@ def _first(files: Sequence[Path] | None) -> Path:
 
 
 def _there(files: Sequence[Path]) -> None:
-    from sfumato.cli.files import refuse_absent
-
     for file in files:
         refuse_absent(file)

@@ -21,6 +21,8 @@ from sfumato.cli.options import (
     output_field,
 )
 from sfumato.cli.parse import estimator, no_such_utility, utility_measure
+from sfumato.contract.measure import Need
+from sfumato.contract.release import subgroups
 from sfumato.errors import ParameterError, SfumatoError
 
 if TYPE_CHECKING:
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from sfumato.contract.release import Release
     from sfumato.utility.estimators import Estimator
     from sfumato.utility.summary import ReleaseSummary
-
-# --- utility page
-# What `sfumato utility` prints: the page of before and after, scores of measures, and errors of estimates.
 
 EXPLAINED = (
     "This is the error that masking made in this one file. How large it is on average, and how it compares with the "
@@ -113,7 +112,6 @@ def show_estimates(
 
 def _by_group(asked: list[Estimator], release: Release, by: str) -> dict[str, list[float]]:
     """Return the error of each estimate in each subgroup; NaN where it cannot be computed there."""
-    from sfumato.contract.release import subgroups
 
     def error(e: Estimator, part: Release) -> float:
         try:
@@ -145,10 +143,6 @@ def _off(error: float, share: float, unit: str) -> str:
         return "exactly as in the original"
     relative = "" if math.isnan(share) else f", {percent(abs(share))} of the original's"
     return f"off by {shown(abs(error))}{f' {unit}' if unit else ''}{relative}"
-
-
-# --- utility
-# `sfumato utility`: what an analyst keeps in a masked file.
 
 
 def utility_names(incomplete: str) -> list[str]:
@@ -248,8 +242,6 @@ def _only(measures: list[str] | None) -> str | None:
 
 
 def _check_aligned(named: list[Measure], align: str | None) -> None:
-    from sfumato.contract.measure import Need
-
     if align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
         raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.console import Misuse, Screen, quoted
-from sfumato.cli.files import load, load_guessed, refuse_absent
+from sfumato.cli.files import check_chart, load, load_guessed, refuse_absent, save_chart
 from sfumato.cli.options import (
     Engine,
     Json,
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from sfumato.mas.preparation import LevelRecode
     from sfumato.mas.usage import UsageReport
     from sfumato.mas.vault import Vault
-
-# --- vault log
-# `sfumato vault log`: the custodian's look at what was asked.
 
 
 def log(
@@ -145,10 +142,6 @@ def _asked(entry: Entry) -> str:
 def _outcome(entry: Entry) -> str:
     outcome = str(entry.content["outcome"]) + (f" by {entry.content['rule']}" if "rule" in entry.content else "")
     return outcome + (" (alert)" if "near" in entry.content else "")
-
-
-# --- vault
-# `sfumato vault`: bring data sets into a vault, choose cutpoints, and freeze them.
 
 
 Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
@@ -269,8 +262,6 @@ def cutpoints(
     as_json: Json = False,
 ) -> None:
     """See what each strategy makes of a variable, and choose one, or edges of your own. What is shown is confidential."""
-    from sfumato.cli.files import check_chart, save_chart
-
     screen = Screen(as_json)
     check_chart(chart, False)
     if strategy is not None and edges is not None:

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-# --- naive masks
-# What the usual masks lose at the same τ: the yardstick of the best one.
-
 DROPPING = "dropping columns"
 MOST = 10
 """Up to so many columns every subset is tried; beyond, columns are dropped one by one, each time the one that helps most."""
@@ -164,7 +161,6 @@ def _named(problem: MaskingProblem, name: str, setting: str, lost: float) -> Nai
     return NaiveMask(name, setting, lost, 1 - lost / problem.total)
 
 
-# --- best matrix mask
 # The best matrix mask: least tr Var(X | M) among the τ-acceptable ones (matrix-masking paper, section V), certified.
 
 
@@ -370,10 +366,6 @@ def _check_combinations(combinations: int | None, kind: Kind, problem: MaskingPr
         raise ParameterError(
             f"combinations must be a whole number from 1 to {problem.white.rank}: in so many dimensions the columns vary."
         )
-
-
-# --- tradeoff
-# What masks lose of X against how much of the targets they may explain: the best ones beside the usual ones.
 
 
 BEST, EXACT = "best mask", "best without noise"

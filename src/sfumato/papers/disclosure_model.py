@@ -16,9 +16,6 @@ from sfumato.errors import NotApplicable, ParameterError, join_names, unknown_na
 from sfumato.papers.conditional import numbers
 from sfumato.typing import Numbers
 
-# --- prior
-# What a user knows: distributions of the data behind a publication, normal or given by a sampler.
-
 Sampler = Callable[[np.random.Generator, int], ArrayLike]
 
 
@@ -116,7 +113,6 @@ class Sampled:
 
 Prior = Normal | Sampled
 
-# --- target
 # Targets and users: what is estimated, by whom, knowing what (RTA paper, sections 2.3.1 and 2.3.2).
 
 Kind = Literal["analytical", "confidential"]
@@ -218,7 +214,6 @@ def prior_uncertainty(user: User, target: Target, loss: Loss | None = None) -> f
     return (loss or Quadratic()).normal(variance)
 
 
-# --- loss
 # Loss functions: how much an error costs a user, and what uncertainty that leaves (RTA paper, section 2.3.3).
 
 
@@ -360,7 +355,6 @@ class ZeroOne(Loss):
         return middle, np.clip(1 - inside[np.arange(len(weights)), at], 0.0, 1.0)
 
 
-# --- observation
 # What is published, as users see it: disclosure-control methods with a parameter φ (RTA paper, section 2.1.1).
 
 

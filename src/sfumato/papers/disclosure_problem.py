@@ -34,9 +34,6 @@ from sfumato.papers.disclosure_model import (
 from sfumato.papers.uncertainty import Certainty, Pair, Risk, Utility, posterior, relative
 from sfumato.typing import Numbers
 
-# --- solution
-# What solving a disclosure-control problem gives: the parameters, or the constraints that no parameter meets.
-
 
 @dataclass(frozen=True)
 class Solution:
@@ -120,10 +117,6 @@ class NoSolution:
         return {"feasible": False, "r": self.r, "failing": failing, "reason": self.reason}
 
 
-# --- parameter search
-# Search for the best safe values of several parameters: a grid, then along the constraints.
-
-
 EXACT = 1e-12
 """A formula's own rounding must not turn a binding constraint into a broken one."""
 _GRID = {1: 65, 2: 21, 3: 11}
@@ -205,7 +198,6 @@ class ParameterSearch:
             self.at(low + np.clip(made.x, 0, 1) * span)
 
 
-# --- threshold
 # How much noise makes one attacker uncertain enough of one target (RTA paper, section 3.2; ERRATA 3.10, 3.11).
 
 
@@ -284,7 +276,6 @@ def limit_certainty(pair: Pair, risk: Risk, method: AddedNoise) -> Certainty:
     return Certainty(value, target.name, user.name, value, value, "what is known before publication")
 
 
-# --- problem
 # The disclosure-control problem: maximise U(φ) subject to R(φ) ≤ r (RTA paper, problem 2.2.0.2).
 
 
@@ -473,7 +464,6 @@ def _named(phi: Mapping[str, float]) -> str:
     return ", ".join(f"{k} = {v:.4g}" for k, v in phi.items())
 
 
-# --- noisy records
 # The noise of the R-U paper as an instance of the general model: attackers of a record, analysts of means.
 
 

@@ -34,9 +34,6 @@ from sfumato.schema.attribute import Level
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- hat
-# How far each record shows through a record-transforming matrix A, without any n × n matrix.
-
 
 @dataclass(frozen=True, eq=False)
 class Hat:
@@ -103,7 +100,6 @@ def hat_of(A: Any, n: int, share: Numbers) -> Hat:
     return Hat(diagonal, row_sums, row_sums.sum(axis=0))
 
 
-# --- exchangeable
 # Exchangeable records: what M = AXB + C discloses about one of them, without any np × np matrix (section III's aside).
 #
 # Var(vec X) has V on the diagonal and K off it, so that it is I ⊗ (V - K) + 11′ ⊗ K, with the eigenvalues of V - K and of
@@ -362,7 +358,6 @@ class _Split:
         return out
 
 
-# --- seen mask
 # A mask as the spy sees it: its matrices where they are revealed, their second moments where they are not (erratum 2.12).
 
 

@@ -29,7 +29,6 @@ from sfumato.papers.conditional import (
 from sfumato.schema.schema import Schema
 from sfumato.typing import Numbers
 
-# --- random matrix
 # A matrix that the spy does not know: its mean and the covariances of its entries (erratum 2.12).
 
 
@@ -115,7 +114,6 @@ class RandomMatrix:
         return np.asarray((self.covariance + np.outer(entries, entries)).reshape(self.shape * 2))
 
 
-# --- hidden noise
 # Noise that the spy is not told: its covariance as it is drawn, and what later masks make of it (erratum 2.12).
 
 
@@ -200,7 +198,6 @@ def _place(rows: tuple[str, ...], columns: tuple[str, ...]) -> Numbers:
     return np.array([[float(a == b) for b in columns] for a in rows]).reshape(len(rows), len(columns))
 
 
-# --- inferential
 # Inferential disclosure: what a masked file M = AXB + C lets a spy infer about targets Y (matrix-masking paper, III to V).
 
 

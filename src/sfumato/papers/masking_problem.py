@@ -26,7 +26,6 @@ from sfumato.papers.conditional import (
 from sfumato.papers.file_covariance import FileCovariance, file_covariance
 from sfumato.typing import Numbers
 
-# --- keep most
 # The release that keeps most of X while little of Y is explained: a semidefinite programme, and its certificate.
 #
 # In coordinates Z of X with Var Z = I, a release M = XB + C of normal X with normal noise C is a matrix F = Var E(Z | M), and
@@ -206,10 +205,6 @@ def halved(function: Callable[[float], float], low: float, high: float) -> tuple
             break
         low, high = (middle, high) if function(middle) > 0 else (low, middle)
     return low, high
-
-
-# --- masking problem
-# What the best matrix mask is asked for: attributes X, targets Y, and how much of Y a release may explain.
 
 
 SOLVED: tuple[Functional, ...] = get_args(Functional)
