@@ -114,10 +114,11 @@ def test_every_mask_and_measure_is_listed_with_its_parameters() -> None:
 
 
 def test_the_list_of_masks_has_a_line_for_each_under_one_heading() -> None:
-    from sfumato.cli.listing import KINDS, masks
+    from sfumato.cli.listing import KINDS
+    from sfumato.contract import registered
 
     placed = [name for names in KINDS.values() for name in names.split()]
-    ours = {name for name, cls in masks().items() if cls.__module__.startswith("sfumato.")}
+    ours = {name for name, cls in registered("mask").items() if cls.__module__.startswith("sfumato.")}
     assert sorted(placed) == sorted(ours)
     lines = run("mask", "--list").stdout.splitlines()
     assert all(sum(line.split()[:1] == [name] for line in lines) == 1 for name in placed)

@@ -11,7 +11,7 @@ import typer
 
 from sfumato.cli.console import INFEASIBLE, Misuse, Screen
 from sfumato.cli.files import check_chart, save_chart
-from sfumato.cli.listing import show
+from sfumato.cli.listing import completion, show
 from sfumato.cli.options import METHOD, Json, argument, expand_options, flag, method_field, option, output_field
 from sfumato.cli.parse import names, settings
 from sfumato.cli.vault import open_vault
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from sfumato.mas.question import Analysis
 
 
-def analysis_names(incomplete: str) -> list[str]:
-    """Complete the name of an analysis."""
-    return [name for name in registered("analysis") if name.startswith(incomplete)]
+_analyses = completion(lambda: registered("analysis"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class AskOptions:
     ols: str | None = method_field("A linear regression: 'log(income) ~ age + C(race)'.", metavar="FORMULA")
     logit: str | None = method_field("A logistic regression.", metavar="FORMULA")
     analysis: str | None = method_field(
-        "Any other analysis, by name: quantiles, correlation, ... `--list` shows all.", autocompletion=analysis_names
+        "Any other analysis, by name: quantiles, correlation, ... `--list` shows all.", autocompletion=_analyses
     )
     set_: list[str] | None = method_field(
         "A parameter of the analysis: of=income, weighted=true.", metavar="NAME=VALUE"

@@ -13,7 +13,7 @@ import typer
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.files import load, load_like, load_population, load_release
-from sfumato.cli.listing import risk_measures
+from sfumato.cli.listing import completion, risk_measures
 from sfumato.cli.parse import names, number, pair, recipe_of
 from sfumato.contract.parameters import registered
 from sfumato.contract.release import Holdout
@@ -123,16 +123,8 @@ def per_size_option(panel: str) -> Any:
     )  # fmt: skip
 
 
-def mask_names(incomplete: str) -> list[str]:
-    """Complete the name of a mask."""
-    return [name for name in registered("mask") if name.startswith(incomplete)]
-
-
-def measure_names(incomplete: str) -> list[str]:
-    """Complete the name of a risk measure."""
-    return [name for name in risk_measures() if name.startswith(incomplete)]
-
-
+mask_names = completion(lambda: registered("mask"))
+measure_names = completion(risk_measures)
 Weighted = Annotated[
     bool, typer.Option("--weighted", help="Use the survey weights that the schema names in every estimate.")
 ]

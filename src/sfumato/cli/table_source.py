@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sfumato.cli.console import Misuse
 from sfumato.cli.files import load, load_cells, refuse_absent
+from sfumato.cli.listing import completion
 from sfumato.cli.options import (
     Read,
     argument,
@@ -34,11 +35,7 @@ RECORDS, CELLS = "The table, from records", "The table, from cells that exist al
 records_field, cells_field = (functools.partial(option, rich_help_panel=panel) for panel in (RECORDS, CELLS))
 
 
-def protection_names(incomplete: str) -> list[str]:
-    """Complete the name of a protection."""
-    return [name for name in registered("protection") if name.startswith(incomplete)]
-
-
+protection_names = completion(lambda: registered("protection"))
 HierarchyFiles = Annotated[
     list[str] | None,
     reading_option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.cli.console import Misuse, Screen, percent, shown
 from sfumato.cli.files import check_chart, save_chart
-from sfumato.cli.listing import show_measures, utility_measures
+from sfumato.cli.listing import completion, show_measures, utility_measures
 from sfumato.cli.options import (
     ListMeasures,
     OutputOptions,
@@ -145,11 +145,6 @@ def _off(error: float, share: float, unit: str) -> str:
     return f"off by {shown(abs(error))}{f' {unit}' if unit else ''}{relative}"
 
 
-def utility_names(incomplete: str) -> list[str]:
-    """Complete the name of a utility measure."""
-    return [name for name in utility_measures() if name.startswith(incomplete)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class UtilityOptions:
     """The options of `sfumato utility`."""
@@ -166,7 +161,7 @@ class UtilityOptions:
         "A measure of the whole file by name, with its parameters after semicolons: granularity, or "
         "'hellinger; over=age,sex'. --list shows all.",
         "--measure",
-        autocompletion=utility_names,
+        autocompletion=completion(utility_measures),
     )
     list_: ListMeasures = False
     target: Literal["file", "population"] = option(
