@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -90,6 +90,24 @@ def settings(cls: type[Parametric], given: Iterable[str], option: str = "--set")
     return {name: convert(known.get(name), value) for name, value in pairs}
 
 
+def name_and_settings(text: str) -> tuple[str, list[str]]:
+    """Split "k_anonymity; k=5; missing=value" into the name and its settings."""
+    name, *parts = text.split(";")
+    return name.strip(), [part for part in parts if part.strip()]
+
+
+def _different(texts: Iterable[str], option: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each text's own name, the class's name and its settings; the second of a class is known by its whole text."""
+    taken: set[str] = set()
+    for text in texts:
+        name, parts = name_and_settings(text)
+        own = text.strip() if name in taken else name
+        if own in taken:
+            raise Misuse(f"{option} {own} is given twice; leave one out, or give it other parameters.")
+        taken.add(own)
+        yield own, name, parts
+
+
 def recipe_of(recipe: Path | None, mask: str | None, given: list[str] | None) -> Recipe:
     """Return the recipe: from a file, with parameters changed, or one mask with its parameters."""
     if (recipe is None) == (mask is None):
@@ -130,17 +148,14 @@ def grid(over: Iterable[str], recipe: Recipe) -> dict[str, tuple[float, ...]]:
         if parameter is None:
             raise ParameterError(unknown_name("parameter", path, known, "the recipe"))
         if not parameter.numeric:
-            raise ParameterError(f"{path} is not a number, so it cannot be swept. {_sweepable(known)}")
+            numeric = join_names(p for p, declared in known.items() if declared.numeric)
+            raise ParameterError(f"{path} is not a number, so it cannot be swept. Parameters that can: {numeric}.")
         if path in swept:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
         if not sign and not path.endswith(".lambda2"):
             raise Misuse(f"--over {name.strip()} says no values. Write them as a list, such as {name.strip()}=2,5,10.")
         swept[path] = values_of(path, values, parameter) if sign else DEFAULT_GRID
     return swept
-
-
-def _sweepable(known: Mapping[str, Parameter]) -> str:
-    return f"Parameters that can: {join_names(path for path, p in known.items() if p.numeric)}."
 
 
 def values_of(path: str, text: str, parameter: Parameter) -> tuple[float, ...]:
@@ -179,13 +194,12 @@ def risk_measure(text: str, measure: str) -> Measure:
     known = risk_measures()
     if measure not in known:
         raise ParameterError(unknown_name("risk measure", measure, known, "the list of risk measures"))
-    column, _, rest = text.partition(";")
-    named = column.strip() in known
-    cls = known[column.strip()] if named else known[measure]
-    facts = settings(cls, (part for part in rest.split(";") if part.strip()), "--risk")
-    if not named and any(n not in cls.parameters() for n in facts) and did_you_mean(column.strip(), known):
-        raise ParameterError(unknown_name("risk measure", column.strip(), known, "the list of risk measures"))
-    return cls.from_dict(facts if named else {"column": column.strip(), **facts})
+    name, parts = name_and_settings(text)
+    cls = known.get(name, known[measure])
+    facts = settings(cls, parts, "--risk")
+    if name not in known and any(n not in cls.parameters() for n in facts) and did_you_mean(name, known):
+        raise ParameterError(unknown_name("risk measure", name, known, "the list of risk measures"))
+    return cls.from_dict(facts if name in known else {"column": name, **facts})
 
 
 def thresholds(
@@ -254,10 +268,10 @@ def no_such_utility(name: str) -> str:
 
 def _named_utility(text: str, weighted: bool = False, option: str = "--utility") -> Measure | None:
     """Return a utility measure by its name; `weighted` holds where the measure can be weighted, and does not say otherwise."""
-    name, _, rest = text.partition(";")
-    if (cls := utility_measures().get(name.strip())) is None:
+    name, parts = name_and_settings(text)
+    if (cls := utility_measures().get(name)) is None:
         return None
-    facts = settings(cls, (part for part in rest.split(";") if part.strip()), option)
+    facts = settings(cls, parts, option)
     return cls.from_dict({"weighted": True, **facts} if weighted and "weighted" in cls.parameters() else facts)
 
 
@@ -302,14 +316,9 @@ def toml_file(what: str, path: Path, reader: Callable[[Path], T]) -> T:
 def recipes_of(masks: list[str] | None, recipes: list[Path] | None) -> dict[str, Recipe]:
     """Return the recipes to search, by name: masks with their parameters after a semicolon, and recipe files."""
     found: dict[str, Recipe] = {}
-    for text in masks or ():
-        name, _, rest = text.partition(";")
-        cls = find("mask", name.strip())
-        mask = cls.from_dict(settings(cls, (part for part in rest.split(";") if part.strip()), "--mask"))
-        own = text.strip() if name.strip() in found else name.strip()
-        if own in found:
-            raise Misuse(f"--mask {own} is given twice; leave one out, or give it other parameters.")
-        found[own] = mask.as_recipe()  # type: ignore[attr-defined]
+    for own, name, parts in _different(masks or (), "--mask"):
+        cls = find("mask", name)
+        found[own] = cls.from_dict(settings(cls, parts, "--mask")).as_recipe()  # type: ignore[attr-defined]
     for path in recipes or ():
         if path.stem in found:
             raise Misuse(f"two recipes are called '{path.stem}'; give the file another name.")
@@ -354,11 +363,10 @@ def snoopers_of(given: Iterable[str]) -> dict[str, Any]:
     """Return snoopers by name, from "neighbour; keys=age,sex"."""
     found: dict[str, Any] = {}
     for text in given:
-        name, _, rest = text.partition(";")
-        if not name.strip() or "=" in name or name.strip() in found:
+        name, parts = name_and_settings(text)
+        if not name or "=" in name or name in found:
             raise Misuse("--snooper starts with a name of its own: 'neighbour; keys=age,sex'.")
-        facts = settings(Snooper, (part for part in rest.split(";") if part.strip()), "--snooper")
-        found[name.strip()] = Snooper.from_dict(facts)
+        found[name] = Snooper.from_dict(settings(Snooper, parts, "--snooper"))
     return found
 
 
@@ -420,9 +428,8 @@ def protection_of(
 
     cls: Any = find("protection", name)
     fields = settings(cls, given, option)
-    among_others = (
-        option != "--set" and "extra" in cls.parameters() and "extra" not in fields
-    )  # rules have no part in it
+    # rules have no part in it
+    among_others = option != "--set" and "extra" in cls.parameters() and "extra" not in fields
     if rule and "rules" in cls.parameters() and not among_others:
         fields["rules"] = rules_of(list(rule))
     elif rule and option == "--set":
@@ -435,20 +442,13 @@ def protection_of(
                 f"{name} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
             )
         fields["rules"] = ByHand()
-    made: Protection = cls.from_dict(fields)
-    return made
+    return cls.from_dict(fields)  # type: ignore[no-any-return]
 
 
 def protections_of(given: Iterable[str], rule: list[str] | None, marked: bool) -> dict[str, Protection]:
     """Return several methods by name, each with its parameters after semicolons: 'rta; prior_cv=0.4'."""
-    found: dict[str, Protection] = {}
-    for text in given:
-        name, _, rest = text.partition(";")
-        parts = [part for part in rest.split(";") if part.strip()]
-        own = text.strip() if name.strip() in found else name.strip()
-        if own in found:
-            raise Misuse(f"--method {own} is given twice; leave one out, or give it other parameters.")
-        found[own] = protection_of(name.strip(), parts, rule, marked, "--method")
+    methods = _different(given, "--method")
+    found = {own: protection_of(name, parts, rule, marked, "--method") for own, name, parts in methods}
     if not found:
         raise Misuse("name what to try: --method rta --method suppression. `sfumato table --list` shows all.")
     if rule and not any("rules" in p.parameters() for p in found.values()):
@@ -485,12 +485,8 @@ def swept_over(over: Iterable[str], protections: Mapping[str, Protection]) -> di
             raise ParameterError(unknown_name("parameter", path, known, "the methods"))
         if path in found:
             raise ParameterError(f"--over names {path} twice; put all its values into one.")
-        facts = known[path]
-        found[path] = (
-            list(values_of(path, values, facts))
-            if facts.numeric
-            else [v.strip() for v in values.split(",") if v.strip()]
-        )
+        numeric = known[path].numeric
+        found[path] = list(values_of(path, values, known[path])) if numeric else list(names(values))
     return found or None
 
 
