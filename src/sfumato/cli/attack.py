@@ -128,7 +128,8 @@ def attack(options: AttackOptions) -> None:
     options.check()
     swept = settings_swept(options.over or (), policy)
     recipes = [benches.recipe_named(name)() for name in options.recipe] if options.recipe else None
-    stands = None if options.vault is None else _standing(options.vault)
+    vault = None if options.vault is None else Path(options.vault)
+    stands = None if vault is None else open_vault(vault.parent).usage(vault.name)
     data = None if options.file is None else options.source.load(screen, options.file)
     with private() as folder:
         bench, users = _laid_out(data, Path(folder), options.targets)
@@ -145,7 +146,10 @@ def attack(options: AttackOptions) -> None:
             "workload": _honest(screen, policy.title, served),
         }
     if options.out is not None:
-        _report(screen, options.out, policy, attacks, served, stands)
+        from sfumato.reports.subject_reports import policy_report
+
+        policy_report(policy, attacks=attacks, served=served, standing=stands).write(options.out, json=True)
+        screen.say(f"Wrote {options.out} and {options.out.with_suffix('.json')}.")
     screen.answer({**document, "report": options.out})
 
 
@@ -209,26 +213,6 @@ def _map(
     )
     if choice is not None and not choice.feasible:
         raise typer.Exit(INFEASIBLE)
-
-
-def _report(
-    screen: Screen,
-    out: Path,
-    policy: Policy,
-    attacks: Mapping[str, Sequence[Outcome]],
-    served: Honest,
-    stands: UsageReport | None,
-) -> None:
-    from sfumato.reports.subject_reports import policy_report
-
-    policy_report(policy, attacks=attacks, served=served, standing=stands).write(out, json=True)
-    screen.say(f"Wrote {out} and {out.with_suffix('.json')}.")
-
-
-def _standing(text: str) -> UsageReport:
-    """Return how a data set stands, from VAULT/NAME."""
-    path = Path(text)
-    return open_vault(path.parent).usage(path.name)
 
 
 def _honest(screen: Screen, title: str, found: Honest) -> dict[str, Any]:

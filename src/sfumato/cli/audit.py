@@ -264,7 +264,7 @@ def audit(options: AuditOptions) -> None:
             integer=True if options.whole else None,
         )  # fmt: skip
         if out is not None:
-            _write(found, out)
+            write_text(out, found.frame().to_csv(index=False), confidential=True)
     _show(screen, found, out)
     if not found.safe:
         raise typer.Exit(INFEASIBLE)
@@ -290,10 +290,6 @@ def _prior(prior_cv: float | None, base_cv: float | None, original: Path | None)
     from sfumato.tables.rta.priors import Prior
 
     return Prior.from_sizes(float(number(str(prior_cv))), float(number(str(base_cv))))
-
-
-def _write(found: Audit, out: Path) -> None:
-    write_text(out, found.frame().to_csv(index=False), confidential=True)
 
 
 def _show(screen: Screen, found: Audit, out: Path | None) -> None:

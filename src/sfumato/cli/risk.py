@@ -35,14 +35,6 @@ if TYPE_CHECKING:
     from sfumato.risk.profile import RiskProfile
 
 
-def show_columns(
-    screen: Screen, release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
-) -> None:
-    """Score columns one by one, and print the one that is known best first."""
-    scores, refused = _scores(release, cls, facts, columns, snooper)
-    _show(screen, release, snooper, scores, refused)
-
-
 def _scores(
     release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
 ) -> tuple[list[tuple[str, Score, float]], dict[str, str]]:
@@ -78,9 +70,11 @@ def _error(score: Score) -> float:
     return 1 / math.sqrt(score.value) if score.value > 0 else math.inf
 
 
-def _show(
-    screen: Screen, release: Release, snooper: Snooper, scores: list[tuple[str, Score, float]], refused: dict[str, str]
+def show_columns(
+    screen: Screen, release: Release, cls: type[Measure], facts: dict[str, Any], columns: list[str], snooper: Snooper
 ) -> None:
+    """Score columns one by one, and print the one that is known best first."""
+    scores, refused = _scores(release, cls, facts, columns, snooper)
     screen.say(_verdict(*scores[0]), strong=True)
     screen.say(f"The snooper {snooper.describe()}. {len(release.masked):,} masked records.")
     screen.say()

@@ -19,8 +19,9 @@ from sfumato.cli.options import (
     Read,
     argument,
     expand_options,
+    flag,
     option,
-    output_option,
+    output_field,
     reading_field,
 )
 from sfumato.cli.parse import names
@@ -33,37 +34,39 @@ if TYPE_CHECKING:
     from sfumato.mas.vault import Vault
 
 
-def log(
-    vault: Folder,
-    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="One data set; all of them if not given.")] = None,
-    last: Annotated[int, typer.Option(metavar="N", help="How many of the last lines are shown.", min=0)] = 20,
-    expect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N:HASH", help="A head that was kept elsewhere: refuse a log that no longer holds that line."
-        ),
-    ] = None,
-    seal: Annotated[
-        bool,
-        typer.Option(
-            "--seal", help="Take the log as it stands: one of an earlier version, or a copy that had to be put back."
-        ),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the data set: a plain word, such as cps.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaultLogOptions:
+    """The options of `sfumato vault log`."""
+
+    vault: Folder
+    dataset: str | None = option("One data set; all of them if not given.", metavar="NAME")
+    last: int = option("How many of the last lines are shown.", default=20, metavar="N", min=0)
+    expect: str | None = option(
+        "A head that was kept elsewhere: refuse a log that no longer holds that line.", metavar="N:HASH"
+    )
+    seal: bool = flag("Take the log as it is: one of an earlier version, or a copy that had to be put back.")
+    as_json: Json = False
+
+
+@expand_options
+def log(options: VaultLogOptions) -> None:
     """See who asked what, check that the log is whole, and see accounts, the accumulated loss and overlap alerts.
 
     For the custodian alone: users must not see what others asked.
     """
-    screen = Screen(as_json)
-    line = None if expect is None else _head(expect)
-    opened = open_vault(vault)
+    screen, last = Screen(options.as_json), options.last
+    line = None if options.expect is None else _head(options.expect)
+    opened = open_vault(options.vault)
     if line is not None:
         opened.ledger.expect(*line)
-    if seal:
+    if options.seal:
         opened.ledger.seal()
     entries = list(opened.ledger.entries())
-    names = opened.names() if dataset is None else [opened.dataset(dataset).name]
+    names = opened.names() if options.dataset is None else [opened.dataset(options.dataset).name]
     seq, head = (entries[-1].seq, entries[-1].hash) if entries else opened.ledger.head()
     screen.say(f"The log is whole: {seq:,} lines.", strong=True)
     if line is not None:
@@ -77,13 +80,13 @@ def log(
         screen.say()
         rows = [(e.seq, e.moment[:19], e.user, e.content["dataset"], _asked(e), _outcome(e)) for e in shown]
         screen.table(("line", "when (UTC)", "user", "data set", "asked", "what came of it"), rows, numbers=(0,))
-    standings = [opened.usage(name) for name in names]
-    for standing in standings:
-        _show(screen, standing)
+    usages = [opened.usage(name) for name in names]
+    for usage in usages:
+        _show(screen, usage)
     screen.answer({
         "lines": seq, "hash": head, "head": f"{seq}:{head}",
         "log": [{"line": e.seq, "moment": e.moment, "user": e.user, **e.content} for e in shown],
-        "datasets": [standing.to_json() for standing in standings],
+        "datasets": [usage.to_json() for usage in usages],
     })  # fmt: skip
 
 
@@ -97,32 +100,28 @@ def _head(text: str) -> tuple[int, str]:
     return int(seq), hashed
 
 
-def _show(screen: Screen, standing: UsageReport) -> None:
-    mine, ours = standing.limits or (None, None)
+def _show(screen: Screen, usage: UsageReport) -> None:
+    mine, ours = usage.limits or (None, None)
     screen.say()
-    screen.say(f"{standing.dataset}, policy {standing.policy}", strong=True)
+    screen.say(f"{usage.dataset}, policy {usage.policy}", strong=True)
     screen.say()
     rows: list[tuple[object, ...]] = [
-        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.spent, 3), mine) for u in standing.users
+        (u.user, u.asked, u.refused, u.errors, u.busiest, round(u.spent, 3), mine) for u in usage.users
     ]
-    rows.append(("all users", *(sum(column) for column in _columns(standing)), None, round(standing.spent, 3), ours))
+    sums = (sum(getattr(u, counted) for u in usage.users) for counted in ("asked", "refused", "errors"))
+    rows.append(("all users", *sums, None, round(usage.spent, 3), ours))
     heads = ("user", "asked", "refused", "errors", "most in a minute", "spent on a record", "may spend")
     screen.table(heads, rows, numbers=range(1, 7))
     screen.say()
-    if standing.per_minute is not None:
-        screen.say(f"A user may ask {standing.per_minute:,} questions in a minute.")
+    if usage.per_minute is not None:
+        screen.say(f"A user may ask {usage.per_minute:,} questions in a minute.")
     screen.say(
-        f"Accumulated zero-concentrated loss by count tables, of the record it is largest for: {standing.loss:.3g}. "
+        f"Accumulated zero-concentrated loss by count tables, of the record it is largest for: {usage.loss:.3g}. "
         "Drops, models, amounts and quantiles are outside it."
     )
-    screen.say(f"Overlap alerts: {len(standing.alerts):,}.")
-    for alert in standing.alerts:
+    screen.say(f"Overlap alerts: {len(usage.alerts):,}.")
+    for alert in usage.alerts:
         screen.say(str(alert))
-
-
-def _columns(standing: UsageReport) -> tuple[list[int], list[int], list[int]]:
-    users = standing.users
-    return [u.asked for u in users], [u.refused for u in users], [u.errors for u in users]
 
 
 def _asked(entry: Entry) -> str:
@@ -142,10 +141,6 @@ def _asked(entry: Entry) -> str:
 def _outcome(entry: Entry) -> str:
     outcome = str(entry.content["outcome"]) + (f" by {entry.content['rule']}" if "rule" in entry.content else "")
     return outcome + (" (alert)" if "near" in entry.content else "")
-
-
-Folder = Annotated[Path, typer.Argument(metavar="VAULT", help="The folder of the vault.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the data set: a plain word, such as cps.")]
 
 
 def open_vault(folder: Path) -> Vault:
@@ -238,31 +233,29 @@ def add(options: VaultAddOptions) -> None:
     })  # fmt: skip
 
 
-def cutpoints(
-    vault: Folder,
-    name: Name,
-    variable: Annotated[str, typer.Argument(metavar="VARIABLE", help="A variable of numbers.")],
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Choose one: fixed, minimum, increasing, partitioned or hybrid. Without it nothing is chosen."
-        ),
-    ] = None,
-    edges: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="Choose your own: the last value of every bin but the last, with commas between: 29,39,64.",
-        ),
-    ] = None,
-    d: Annotated[int, typer.Option("--least", help="Fewest records in each bin.", min=1)] = 75,
-    chart: Annotated[
-        Path | None, output_option(help="Draw histogram and cutpoints (.svg or .png): confidential.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CutpointOptions:
+    """The options of `sfumato vault cutpoints`."""
+
+    vault: Folder
+    name: Name
+    variable: str = argument("VARIABLE", "A variable of numbers.", required=True)
+    strategy: str | None = option(
+        "Choose one: fixed, minimum, increasing, partitioned or hybrid. Without it nothing is chosen."
+    )
+    edges: str | None = option(
+        "Choose your own: the last value of every bin but the last, with commas between: 29,39,64.", metavar="NUMBERS"
+    )
+    least: int = option("Fewest records in each bin.", default=75, min=1)
+    chart: Path | None = output_field("Draw histogram and cutpoints (.svg or .png): confidential.")
+    as_json: Json = False
+
+
+@expand_options
+def cutpoints(options: CutpointOptions) -> None:
     """See what each strategy makes of a variable, and choose one, or edges of your own. What is shown is confidential."""
-    screen = Screen(as_json)
+    screen, vault, name, variable = Screen(options.as_json), options.vault, options.name, options.variable
+    strategy, edges, d, chart = options.strategy, options.edges, options.least, options.chart
     check_chart(chart, False)
     if strategy is not None and edges is not None:
         raise Misuse("give --strategy or --edges, not both.")
