@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.cli.console import Misuse, Screen
 from sfumato.cli.parse import pair, toml_file
-from sfumato.contract.release import Release
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, SfumatoError, did_you_mean, join_names
 from sfumato.files import write_text
@@ -119,27 +118,7 @@ def roles_in_words(schema: Schema) -> str:
     return "; ".join(f"{role}: {join_names(names)}" for role, names in named)
 
 
-def load_release(
-    screen: Screen,
-    original: Path,
-    masked: Path,
-    schema: Path | None,
-    read: tuple[list[str] | None, list[str] | None],
-    align: str | None,
-) -> Release:
-    """Read the original and the masked file; the original's schema holds for both."""
-    before = load(screen, original, schema, read[0])
-    after = load_like(before, masked, read[1])
-    release = Release.of(before, after, align)
-    if align == "rows" and (name := _shuffled(before, after)):
-        screen.note(
-            f"'{name}' has the same values in both files, but in another order, and no column agrees row by row. Unless it was "
-            "swapped, --align rows does not hold: the risk would look smaller than it is."
-        )
-    return release
-
-
-def _shuffled(before: Microdata, after: Microdata) -> str:
+def shuffled_column(before: Microdata, after: Microdata) -> str:
     """Return a column that speaks against the rows being in the same order, if none speaks for it."""
     import numpy as np
 

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import typer
 
 from sfumato.cli.console import Misuse, Screen
-from sfumato.cli.files import load, load_like, load_population, load_release
+from sfumato.cli.files import load, load_like, load_population, shuffled_column
 from sfumato.cli.listing import completion, risk_measures
 from sfumato.cli.parse import names, number, pair, recipe_of
 from sfumato.contract.parameters import registered
-from sfumato.contract.release import Holdout
+from sfumato.contract.release import Holdout, Release
 from sfumato.contract.snooper import Snooper
 
 if TYPE_CHECKING:
     from sfumato.contract.mask import Recipe
-    from sfumato.contract.release import Release
     from sfumato.data.microdata import Microdata
 
 
@@ -183,6 +182,11 @@ class SourceOptions:
 class ReleaseOptions:
     """How to read an original and what was made of it."""
 
+    align: str | None = reading_field(
+        "Which masked record is whose: rows, if both files list the same records in the same order, or a column of both files "
+        "that is unique. Without it, measures that compare record by record do not apply.",
+        metavar="rows|COLUMN",
+    )
     holdout: Path | None = reading_field("Records that were set aside before masking.")
     schema: SchemaFile = None
     read: Read = None
@@ -190,9 +194,17 @@ class ReleaseOptions:
         "The same for the masked file; --read holds for the original alone.", metavar="NAME=VALUE"
     )
 
-    def load(self, screen: Screen, original: Path, masked: Path, align: str | None) -> Release:
-        """Read both files, without the records that were set aside."""
-        return load_release(screen, original, masked, self.schema, (self.read, self.read_masked), align)
+    def load(self, screen: Screen, original: Path, masked: Path) -> Release:
+        """Read both files, without the records that were set aside; the original's schema holds for both."""
+        before = load(screen, original, self.schema, self.read)
+        after = load_like(before, masked, self.read_masked)
+        release = Release.of(before, after, self.align)
+        if self.align == "rows" and (name := shuffled_column(before, after)):
+            screen.note(
+                f"'{name}' has the same values in both files, but in another order, and no column agrees row by row. Unless it was "
+                "swapped, --align rows does not hold: the risk would look smaller than it is."
+            )
+        return release
 
     def with_holdout(self, release: Release) -> Release:
         """Return the release with the records that were set aside, if there are any."""

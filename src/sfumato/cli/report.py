@@ -41,11 +41,6 @@ class ReportOptions:
     out: Path = output_field(
         "Where the report goes (.html or .pdf); the same for machines goes to a .json beside it.", required=True
     )
-    align: str | None = option(
-        "Which masked record is whose: rows, if both files list the same records in the same order, "
-        "or a column of both files that is unique. Measures that compare record by record need it.",
-        metavar="rows|COLUMN",
-    )
     risk: list[str] | None = option(
         "A risk that must stay low: a column that a snooper wants to know, or a measure by name: 'k_anonymity; k=3'."
     )
@@ -89,7 +84,7 @@ def report(options: ReportOptions) -> None:
         raise Misuse("name at least one measure, with --risk or --utility.")
     snooper = options.snooper.build()
     found = None if options.search is None else SearchFindings.read(options.search)
-    release = options.source.load(screen, original, options.masked, options.align)
+    release = options.source.load(screen, original, options.masked)
     snooper = options.snooper.with_population(screen, snooper, release.original)
     release = options.source.with_holdout(_with_recipe(release, options.recipe))
     for column in options.by or ():

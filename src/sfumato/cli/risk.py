@@ -219,11 +219,6 @@ class RiskOptions:
 
     file: Path | None = argument("FILE", "The file that would be released; the original, if a second is given.")
     masked: Path | None = argument("MASKED", "The masked file, if there is one.")
-    align: str | None = option(
-        "Which masked record is whose: rows, if both files list the same records in the same order, "
-        "or a column of both files that is unique. Without it, only measures of the masked file alone apply.",
-        metavar="rows|COLUMN",
-    )
     k: int | None = option("Count the records that fewer than this many match; 3 if not given.", min=2)
     missing: Literal["wildcard", "value", "ignored"] | None = option(
         "The meaning of a missing key: it matches anything (wildcard, if not given), is a value of its own, or its record "
@@ -310,8 +305,8 @@ def _release(screen: Screen, file: Path, options: RiskOptions) -> Release:
     if options.masked is not None and options.engine != "memory":
         raise Misuse("--engine duckdb is for one file: a masked file is compared with its original in memory.")
     if options.masked is not None:
-        return options.source.load(screen, file, options.masked, options.align)
-    if options.align is not None:
+        return options.source.load(screen, file, options.masked)
+    if options.source.align is not None:
         raise Misuse(
             "--align says which masked record is whose, so it needs two files: the original, then the masked one."
         )

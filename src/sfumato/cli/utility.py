@@ -90,7 +90,8 @@ def show_estimates(
     labels = [e.label() for e in asked]
     units = [e.unit(release.original.schema) for e in asked]
     worst = max(range(len(found)), key=lambda i: -1.0 if math.isnan(found[i][1]) else abs(found[i][1]))
-    screen.say(f"{_furthest(labels[worst], len(found))} {_off(*found[worst], units[worst])}.", strong=True)
+    what = "Furthest off is" if len(found) > 1 else "From the masked file,"
+    screen.say(f"{what} {labels[worst]}: {_off(*found[worst], units[worst])}.", strong=True)
     screen.say(f"{len(release.original):,} original and {len(release.masked):,} masked records. {EXPLAINED}")
     screen.say()
     rows = [(labels[i], e, units[i], None if math.isnan(s) else percent(s)) for i, (e, s) in enumerate(found)]
@@ -134,10 +135,6 @@ def _error(e: Estimator, release: Release) -> tuple[float, float]:
     return off, off / abs(before) if before else math.nan
 
 
-def _furthest(label: str, count: int) -> str:
-    return f"Furthest off is {label}:" if count > 1 else f"From the masked file, {label}:"
-
-
 def _off(error: float, share: float, unit: str) -> str:
     if error == 0:
         return "exactly as in the original"
@@ -168,10 +165,6 @@ class UtilityOptions:
         "What the estimate is compared with: the original file's own.", default="file"
     )
     weighted: Weighted = False
-    align: str | None = option(
-        "Which masked record is whose. Measures that compare record by record need it; the others do not.",
-        metavar="rows|COLUMN",
-    )
     source: ReleaseOptions
     by: str | None = output_field(
         "Also tell each measure and estimate for every subgroup by this column.", metavar="COLUMN"
@@ -202,8 +195,9 @@ def utility(options: UtilityOptions) -> None:
     if by is not None and not (options.measures or options.estimators):
         raise Misuse("--by tells a measure or an estimate for each subgroup: name one with --measure or --estimator.")
     named = [utility_measure(text, weighted) for text in options.measures or ()]
-    _check_aligned(named, options.align)
-    release = options.source.load(screen, options.original, options.masked, options.align)
+    if options.source.align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
+        raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
+    release = options.source.load(screen, options.original, options.masked)
     if by is not None:
         release.original.kind(by)  # refuses an unknown name before anything takes long
     release = options.source.with_holdout(release)
@@ -234,11 +228,6 @@ def _only(measures: list[str] | None) -> str | None:
     if names and names[0] not in utility_measures():
         raise ParameterError(no_such_utility(names[0]))
     return names[0] if names else None
-
-
-def _check_aligned(named: list[Measure], align: str | None) -> None:
-    if align is None and (paired := [m.name for m in named if Need.ALIGNMENT in m.needs]):
-        raise Misuse(f"{paired[0]} compares record by record: say with --align which masked record is whose.")
 
 
 def _before_and_after(

@@ -17,6 +17,7 @@ from sfumato.contract.snooper import Snooper
 from sfumato.data.microdata import Microdata
 from sfumato.errors import NotApplicable, ParameterError, unknown_name
 from sfumato.maps.replication import NormalPopulation
+from sfumato.maps.rumap import ru_map
 from sfumato.papers.disclosure_model import (
     AddedNoise,
     DisclosureMethod,
@@ -403,8 +404,6 @@ class Problem:
     # -- a release and its measures
 
     def _from_map(self) -> Solution | NoSolution:
-        from sfumato.maps.rumap import ru_map
-
         assert self.data is not None  # noqa: S101 - checked at construction
         assert isinstance(self.method, Mask | Recipe)  # noqa: S101
         found = ru_map(

@@ -328,29 +328,24 @@ class _Split:
     root: Numbers
     hat: Hat
 
-    def _along(self, sums: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the factors of d across A1 and along it, shapes (m, rank) and (m, all coordinates)."""
+    def _factors(self, diagonal: Numbers, sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the factors of d across A1 and along it, shapes (m, rank) and (m, all coordinates), and d in all coordinates."""
         rank = self.d.shape[1]
         sums = sums[:, :rank]
         length = np.sqrt(self.total)
         along = np.divide(sums, length, out=np.zeros_like(sums), where=length > 1e-150)
-        return along, np.pad(along, ((0, 0), (0, self.k.shape[1] - rank)))
+        padded, wide = (np.pad(part, ((0, 0), (0, self.k.shape[1] - rank))) for part in (along, self.d))
+        return (diagonal[:, :rank] - along**2).clip(min=0.0), padded, wide
 
     def joint(self, diagonal: Numbers, sums: Numbers, also: float) -> Numbers:
         """Return G, shape (m, u, u)."""
-        rank = self.d.shape[1]
-        along, padded = self._along(sums)
-        across = (diagonal[:, :rank] - along**2).clip(min=0.0)
-        wide = np.pad(self.d, ((0, 0), (0, self.k.shape[1] - rank)))
+        across, padded, wide = self._factors(diagonal, sums)
         z = (padded[:, None, :] * wide + self.k + also * self.own) @ self.root.T
         return np.asarray((self.d * across[:, None, :]) @ self.d.T + z @ np.swapaxes(z, 1, 2))
 
     def alone(self, diagonal: Numbers, sums: Numbers, also: float) -> Numbers:
         """Return the diagonals of G, shape (m, u)."""
-        rank = self.d.shape[1]
-        along, padded = self._along(sums)
-        across = (diagonal[:, :rank] - along**2).clip(min=0.0)
-        wide = np.pad(self.d, ((0, 0), (0, self.k.shape[1] - rank)))
+        across, padded, wide = self._factors(diagonal, sums)
         out = across @ (self.d**2).T
         for j, (own, other) in enumerate(zip(wide, self.k + also * self.own, strict=True)):
             z = (padded * own + other) @ self.root.T

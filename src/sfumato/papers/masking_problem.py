@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from sfumato.contract.mask import numeric_targets
 from sfumato.data.microdata import Microdata
 from sfumato.errors import DataError, ParameterError, join_names, plural, unknown_name
 from sfumato.papers.conditional import (
@@ -360,8 +361,6 @@ def _of_data(
     data: Microdata, targets: tuple[str, ...], columns: Sequence[str] | None, shrinkage: str | float, weighted: bool
 ) -> FileCovariance:
     """Return the covariance of X and Y, estimated as for `inferential_risk`."""
-    from sfumato.contract.mask import numeric_targets
-
     chosen = numeric_targets(None if columns is None else tuple(columns), data)
     numeric_targets(targets, data)
     names = tuple(dict.fromkeys([*chosen, *targets]))
