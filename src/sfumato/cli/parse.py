@@ -436,7 +436,7 @@ def protection_of(
         raise Misuse(
             f"{name} protects every contributor by its own parameters and takes no --rule. Use --set; --list shows them."
         )
-    elif "rules" in cls.parameters() and "rules" not in fields and not _optional(cls, "rules"):
+    elif "rules" in _needed(cls) - fields.keys():
         if not (marked and "a_priori" in cls.parameters()):
             raise Misuse(
                 f"{name} needs to know which cells are unsafe: --rule 'p% 10', --rule 'minimum 3'. --list shows the rules."
@@ -490,7 +490,7 @@ def swept_over(over: Iterable[str], protections: Mapping[str, Protection]) -> di
     return found or None
 
 
-def _optional(cls: Any, name: str) -> bool:
-    """Whether a parameter need not be given."""
-    field = next(f for f in dataclasses.fields(cls) if f.name == name)
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+def _needed(cls: Any) -> set[str]:
+    """Return the parameters without a default."""
+    none = dataclasses.MISSING
+    return {f.name for f in dataclasses.fields(cls) if f.default is none and f.default_factory is none}

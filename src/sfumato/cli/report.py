@@ -134,7 +134,11 @@ def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> li
     limits: dict[int, float] = {}
     for text in given or ():
         name, sign, rest = text.rpartition("=")
-        named = [i for i, m in enumerate(measures) if not sign or name.strip() in _names(m)]
+        named = [
+            i
+            for i, m in enumerate(measures)
+            if not sign or name.strip() in (m.label(), m.name, getattr(m, "column", ""))
+        ]
         if not named:
             names = join_names(m.label() for m in measures)
             raise ParameterError(f"{option} names '{name or text}', but what was asked for is {names}.")
@@ -148,7 +152,3 @@ def _limits(option: str, given: list[str] | None, measures: list[Measure]) -> li
             )
         limits.update(dict.fromkeys(named, value))
     return [Check(m, limits.get(i)) for i, m in enumerate(measures)]
-
-
-def _names(measure: Measure) -> tuple[str, ...]:
-    return measure.label(), measure.name, str(getattr(measure, "column", ""))

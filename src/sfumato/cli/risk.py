@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -128,7 +127,8 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
     screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {plural(len(profile.outcome.masked))}.")
     screen.say()
     rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
-    words = [_short(s.words, profile.keys) for s in profile.scores]
+    listed = ", ".join(profile.keys) if len(profile.keys) > 2 else "\0"  # the list of keys stands above the table
+    words = [s.words.replace(listed, "the keys") for s in profile.scores]
     screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, words, (1,))
     screen.say()
     sizes = profile.class_sizes()
@@ -206,11 +206,6 @@ def _knows(release: Release, snooper: Snooper, measures: list[Measure]) -> str:
     if all("missing" in measure.parameters() for measure in measures):
         return snooper.looks_by(key_names(release, snooper))
     return snooper.describe()
-
-
-def _short(words: str, keys: Sequence[str]) -> str:
-    """Return the words without the list of keys, which stands above the table."""
-    return words.replace(", ".join(keys), "the keys") if len(keys) > 2 else words
 
 
 @dataclass(frozen=True, kw_only=True)

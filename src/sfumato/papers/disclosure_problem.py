@@ -24,7 +24,6 @@ from sfumato.papers.disclosure_model import (
     Linear,
     Loss,
     Normal,
-    Parameters,
     Publication,
     Quadratic,
     Target,
@@ -345,11 +344,12 @@ class Problem:
     # -- one parameter, the more the safer
 
     def _monotone(self, method: DisclosureMethod) -> Solution | NoSolution:
-        ((name, (low, _)),) = method.ranges.items()
+        ((name, (low, high)),) = method.ranges.items()
         found = {pair: self._threshold(method, pair) for pair in self.risk.pairs()}
         if failing := [pair for pair, value in found.items() if value == math.inf]:
             left = [self._least(method, pair) for pair in failing]
-            return NoSolution(tuple(sorted(left, key=lambda c: -c.high)), self.r, _end(method))
+            where = f"at {name} = {high:g}" if math.isfinite(high) else f"however large {name} is"
+            return NoSolution(tuple(sorted(left, key=lambda c: -c.high)), self.r, where)
         binding, value = max(found.items(), key=lambda item: item[1])
         chosen = {name: max(value, low)}
         names = (binding[0].name, binding[1].name) if value > low else None
@@ -368,11 +368,12 @@ class Problem:
         if isinstance(view, AddedNoise) and len(view.T) == 1 and self.risk.has_formula(pair, method):
             value = noise_threshold(pair, view, self.risk.loss, self.r)
             return value if value <= high else math.inf
-        return _bracketed(lambda value: self._excess(method, pair, {name: value}), low, high)
 
-    def _excess(self, method: DisclosureMethod, pair: Pair, phi: Parameters) -> float:
-        found = self.risk.of_pair(pair, method, phi)
-        return 0.0 if found is None else found.high / self.r
+        def excess(value: float) -> float:
+            found = self.risk.of_pair(pair, method, {name: value})
+            return 0.0 if found is None else found.high / self.r
+
+        return _bracketed(excess, low, high)
 
     def _least(self, method: DisclosureMethod, pair: Pair) -> Certainty:
         """Return the smallest certainty that one attacker can be brought to about one target."""
@@ -393,7 +394,8 @@ class Problem:
         looked.run()
         if looked.best is None:
             risk, phi = looked.least
-            return NoSolution((risk,), self.r, f"the least risk that was found, at {_named(phi)}")
+            where = ", ".join(f"{k} = {v:.4g}" for k, v in phi.items())
+            return NoSolution((risk,), self.r, f"the least risk that was found, at {where}")
         return self._solution(method, looked.best[1], None, "a grid, refined around its best safe point")
 
     def _solution(
@@ -452,15 +454,6 @@ def _bracketed(excess: Callable[[float], float], low: float, high: float) -> flo
     while excess(root) > 1 + EXACT:  # the safe side of the root
         root, step = (root * (1 + step) if root else 1e-300), 2 * step
     return root
-
-
-def _end(method: DisclosureMethod) -> str:
-    ((name, (_, high)),) = method.ranges.items()
-    return f"at {name} = {high:g}" if math.isfinite(high) else f"however large {name} is"
-
-
-def _named(phi: Mapping[str, float]) -> str:
-    return ", ".join(f"{k} = {v:.4g}" for k, v in phi.items())
 
 
 # The noise of the R-U paper as an instance of the general model: attackers of a record, analysts of means.

@@ -475,15 +475,11 @@ def _hider(masks: Sequence[Mask], part: str, seen: SeenMask, schema: Schema) -> 
             return partial(_no_factors, mask, form.released)
         by_record = type(mask) is Sample and (mask.unit == "record" or schema.one("household") is None)
         if by_record or isinstance(mask, RandomOrder) or (isinstance(mask, RandomAggregation) and not mask.within):
-            return _no_order
+            return lambda file, mean, released: file.hidden_order()
     raise NotApplicable(
         f"what a spy who is not told {part} would believe about it is not worked out for {join_names(m.name for m in masks)}. Count "
         f"{part} as revealed, which is safe, or give InferentialDisclosure a RandomMatrix."
     )
-
-
-def _no_order(file: SeenFile, mean: Numbers, released: tuple[str, ...]) -> SeenFile:
-    return file.hidden_order()
 
 
 def _no_factors(

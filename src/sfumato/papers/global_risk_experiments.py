@@ -93,7 +93,8 @@ def key_experiments(
     keys = {file: _keys(records, snooper, ordered, unordered, tree) for file, records in files.items()}
     if least is None:  # the same for all files: past its most frequent value the risk of a smaller one stays as it is
         trees = [(records, keys[file].get(Scale.PARTIALLY_ORDERED)) for file, records in files.items()]
-        least = _limits(max((_most(records, name) for records, name in trees if name), default=0))
+        sizes = (classes_of(records, [name], "value").sizes.max(initial=0) for records, name in trees if name)
+        least = _limits(int(max(sizes, default=0)))
     rows = []
     for file, records in files.items():
         for plan in _plans(records, keys[file], noise, shares, least):
@@ -150,10 +151,6 @@ def _plans(
         masks = [(t, RecodeRare((name,), least=t)) for t in least]
         plans.append((f"{name} recoded", name, "t: values of fewer records are cut", masks))
     return plans
-
-
-def _most(data: Microdata, name: str) -> int:
-    return int(classes_of(data, [name], "value").sizes.max(initial=0))
 
 
 def _limits(most: int) -> list[int]:

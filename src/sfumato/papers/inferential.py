@@ -128,7 +128,9 @@ class HiddenNoise:
 
     def on(self, released: tuple[str, ...]) -> Numbers:
         """Return its covariance on columns of M, zero on those without noise."""
-        place = _place(released, self.names)
+        place = np.array([[float(a == b) for b in self.names] for a in released]).reshape(
+            len(released), len(self.names)
+        )
         return np.asarray(place @ self.covariance @ place.T)
 
     def plus(self, other: HiddenNoise, released: tuple[str, ...]) -> HiddenNoise:
@@ -191,11 +193,6 @@ def sampled_noise(form: MatrixForm, revealed: Collection[str]) -> HiddenNoise:
 def numbers_in(data: Microdata, schema: Schema) -> tuple[str, ...]:
     """Return the columns of numbers that a schema, perhaps of a release, still has."""
     return tuple(n for n, kind in data.engine.kinds.items() if kind is Kind.NUMBER and n in schema)
-
-
-def _place(rows: tuple[str, ...], columns: tuple[str, ...]) -> Numbers:
-    """Return a 1 where a row and a column have the same name, else 0."""
-    return np.array([[float(a == b) for b in columns] for a in rows]).reshape(len(rows), len(columns))
 
 
 # Inferential disclosure: what a masked file M = AXB + C lets a spy infer about targets Y (matrix-masking paper, III to V).
