@@ -127,8 +127,9 @@ def show_page(screen: Screen, profile: RiskProfile, riskiest: int, by: str | Non
     screen.say(f"The snooper {profile.snooper.looks_by(profile.keys)}. {plural(len(profile.outcome.masked))}.")
     screen.say()
     rows = [(s.measure, s.value, _interval(s)) for s in profile.scores]
-    listed = ", ".join(profile.keys) if len(profile.keys) > 2 else "\0"  # the list of keys stands above the table
-    words = [s.words.replace(listed, "the keys") for s in profile.scores]
+    words = [s.words for s in profile.scores]
+    if len(profile.keys) > 2:  # their list stands above the table
+        words = [w.replace(", ".join(profile.keys), "the keys") for w in words]
     screen.described(("measure (lower is safer)", "value", "95 % interval"), rows, words, (1,))
     screen.say()
     sizes = profile.class_sizes()
