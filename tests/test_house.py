@@ -191,7 +191,19 @@ def test_a_result_gives_its_data_frame_section_and_chart_by_methods_of_these_nam
 
 
 def test_no_public_function_is_named_by_a_participle_alone() -> None:
-    participles = {"told", "foretold", "made", "found", "given", "said", "standing", "around", "asked", "known", "tried"}
+    participles = {
+        "told",
+        "foretold",
+        "made",
+        "found",
+        "given",
+        "said",
+        "standing",
+        "around",
+        "asked",
+        "known",
+        "tried",
+    }
     wrong = {
         f"{module_name(path)} {node.name}"
         for path in MODULES
